@@ -26,7 +26,7 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column, time_column
 from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import column_of, placed, same_column, type_of
+from unskew.apps.spark import column_of, is_simple, map_in_arrow, placed, same_column, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
 from unskew.grouping.registry import OWNING, capitals
@@ -254,13 +254,13 @@ def balanced_map(
     df = in_order(df, grouping, time)
     if _is_counted(df, grouping):
         routed = routed_frame(df, by, routing, WORKER, of)
-        return placed(routed, workers, F.col(WORKER)).drop(WORKER).mapInArrow(work, schema)
+        return map_in_arrow(placed(routed, workers, F.col(WORKER)), names, work, schema)
     if feedback:
         df.select(*(column(each) for each in (source, time) if each is not None))  # Spark refuses one that there isn't
         schema = result_type(df.sparkSession, schema)
         routing = with_feedback(df.sparkSession, routing, moving=False)
     routing = planned(df, routing)
-    if isinstance(key, str) and key in names and is_plain(type_of(df, key)):
+    if isinstance(key, str) and key in names and is_simple(key) and is_plain(type_of(df, key)):
         own = key  # which packets have encoded
     else:
         own, df = _KEY, df.withColumn(_KEY, by)

@@ -178,6 +178,39 @@ def _array(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") 
     return pa.Array.from_pandas(values, type=kind)
 
 
+def map_in_arrow(
+    df: DataFrame,
+    names: Sequence[str],
+    function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """``df.select(*names).mapInArrow(function, schema)`` for columns of any name.
+
+    Spark's own looks the columns up by their names. So it fails where a name has a dot or a backtick, or where two
+    differ only in the case of letters. Here Spark sees columns of other names, and the function gets the right ones.
+
+    Parameters
+    ----------
+    df : DataFrame
+        It has the columns.
+    names : sequence of str
+        The columns that the function gets, as ``df.columns`` has them.
+    function : iterator of RecordBatch → iterator of RecordBatch
+        As ``mapInArrow`` takes it.
+    schema : StructType or str
+        What the function yields.
+
+    """
+    given = df.columns
+    plain = df.toDF(*(f"c{n}" for n in range(len(given)))).select(*(f"c{given.index(name)}" for name in names))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return function(batch.rename_columns(list(names)) for batch in batches)
+
+    run.__name__ = getattr(function, "__name__", run.__name__)  # plans show it
+    return plain.mapInArrow(run, schema)
+
+
 def disk_manager(version: str) -> str:
     """The class that writes a checkpoint's files to a disk without a process (``readlink``) for each of them.
 
@@ -209,8 +242,12 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def no_column(df: DataFrame, name: str) -> UsageError:
-    """The error that a DataFrame has no such column."""
-    return UsageError(f"there is no column {name!r}; valid: {', '.join(df.columns)}")
+    """The error that a DataFrame has no such column, or several that Spark can't tell apart."""
+    like = [each for each in df.columns if each.lower() == name.strip("`").lower()]
+    if len(like) > 1:
+        return UsageError(f"Spark takes {name!r} for each of the columns {', '.join(like)}: rename them")
+    valid = ", ".join(each if is_simple(each) else quoted(each) for each in df.columns)
+    return UsageError(f"there is no column {name!r}; valid: {valid}")
 
 
 def quoted(name: str) -> str:
@@ -220,6 +257,11 @@ def quoted(name: str) -> str:
     '`user.id`'
     """
     return f"`{name.replace('`', '``')}`"
+
+
+def is_simple(name: str) -> bool:
+    """Whether Spark takes a column's name as it is, without quotes."""
+    return not {".", "`"} & set(name)
 
 
 def same_column(df: DataFrame, name: str) -> str | None:

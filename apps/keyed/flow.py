@@ -27,7 +27,7 @@ from unskew.apps.routing import packets
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.packets import route_packets
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import arrow_schema, explained, is_remote, placed, quoted
+from unskew.apps.spark import arrow_schema, explained, is_remote, map_in_arrow, placed
 from unskew.apps.splitter.fields import Fields
 from unskew.errors import UsageError
 from unskew.grouping import named
@@ -87,18 +87,19 @@ def routed(
 
     """
     carry = ["key", *program.columns]
-    columns = [F.col(quoted(name)) for name in (carry if fields is None else fields.unread(carry))]
+    columns = list(carry if fields is None else fields.unread(carry))
     if source is not None:
-        columns.append(source.alias("__source"))
+        tuples = tuples.withColumn("__source", source)
+        columns.append("__source")
     uses_time = named(routing.grouping).uses_time
     if uses_time:
-        columns.append(F.col("__time"))
+        columns.append("__time")
     if cost:
-        columns.append(F.col("__cost"))
+        columns.append("__cost")
     own = None if source is None else "__source", "__time" if uses_time else None
     route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
     packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
-    return tuples.select(*columns).mapInArrow(packets, ROUTED_DDL)
+    return map_in_arrow(tuples, columns, packets, ROUTED_DDL)
 
 
 def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:

@@ -23,7 +23,7 @@ from unskew.apps.keyed.worker import work
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing
-from unskew.apps.spark import arrow_schema, explained, placed, quoted
+from unskew.apps.spark import arrow_schema, explained, map_in_arrow, placed
 from unskew.grouping import named
 
 Batches = Iterator[pa.RecordBatch]
@@ -52,7 +52,7 @@ def executed_at_once(
     if named(routing.grouping).batched:
         chosen = routed_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
         cut = explained(with_tokens(_cut(program), program, tokens, heartbeats=False))
-        packets = chosen.select("key", *map(quoted, program.columns), WORKER).mapInArrow(cut, ROUTED_DDL)
+        packets = map_in_arrow(chosen, ["key", *program.columns, WORKER], cut, ROUTED_DDL)
     else:
         packets = routed(tuples, routing, program, tokens, source=source, cost=cost)
     packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))

@@ -19,7 +19,7 @@ from pyspark.sql.types import DataType, NumericType, TimestampNTZType, Timestamp
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
-from unskew.apps.spark import explained, placed, quoted, type_of
+from unskew.apps.spark import explained, map_in_arrow, placed, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named
 from unskew.grouping.arguments import MOST_COST
@@ -231,7 +231,7 @@ def packets_at_workers(
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
     route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
-    made = chosen.select(*map(quoted, needed)).mapInArrow(explained(route), DDL)
+    made = map_in_arrow(chosen, list(needed), explained(route), DDL)
     return placed(made, partitions, F.col("worker") % partitions)
 
 

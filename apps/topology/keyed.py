@@ -267,7 +267,7 @@ def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, gener
     """
     named = {"generation": generation, "number": batch.number, "time": batch.time_ms}
     start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC
-    own = [F.to_json(F.struct(*(F.col(f"result.{name}") for name in identity)))] if identity else []
+    own = [F.to_json(F.struct(*(F.col("result").getField(name) for name in identity)))] if identity else []
     subject = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"))
     kafka_key = F.concat_ws("/", subject, *own)
     message_id = F.substring(F.sha2(kafka_key, 256), 1, ID_DIGITS)

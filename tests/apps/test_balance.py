@@ -348,7 +348,7 @@ def test_bad_arguments_fail_on_the_driver(spark, subtests):
         ({"checkpoint": ""}, "checkpoint is ''; valid: the query's checkpointLocation"),
         ({"name": "a/b"}, "name is 'a/b'; valid: letters, digits, _ and -"),
         *(({"key": key}, "there is no column 'who'; valid: id, half") for key in ("who", ["id", "who"])),
-        ({"key": "map"}, "the key 'map' is map<bigint,double>; valid: string, binary, integer, float, decimal, "),
+        ({"key": "map"}, "the key 'map' is map<bigint,double>; valid: string, binary, integer, float, decimal"),
         ({"key": []}, "key is []; valid: a column's name, a Column, or a list of these"),
         ({"key": 3}, "key is 3; valid: a column's name, a Column, or a list of these"),
         ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
@@ -501,3 +501,29 @@ def test_a_key_is_named_as_spark_names_columns(spark):
     rows = spark.range(9).select(F.struct(F.col("id").alias("Who")).alias("user"))
     placed = balance(rows, "USER.who", 2, "KEY").select("user.Who", "worker").collect()
     assert [row.worker for row in sorted(placed)] == create("KEY", 2).route(list(range(9))).tolist()
+
+
+def odd_columns(spark: SparkSession) -> DataFrame:
+    """Rows with columns whose names a file may bring: a dot, a backtick, two that differ in the case of letters."""
+    rows = [("ann", 1, 2.0, "a"), ("bob", 2, 3.0, "b"), ("ann", 3, 4.0, "c")]
+    return spark.createDataFrame(rows, ["user.id", "n`th", "cost", "Cost"]).withColumn("id", F.lit(1))
+
+
+def test_columns_of_any_name(spark, subtests):
+    rows = odd_columns(spark)
+
+    def count(batches):
+        for batch in batches:
+            assert batch.schema.names == ["user.id", "n`th", "cost", "Cost", "id"]
+            yield pa.record_batch({"rows": [batch.num_rows]})
+
+    for key in ("`user.id`", "`n``th`", "id"):
+        for grouping in ("KEY", "PLANNED"):
+            with subtests.test(key=key, grouping=grouping):
+                assert balance(rows, key, 3, grouping).count() == 3
+                found = balanced_map(rows, key, 3, count, "rows long", grouping)
+                assert sum(row["rows"] for row in found.collect()) == 3
+    with pytest.raises(UsageError, match=re.escape("there is no column 'user.id'; valid: `user.id`, `n``th`, cost")):
+        balance(rows, "user.id", 3)
+    with pytest.raises(UsageError, match="Spark takes 'COST' for each of the columns cost, Cost"):
+        balance(rows, "COST", 3)

@@ -9,7 +9,6 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from unskew import balance, observed
 from unskew.apps import measured, watching
 from unskew.apps.routing import keys, packets
-from unskew.apps.routing.router import Routing
 from unskew.errors import UsageError
 
 
@@ -25,24 +24,6 @@ def test_a_column_is_not_replaced():
             balance(stream("user", there, exact=exact), "user", 4, "KEY")
     with pytest.raises(AttributeError, match="select"):  # the next that is asked of a stream
         balance(stream("user", "Worker", exact=True), "user", 4, "KEY")
-
-
-def test_a_dot_in_a_name_leads_to_no_struct(monkeypatch):
-    """As of JSON that was made flat. Spark would look for the field ``id`` of a column ``user``."""
-    selected = []
-
-    class Frame:
-        def select(self, *names):
-            selected.extend(names)
-            return self
-
-        def mapInArrow(self, *_):  # noqa: N802
-            return self
-
-    monkeypatch.setattr(packets, "placed", lambda frame, *_: frame)
-    monkeypatch.setattr(packets, "F", SimpleNamespace(col=lambda _: 1))
-    packets.packets_at_workers(cast("Any", Frame()), Routing("KEY", 4), "user", ["user", "user.id", "a`b"])
-    assert selected == ["`user`", "`user.id`", "`a``b`"]
 
 
 @pytest.mark.parametrize("key", ["user.id", ["user.id"], "USER.id"])
