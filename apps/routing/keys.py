@@ -3,6 +3,9 @@
 Strings, binaries and integers are read as they are. All else is read as Spark's 64-bit hash, in which all NaN are
 equal, and both zeros. Groupings tell keys apart by 64-bit hashes anyway. So the rows of a key always meet, and two keys
 share a hash by a chance of one in 2^64.
+
+Spark's hashes take a string's bytes, whatever its collation. So strings that a collation of Spark's own, UTF8_LCASE or
+with RTRIM, holds for equal are brought to one form first. ICU's collations have no such form in SQL.
 """
 
 from collections.abc import Sequence
@@ -44,7 +47,13 @@ _HASHED = (
     DayTimeIntervalType,
     YearMonthIntervalType,
 )
-_VALID = "string, binary, integer, float, decimal, boolean, date, timestamp, interval, and arrays and structs of these"
+_VALID = (
+    "string, binary, integer, float, decimal, boolean, date, timestamp, interval, and arrays and structs of these; "
+    "strings of another collation as collate(…, 'UTF8_BINARY')"
+)
+_LOWER, _TRIM = "UTF8_LCASE", "_RTRIM"
+#: Collations, less RTRIM, whose equal strings have one form that SQL can make.
+_COMPARED = ("UTF8_BINARY", _LOWER)
 
 
 def key_column(df: DataFrame, key: Key) -> Column:
@@ -83,16 +92,28 @@ def key_parts(key: Key) -> list[str | Column]:
 
 def is_plain(kind: DataType) -> bool:
     """Whether routers read a key of this type as it is. Strings that are compared by another collation they don't."""
-    collated = getattr(kind, "collation", None) not in (None, "UTF8_BINARY")
-    return isinstance(kind, StringType | BinaryType | IntegralType) and not collated
+    return isinstance(kind, StringType | BinaryType | IntegralType) and _collation(kind) == "UTF8_BINARY"
+
+
+def _collation(kind: DataType) -> str:
+    return getattr(kind, "collation", None) or "UTF8_BINARY"
 
 
 def _fits(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
-        return _fits(kind.elementType)
+        return _fits(kind.elementType) and not _has_collation(kind.elementType)
     if isinstance(kind, StructType):
         return all(_fits(field.dataType) for field in kind)
-    return isinstance(kind, _HASHED)
+    return isinstance(kind, _HASHED) and _collation(kind).removesuffix(_TRIM) in _COMPARED
+
+
+def _has_collation(kind: DataType) -> bool:
+    """Whether there are strings of another collation than UTF8_BINARY in a value."""
+    if isinstance(kind, ArrayType):
+        return _has_collation(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_has_collation(field.dataType) for field in kind)
+    return _collation(kind) != "UTF8_BINARY"
 
 
 def _hashed(values: Column, kind: DataType) -> list[Column]:
@@ -100,4 +121,16 @@ def _hashed(values: Column, kind: DataType) -> list[Column]:
     if isinstance(kind, StructType):
         fields = (_hashed(values.getField(field.name), field.dataType) for field in kind)
         return [values.isNull(), *(each for field in fields for each in field)]
-    return [values.isNull(), values]
+    return [values.isNull(), _compared(values, _collation(kind)) if isinstance(kind, StringType) else values]
+
+
+def _compared(values: Column, collation: str) -> Column:
+    """Strings in the form that all strings have which the collation holds for equal to them."""
+    if collation == "UTF8_BINARY":
+        return values
+    values = F.collate(values, "UTF8_BINARY")
+    if collation.endswith(_TRIM):
+        values = F.rtrim(values)
+    if collation.startswith(_LOWER):  # which has one small sigma, where lower() has another at the end of a word
+        values = F.translate(F.lower(values), "ς", "σ")
+    return values

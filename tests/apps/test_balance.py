@@ -527,3 +527,20 @@ def test_columns_of_any_name(spark, subtests):
         balance(rows, "user.id", 3)
     with pytest.raises(UsageError, match="Spark takes 'COST' for each of the columns cost, Cost"):
         balance(rows, "COST", 3)
+
+
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UTF8_BINARY_RTRIM", "UTF8_LCASE_RTRIM", "UNICODE_CI"])
+def test_strings_that_a_collation_holds_for_equal_are_one_key(spark, collation):
+    words = ["a", "A", "a ", " a", "ΟΔΟΣ", "οδος", "οδοσ", "İ", "i\u0307", "K", "k", "\u212a", "ß", "ẞ", "ab", "aB"]
+    rows = spark.createDataFrame([(word,) for word in words], "word string")
+    rows = rows.select(F.collate("word", collation).alias("word"))
+    if collation.startswith("UNICODE"):
+        for key in ("word", F.array("word"), F.struct("word")):
+            with pytest.raises(UsageError, match=f"collate {collation}.*valid: string"):
+                balance(rows, key, 97, "KEY")
+        return
+    keys = rows.groupBy("word").agg(F.collect_list(F.collate("word", "UTF8_BINARY")).alias("same")).collect()
+    for key in ("word", F.struct("word")):
+        worker = {row["word"]: row["worker"] for row in balance(rows, key, 97, "KEY").collect()}
+        assert all(len({worker[word] for word in row["same"]}) == 1 for row in keys)
+    assert len(set(worker.values())) > len(keys) // 2
