@@ -22,7 +22,7 @@ from unskew.grouping.measures import imbalance
 
 #: The relative standard deviation of an estimated number of keys or replicas: 4,096 registers for each.
 _RSD = 0.02
-_KEYS, _REPLICAS, _GROUPING, _WORKER = "keys", "replicas", "grouping", "worker_"
+_KEYS, _REPLICAS, _REJECTED, _GROUPING, _WORKER = "keys", "replicas", "rejected", "grouping", "worker_"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class Balanced:
         The states that left their worker in the batch because a plan gave their keys to another one.
     grouping : str
         The grouping's name. Empty: unknown.
+    rejected : int
+        The rows that ``keyed_map`` has left out by event time, because they have no time or one that is too far ahead.
 
     """
 
@@ -68,6 +70,7 @@ class Balanced:
     size: tuple[int, ...] = ()
     moved: int = 0
     grouping: str = ""
+    rejected: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,7 +133,12 @@ def of_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str)
 
 def of_keys(df: DataFrame, key: Column, name: str) -> DataFrame:
     """Let Spark count the keys of rows that are still to be routed. The observation's name is derived from ``name``."""
-    return df.observe(_beside(name), _distinct(key))
+    return df.observe(_beside(name, _KEYS), _distinct(key))
+
+
+def of_rejected(df: DataFrame, taken: Column, name: str) -> DataFrame:
+    """Let Spark count the rows that aren't taken. The observation's name is derived from ``name``."""
+    return df.observe(_beside(name, _REJECTED), F.count(F.when(~taken, F.lit(1))).alias(_REJECTED))
 
 
 def of_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
@@ -156,12 +164,12 @@ def _distinct(key: Column) -> Column:
     return F.approx_count_distinct(F.xxhash64(key), _RSD).alias(_KEYS)
 
 
-def _beside(name: str) -> str:
-    return f"{name} keys"
+def _beside(name: str, what: str) -> str:
+    return f"{name} {what}"
 
 
 def batches_of(progresses: list[Any], name: str) -> list[Balanced]:
-    """The batches that had tuples, oldest first.
+    """The batches that had rows, oldest first.
 
     Parameters
     ----------
@@ -182,14 +190,15 @@ def batches_of(progresses: list[Any], name: str) -> list[Balanced]:
         names |= observed.keys()
         taken += progress.numInputRows
         if name in observed:
-            measured = {**_values(observed.get(_beside(name))), **_values(observed[name])}
+            beside = (_values(observed.get(_beside(name, what))) for what in (_KEYS, _REJECTED))
+            measured = {**next(beside), **next(beside), **_values(observed[name])}
             found.append(_balanced(progress.batchId, progress.timestamp, measured))
     if taken and name not in names:
         # What is derived from a name is no name to ask for.
-        own = sorted(names - {_beside(each) for each in names})
+        own = sorted(names - {_beside(each, what) for each in names for what in (_KEYS, _REJECTED)})
         there = f"valid: {', '.join(own)}" if own else "valid: a query of unskew.observed(…), or with observe="
         raise UsageError(f"the query has no observation {name!r}; {there}")
-    return [each for each in found if each.tuples]
+    return [each for each in found if each.tuples or each.rejected]
 
 
 def _values(measured: Any) -> dict[str, Any]:
@@ -221,6 +230,7 @@ def _balanced(batch: int, time: str, measured: Mapping[str, Any]) -> Balanced:
         size=tuple(each.size or 0 for each in reports) if keeping else (),
         moved=sum(each.moved for each in reports),
         grouping=measured[_GROUPING],
+        rejected=measured.get(_REJECTED, 0),
     )
 
 

@@ -103,7 +103,7 @@ class Watch:
     name: str
 
     def rows(self) -> list[Balanced]:
-        """The last batches that had tuples, oldest first.
+        """The last batches that had rows, oldest first.
 
         Raises
         ------
@@ -193,8 +193,8 @@ class Watch:
 
         The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
         is ``unskew_window_dist_cost``. So the alerts' rules and the dashboard *Is it keeping up?* have the query, too.
-        Rejected and late tuples, hot keys and plans aren't measured. The other dashboards ask InfluxDB, to which only a
-        topology writes.
+        Late tuples, hot keys and plans aren't measured, and rejected ones only of ``keyed_map``. Other dashboards ask
+        InfluxDB, to which only a topology writes.
 
         A running ``unskew stack`` scrapes the page by itself. If the page is asked less often than every 100 batches,
         its counters lack the tuples of those that Spark has forgotten.

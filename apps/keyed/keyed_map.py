@@ -22,7 +22,7 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
-from unskew.apps.measured import Observation, of_keys
+from unskew.apps.measured import Observation, of_keys, of_rejected
 from unskew.apps.planning.server import place_of
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
@@ -30,7 +30,7 @@ from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import quoted, spark_schema, tokens
+from unskew.apps.spark import spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
 from unskew.errors import EnvironmentFault, UsageError
@@ -53,6 +53,7 @@ def keyed_map(
     merge_every: Duration | None = None,
     time: str | Column | None = None,
     lateness: Duration = 10.0,
+    max_ahead: Duration = 3600.0,
     source: str | Column | None = None,
     sources: int | None = None,
     cost: str | Column | None = None,
@@ -100,10 +101,15 @@ def keyed_map(
         Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
         10 s.
     time : str or Column, timestamp
-        The tuples' own time; rows in which it is null are left out. In a stream, a time before 1970 is late, because
-        Spark's watermark begins there. Default: the batch's time, by which no tuple is late.
+        The tuples' own time; rows in which it is null are left out, and counted as those of ``max_ahead``. In a stream,
+        a time before 1970 is late, because Spark's watermark begins there. Default: the batch's time, by which no tuple
+        is late.
     lateness : timedelta, number (s) or str
         How late a tuple may be, if ``time`` is given.
+    max_ahead : timedelta, number (s) or str
+        How far a tuple's ``time`` may be ahead of the batch's. A row with a later one is left out, because it would put
+        the watermark on, and close the windows and states of all others. With ``observe`` such rows are counted
+        (``Balanced.rejected``). A static DataFrame has no watermark, and there none is left out.
     source, sources, cost, weights, most_workers, seed, **options
         As for ``balance``.
     idle_batches : bool
@@ -177,7 +183,7 @@ def keyed_map(
     )
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window, ttl)
-    lateness_ms = milliseconds("lateness", lateness)
+    lateness_ms, ahead_ms = milliseconds("lateness", lateness), milliseconds("max_ahead", max_ahead)
     split = splits(work, grouping, workers, OWNING if df.isStreaming and place_of(df.sparkSession) else KEEPING)
     event = time is not None
     of_source = None if source is None else F.col("__source")
@@ -216,7 +222,7 @@ def keyed_map(
         observe=None if observe is None else Observation(observe, routing.grouping),
     )
     schema = _result_schema(by, program)
-    tuples = _tuples(df, by, program, time, source, costs)
+    tuples = _tuples(df, by, program, time, source, costs, ahead_ms)
     chosen = tokens(program.workers, partitions)
     own_type = {} if by.plain else {"keyType": by.described}
     _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed} | own_type, chosen)
@@ -247,8 +253,9 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
     results = opened(parcels, schema, columns, program.checkpoint)
     if by.plain:
         return results
-    others = (F.col(quoted(name)) for name in schema.names[1:])
-    return results.select(*by.columns(F.col(schema.names[0])), *others)
+    first, *others = (f"c{n}" for n in range(len(schema)))
+    named = (F.col(name).alias(shown) for name, shown in zip(others, schema.names[1:], strict=True))
+    return results.toDF(first, *others).select(*by.columns(F.col(first)), *named)
 
 
 def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
@@ -288,10 +295,12 @@ def _tuples(
     time: str | Column | None,
     source: str | Column | None,
     cost: Column | None,
+    ahead_ms: int | None = None,
 ) -> DataFrame:
     """The columns ``key``, ``time`` where tuples have one, those that the work reads, and the routers' own.
 
-    These are ``__time``, and ``__source`` and ``__cost`` where one is given.
+    These are ``__time``, and ``__source`` and ``__cost`` where one is given. By event time, rows without a time are
+    left out, and so are those whose time is more than ``ahead_ms`` after the batch's.
     """
     missing = [name for name in program.columns if name not in (*df.columns, "time")]
     if missing:
@@ -299,16 +308,25 @@ def _tuples(
             f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't; valid: "
             f"{', '.join(df.columns)}"
         )
-    chosen = [by.value.alias("key"), *(F.col(quoted(name)) for name in program.columns if name != "time")]
     moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
+    own = {"key": by.value, "__time": moment}
     if program.event:
-        chosen.append(moment.alias("time"))
-        df = df.where(moment.isNotNull())
+        own["time"] = moment
+        taken = moment.isNotNull()
+        if ahead_ms is not None:
+            taken &= F.coalesce(moment <= batch_time(ahead_ms), F.lit(False))
+        if program.observe is not None:
+            df = of_rejected(df, taken, program.observe.name)
+        df = df.where(taken)
     if source is not None:
-        chosen.append(column(source).alias("__source"))
+        own["__source"] = column(source)
     if cost is not None:
-        chosen.append(cost.alias("__cost"))
-    return df.select(*chosen, moment.alias("__time"))
+        own["__cost"] = cost
+    # The user's columns by their places, because names may differ in case alone, or be those of our own.
+    given = df.columns
+    plain = df.select("*", *own.values()).toDF(*(f"c{n}" for n in range(len(given))), *own)
+    read = (F.col(f"c{given.index(name)}").alias(name) for name in program.columns if name != "time")
+    return plain.select(*own, *read)
 
 
 def _result_schema(by: KeyColumns, program: Program) -> StructType:

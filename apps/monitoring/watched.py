@@ -21,15 +21,15 @@ from unskew.grouping import measures
 log = logging.getLogger(__name__)
 
 
-def of_balanced(batch: Balanced, total: int, closed: list[int]) -> Iterator[Sample]:
+def of_balanced(batch: Balanced, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
     """Samples of a batch, which is a window, too: a query of one's own has no other for its tuples.
 
-    ``total`` and ``closed`` are the tuples so far, of all workers and of each.
+    ``total`` and ``closed`` are the tuples so far, of all workers and of each. ``rejected`` rows were left out.
     """
     time = round(1000 * batch.time.timestamp())
     yield from of_loads(batch.loads, batch.busy, time)
     yield from of_worker_states(batch.states, batch.size, time)
-    yield Sample(catalogue.RUN, time, {"tuples": total})
+    yield Sample(catalogue.RUN, time, {"tuples": total, "rejected": rejected})
     window = {
         "std_dev": measures.std_dev(batch.loads),
         "dist_cost": batch.replication,
@@ -84,7 +84,7 @@ class Page:
         self._run = run or query.name or str(query.id)
         self._lock = threading.Lock()
         self._newest = -1
-        self._total = 0
+        self._total = self._rejected = 0
         self._closed: list[int] = []
         self._common: dict[str, str] = {}
         self._failed = False
@@ -138,6 +138,7 @@ class Page:
     def _take(self, batch: Balanced) -> None:
         self._newest = batch.batch
         self._total += batch.tuples
+        self._rejected += batch.rejected
         before = self._closed or [0] * len(batch.loads)
         self._closed = [closed + load for closed, load in zip(before, batch.loads, strict=True)]
         self._common = {
@@ -146,7 +147,7 @@ class Page:
             "grouping": batch.grouping or self._grouping,
             "workers": str(len(batch.loads)),
         }
-        self._exporter.write(of_balanced(batch, self._total, self._closed), self._common)
+        self._exporter.write(of_balanced(batch, self._total, self._rejected, self._closed), self._common)
 
 
 def _exporter(port: int, host: str, refresh: Callable[[], None]) -> Exporter:

@@ -20,7 +20,7 @@ from pyspark.sql.group import GroupedData
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Hoard, Tally
 from tests.apps.keyed.in_time import in_time
-from unskew import durations, keyed_map
+from unskew import durations, keyed_map, watch
 from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
@@ -350,3 +350,40 @@ def test_durations_are_read_as_spark_reads_them(spark):
     ):
         later = spark.range(1).select(F.expr(f"timestamp_micros(0) + CAST('{text}' AS INTERVAL)").alias("later"))
         assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.seconds("text", text))
+
+
+def test_columns_of_any_name(spark):
+    rows = spark.createDataFrame(
+        [("ann", 1, 2), ("bob", 2, 3), ("ann", 3, 4)], "`user.id` string, value int, Value int"
+    )
+    given = {"workers": 3, "work": Tally(), "window": 60.0}
+    rows = rows.withColumn("at", F.timestamp_seconds(F.lit(1)))
+    for key, first in (
+        ("`user.id`", ("ann", 2, 4)),
+        (["`user.id`"], ("ann", 2, 4)),
+        (["`user.id`", "at"], ("ann", 2, 4)),
+    ):
+        found = keyed_map(rows, key, **given, time="at", grouping="KEY")
+        done = found.where("kind = 'finished'").orderBy("`user.id`").first()
+        assert (done["user.id"], done["n"], done["total"]) == first
+
+
+def test_a_time_that_is_far_ahead_closes_no_window(events, tmp_path):
+    """In the first batch are rows of the year 2099, and in the third some without a time."""
+    stream, everything = events
+    wrong = {"u1": "timestamp'2099-01-01'", "u2": "null"}
+    at = F.col("at")
+    for user, time in wrong.items():
+        at = F.when(F.col("user") == user, F.expr(time)).otherwise(at)
+    work = keyed_map(
+        stream, "user", 3, Tally(), "KEY", str(tmp_path / "cp"), window=2.0, time=at, lateness=0.0, observe="unskew"
+    )
+    writer = work.writeStream.format("memory").queryName("ahead").option("checkpointLocation", str(tmp_path / "cp"))
+    query = in_time(lambda _: writer.trigger(availableNow=True).start())
+    in_time(lambda _: query.awaitTermination())
+    rows = stream.sparkSession.table("ahead").where("kind = 'finished'").collect()
+    right = Counter((user, ms - ms % 2000) for user, _, ms in everything[:-1] if user not in wrong)
+    assert Counter({(row["user"], round(row["window"].timestamp() * 1000)): row["n"] for row in rows}) == right
+    rejected = sum(user in wrong for user, *_ in everything)
+    assert sum(batch.rejected for batch in watch(query).rows()) == rejected > 0
+    assert sum(batch.tuples for batch in watch(query).rows()) == len(everything) - rejected
