@@ -30,7 +30,7 @@ from unskew.apps.spark import explained, is_remote, no_column, nondeterministic,
 from unskew.apps.topology.parts import Writing, bounded, noted, pairs
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.outbox import ANY_PARTITION
-from unskew.deploy.kafka.topics import ensure_topic, partitions_of
+from unskew.deploy.kafka.topics import ensure_topic, missing_topic, partitions_of
 from unskew.deploy.kafka.transactions import COMMITS, Number, Part
 from unskew.errors import UsageError
 
@@ -264,7 +264,7 @@ def kafka_sink(
     connection = Connection.of(bootstrap_servers, None if kafka_config is None else Path(kafka_config))
     there = partitions_of(connection, topic)
     if there is None:
-        raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}: make it first")
+        raise missing_topic(connection, topic, ": make it first")
     made = parts_of(Checkpoint(location), connection, topic, parts, min(there, _MOST))
     made.require_allowed()
     sink = Sink(topic, made, Checkpoint(location), columns, by)

@@ -23,7 +23,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegralType, StructField, StructType, TimestampType
 
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 
 if TYPE_CHECKING:  # `balance` needs pandas only where Spark is 4.0
     import pandas as pd
@@ -246,8 +246,8 @@ def no_column(df: DataFrame, name: str) -> UsageError:
     like = [each for each in df.columns if each.lower() == name.strip("`").lower()]
     if len(like) > 1:
         return UsageError(f"Spark takes {name!r} for each of the columns {', '.join(like)}: rename them")
-    valid = ", ".join(each if is_simple(each) else quoted(each) for each in df.columns)
-    return UsageError(f"there is no column {name!r}; valid: {valid}")
+    valid = (each if is_simple(each) else quoted(each) for each in df.columns)
+    return UsageError(f"there is no column {name!r}{suggest_names(name, valid)}")
 
 
 def quoted(name: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.grouping.bounded import BoundedLoad
 from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Porc, Potc, WChoices
 from unskew.grouping.consistent_hash import ConsistentHash
@@ -64,7 +64,7 @@ def named(name: str) -> type[Grouping]:
     try:
         return GROUPINGS[capitals(name)]
     except KeyError:
-        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}") from None
+        raise UsageError(f"unknown grouping {name!r}{suggest_names(name, GROUPINGS)}") from None
 
 
 def capitals(name: str) -> str:
@@ -77,7 +77,7 @@ def capitals(name: str) -> str:
 
     """
     if not isinstance(name, str):
-        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(GROUPINGS)}")
+        raise UsageError(f"unknown grouping {name!r}{suggest_names(name, GROUPINGS)}")
     return name.upper()
 
 
@@ -135,7 +135,7 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     valid = parameters(name)
     for option in options:
         if option not in valid:
-            raise UsageError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
+            raise UsageError(f"{name} has no parameter {option!r}{suggest_names(option, valid)}")
     return named(name)(workers, seed=seed, **options)
 
 
@@ -154,7 +154,7 @@ def standalone(
 
     """
     if capitals(name) not in GROUPINGS:
-        raise UsageError(f"unknown grouping {name!r}; valid: {', '.join(STANDALONE)}")
+        raise UsageError(f"unknown grouping {name!r}{suggest_names(name, STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
     what = _needs(router, costs=costs, feedback=feedback)
     if what:

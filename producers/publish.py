@@ -13,7 +13,7 @@ from rich.text import Text
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.outbox import Outbox
-from unskew.deploy.kafka.topics import partitions_of
+from unskew.deploy.kafka.topics import missing_topic, partitions_of
 from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.producers.dataset import Block, Dataset
 from unskew.producers.keycounts import KeyCounts
@@ -161,7 +161,7 @@ def publish(
     # This comes first: messages to a missing topic fail only when they time out.
     partitions = partitions_of(connection, topic)
     if partitions is None:
-        raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}; make it first")
+        raise missing_topic(connection, topic, ": make it first")
     placement = placement or Spread(partitions)
     if placement.partitions != partitions:
         raise UsageError(f"topic {topic} has {partitions} partitions, not {placement.partitions}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.producers.dataset import Dataset, Repeated, Since, moment
 from unskew.producers.generators import synthetic
 from unskew.producers.generators.country import Country
@@ -143,12 +143,12 @@ def _maker(name: str) -> Callable[..., Dataset]:
     try:
         return DATASETS[name.upper()]
     except KeyError:
-        raise ValueError(f"unknown dataset {name!r}; valid: {', '.join(DATASETS)}") from None
+        raise ValueError(f"unknown dataset {name!r}{suggest_names(name, DATASETS)}") from None
 
 
 def _require(name: str, valid: Mapping[str, Any], option: str) -> Any:
     if option not in valid:
-        raise ValueError(f"{name} has no parameter {option!r}; valid: {', '.join(valid) or 'none'}")
+        raise ValueError(f"{name} has no parameter {option!r}{suggest_names(option, valid)}")
     return valid[option]
 
 
@@ -206,7 +206,7 @@ def _files(arguments: Arguments, rejects: Rejects) -> Dataset:
     name = str(arguments.dataset).upper()
     if name not in _READ:
         there = f"{name} is not read from files" if name in DATASETS else f"unknown dataset {arguments.dataset!r}"
-        raise UsageError(f"{there}; valid: {', '.join(_READ)}")
+        raise UsageError(f"{there}{suggest_names(name, _READ)}")
     if arguments.scale is not None:
         raise UsageError("--scale is for generated records, not for files")
     if STANDARD_INPUT in arguments.files and arguments.times != 1:

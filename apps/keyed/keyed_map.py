@@ -33,7 +33,7 @@ from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.grouping import parameters
 from unskew.grouping.arguments import integer
 from unskew.grouping.registry import KEEPING, OWNING, capitals
@@ -305,8 +305,8 @@ def _tuples(
     missing = [name for name in program.columns if name not in (*df.columns, "time")]
     if missing:
         raise UsageError(
-            f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't; valid: "
-            f"{', '.join(df.columns)}"
+            f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't"
+            f"{suggest_names(missing[0], df.columns)}"
         )
     moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
     own = {"key": by.value, "__time": moment}

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from unskew.apps.splitter.avro import Decoder, Refusals, Registry, avro, numbers, of_file
 from unskew.apps.splitter.fields import Fields
 from unskew.apps.splitter.splitter import Splitter, by_fields, document, unreadable
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
 
 
@@ -152,7 +152,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
 
     """
     if form not in FORMATS:
-        raise UsageError(f"unknown format {form!r}; valid: {', '.join(FORMATS)}")
+        raise UsageError(f"unknown format {form!r}{suggest_names(form, FORMATS)}")
     if schemas != NO_SCHEMAS and form != "avro":
         raise UsageError(f"--schema and --schema-registry are for --format avro, not {form}")
     if form == "text":
@@ -238,7 +238,7 @@ def splitter(
     try:
         found = SPLITTERS[source_type.upper()]
     except KeyError:
-        raise UsageError(f"unknown sourceType {source_type!r}; valid: {', '.join(SPLITTERS)}") from None
+        raise UsageError(f"unknown sourceType {source_type!r}{suggest_names(source_type, SPLITTERS)}") from None
     if key_field is None and form is None and schemas == NO_SCHEMAS:
         return found()
     if source_type.upper() != "COLUMN":

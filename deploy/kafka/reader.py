@@ -17,7 +17,7 @@ from confluent_kafka import (
 )
 
 from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, first_offsets, partitions_of, require_reachable
+from unskew.deploy.kafka.topics import end_offsets, first_offsets, missing_topic, partitions_of, require_reachable
 from unskew.errors import EnvironmentFault, UsageError
 
 _SETTINGS: dict[str, Any] = {
@@ -62,7 +62,7 @@ class TopicReader:
         if start is None:
             partitions = partitions_of(connection, topic)
             if partitions is None:
-                raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
+                raise missing_topic(connection, topic)
             start = dict.fromkeys(range(partitions), OFFSET_BEGINNING)
         self._connection, self._topic = connection, topic
         self._unread = set(start)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
 from unskew.deploy.kafka.connection import Connection
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault, UsageError, suggest_names
 
 T = TypeVar("T")
 
@@ -39,6 +39,12 @@ def topics(connection: Connection) -> dict[str, int]:
     """
     found = _metadata(connection).topics
     return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}
+
+
+def missing_topic(connection: Connection, topic: str, remedy: str = "") -> UsageError:
+    """The error that there is no such topic, with the names of those that there are. Raises as ``topics``."""
+    there = suggest_names(topic, topics(connection))
+    return UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}{remedy}{there}")
 
 
 def partitions_of(connection: Connection, topic: str) -> int | None:
@@ -184,7 +190,7 @@ def _offsets(
 
     partitions = partitions_of(connection, topic)
     if partitions is None:
-        raise UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}")
+        raise missing_topic(connection, topic)
     spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
     wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED

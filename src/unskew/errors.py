@@ -3,6 +3,9 @@
 There is no stack trace. The library's functions raise the same errors.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class UserError(Exception):
     """A failure that the user can mend. The message is one line: what was given, what is valid, and what to do."""
@@ -29,3 +32,18 @@ class TakenOver(UserError):
     """Another driver has taken over the checkpoint. Started again, this one waits until the other one has ended."""
 
     exit_code = 3
+
+
+def suggest_names(name: object, valid: Iterable[str]) -> str:
+    """The end of an error about a name that isn't valid: those that are like it, and all that are valid.
+
+    >>> suggest_names("PARTAL_KEY", ["KEY", "SHUFFLE", "PARTIAL_KEY"])
+    '; did you mean PARTIAL_KEY? valid: KEY, SHUFFLE, PARTIAL_KEY'
+    >>> suggest_names(3, ["KEY"]), suggest_names("x", [])
+    ('; valid: KEY', '; valid: none')
+    """
+    names = list(valid)
+    by_lower = {each.lower(): each for each in names}
+    like = [by_lower[each] for each in get_close_matches(str(name).lower(), by_lower, n=2)]
+    question = f"; did you mean {' or '.join(like)}?" if like else ";"
+    return f"{question} valid: {', '.join(names) or 'none'}"

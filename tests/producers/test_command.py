@@ -32,7 +32,7 @@ def test_list_shows_every_dataset_with_a_line_each():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["COUNTRY_SKEW_R85", "--topic", "t"], "unknown dataset 'COUNTRY_SKEW_R85'; valid: COUNTRY_SKEW_R0, "),
+        (["COUNTRY_SKEW_R85", "--topic", "t"], "unknown dataset 'COUNTRY_SKEW_R85'; did you mean COUNTRY_SKEW_R80 "),
         ([], "which dataset? valid: COUNTRY_SKEW_R0, "),
         (["ZIPF"], "--topic is missing"),
         (["ZIPF", "--topic", "t", "--rate", "0"], "rate is 0; valid: above 0"),
@@ -187,7 +187,10 @@ def test_standard_input_is_read_as_it_comes():
     [
         (["COLUMN", "--dry-run"], "COLUMN needs files"),
         (["COLUMN", "{file}", "--dry-run"], "which column?"),
-        (["COLUMN", "{file}", "-o", "colour=x", "--dry-run"], "COLUMN has no parameter 'colour'; valid: column, time"),
+        (
+            ["COLUMN", "{file}", "-o", "colour=x", "--dry-run"],
+            "COLUMN has no parameter 'colour'; did you mean column? valid: column, time",
+        ),
         (["ZIPF", "{file}", "--dry-run"], "ZIPF is not read from files; valid: TWITTER_TICKER, "),
         (["TWITTER_TICKER", "{file}", "--scale", "2", "--dry-run"], "--scale is for generated records"),
         (["TWITTER_TICKER", "{file}", "-o", "z=1", "--dry-run"], "--option is for generated records"),

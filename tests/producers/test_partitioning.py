@@ -101,7 +101,7 @@ def test_what_it_refuses():
         Partitioner("KEY", partitions=2)(object())
     with pytest.raises(UsageError, match=r"too (big|large)"):
         Partitioner("KEY", partitions=2)(2**64)
-    with pytest.raises(ValueError, match="unknown grouping 'KEYS'; valid: SHUFFLE, KEY"):
+    with pytest.raises(ValueError, match="unknown grouping 'KEYS'; did you mean KEY"):
         Partitioner("KEYS", partitions=2)
     with pytest.raises(ValueError, match="MIXED needs feedback"):
         Partitioner("MIXED", partitions=2)

@@ -21,7 +21,7 @@ def changed(position: int, value: str) -> list[str]:
 def test_usage(subtests: pytest.Subtests) -> None:
     for arguments, error in (
         (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
-        (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'; valid: COUNTRY_SKEW_R0"),
+        (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'"),
         (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
         (changed(2, "FULL_KNOWLEDGE"), "FULL_KNOWLEDGE needs each tuple's cost before it is executed; valid: with"),
         ([*GOOD[:6], "x0", "--key-costs", "1..64"], "key_costs is '1..64', but tuples cost nothing; valid: with"),

@@ -46,7 +46,9 @@ def test_half_skew_turns_uniform_exactly_in_the_middle():
 
 
 def test_an_unknown_dataset_lists_those_there_are():
-    with pytest.raises(ValueError, match=r"unknown dataset 'COUNTRY_SKEW_R85'; valid: COUNTRY_SKEW_R0, .*HALF"):
+    with pytest.raises(
+        ValueError, match=r"unknown dataset 'COUNTRY_SKEW_R85'; did you mean .* valid: COUNTRY_SKEW_R0, .*HALF"
+    ):
         create("COUNTRY_SKEW_R85")
 
 
