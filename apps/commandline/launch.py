@@ -26,8 +26,9 @@ from unskew.shell import pairs
     given=(
         Settings,
         """mode source_type grouping topic sources workers speed key_field format schema schema_registry
-        until_drained run_time process_ms key_costs window time lateness starting_offsets max_ahead on_data_loss
-        max_tuples delivery trigger master state_partitions seed work_errors ttl merge_every consumer_group""",
+        until_drained run_time process_ms key_costs window time lateness create_topic starting_offsets max_ahead
+        on_data_loss max_tuples delivery trigger master state_partitions seed work_errors ttl merge_every
+        consumer_group""",
         SETTINGS,
     ),
     own=GroupingOptions,

@@ -48,6 +48,7 @@ SETTINGS = {
     "lateness": Shown(STREAM),
     "trigger": Shown(SPARK),
     "starting_offsets": Shown(STREAM),
+    "create_topic": Shown(STREAM),
     "max_ahead": Shown(STREAM),
     "on_data_loss": Shown(STREAM),
     "max_tuples": Shown(STREAM),

@@ -1,23 +1,27 @@
 """What must be true before a run begins: of its topic, and of its checkpoint."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
+import orjson
 from confluent_kafka import KafkaException
 
 from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.feedback.loop import record_workers, require_followed
+from unskew.apps.splitter.fields import FRAME
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.parts import Commits, noted
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, topic_id
-from unskew.errors import EnvironmentFault
+from unskew.deploy.kafka.reader import newest_messages
+from unskew.deploy.kafka.topics import end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
+from unskew.errors import EnvironmentFault, UsageError, suggest_names
 
 log = logging.getLogger(__name__)
 
@@ -25,22 +29,65 @@ log = logging.getLogger(__name__)
 def require_topic(settings: Settings, *, begun: bool) -> None:
     """Make a missing topic. If the topic has got more partitions since the run began, the run has more sources.
 
+    A topic of the user's own, of which only its owner knows what is in it, isn't made unless the settings say so.
+
     Raises
     ------
     UsageError
-        The topic has another number of partitions than the run has sources.
+        The topic has another number of partitions than the run has sources, or there is none and it may not be made.
     EnvironmentFault
         The broker can't be reached.
 
     """
-    found = partitions_of(settings.connection, settings.topic) if begun else None
-    if found is not None and found > settings.sources:
+    may_create = settings.create_topic or settings.source_type.upper() != "COLUMN"
+    found = partitions_of(settings.connection, settings.topic) if begun or not may_create else None
+    if found is None and not may_create:
+        raise missing_topic(settings.connection, settings.topic, ": --create-topic makes it")
+    if begun and found is not None and found > settings.sources:
         log.warning(
             "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
             *(settings.topic, found, settings.sources, found),
         )
     else:
         ensure_topic(settings.connection, settings.topic, settings.sources)
+
+
+def require_key_field(settings: Settings) -> None:
+    """Refuse a key field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
+
+    For a run that has begun it isn't asked: its messages had the field.
+
+    Raises
+    ------
+    UsageError
+        There are objects, and none has the field. The message names those that they have.
+
+    """
+    field = settings.key_field
+    if settings.source_type.upper() != "COLUMN" or settings.format not in (None, "json") or field is None:
+        return
+    found = [_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)]
+    objects = [fields for fields in found if fields]
+    if objects and not any(field in fields for fields in objects):
+        raise UsageError(
+            f"--key-field is {field!r}, but none of the {len(objects)} newest objects in topic {settings.topic} has "
+            f"it{suggest_names(field, dict.fromkeys(chain.from_iterable(objects)))}"
+        )
+
+
+def _fields(message: bytes) -> list[str]:
+    """The fields of a JSON object, and with dots those of the objects in it."""
+    try:
+        found = orjson.loads(message[FRAME:] if message[:1] == b"\0" else message)
+    except orjson.JSONDecodeError:
+        return []
+    return list(_paths(found, ""))
+
+
+def _paths(value: Any, prefix: str) -> Iterator[str]:
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        yield prefix + name
+        yield from _paths(inner, f"{prefix}{name}.")
 
 
 def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:

@@ -25,6 +25,7 @@ from unskew.apps.run.preconditions import (
     claim,
     commits,
     number_generation,
+    require_key_field,
     require_messages,
     require_own,
     require_same_topic,
@@ -125,6 +126,8 @@ class Run:
         self._hold = Hold(settings.location)
         claimed = self._checkpoint.claimed()
         require_topic(settings, begun=bool(claimed))
+        if not claimed:
+            require_key_field(settings)
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         require_own(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)

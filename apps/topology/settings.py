@@ -4,6 +4,7 @@ The commands' help shows them, and needn't wait for pyspark and numba. So module
 imported where they are used.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
@@ -15,7 +16,7 @@ from typing_extensions import Doc
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.durations import LONGEST, too_long
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
@@ -66,7 +67,7 @@ class Settings:
     mode: Annotated[str, Doc("LOCAL (Spark in this process) or CLUSTER (on --master).")]
     source_type: Annotated[str, Doc("Source type of the messages: COUNTRY_SKEW_R80, COLUMN, …")]
     grouping: Annotated[str, Doc("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …")]
-    topic: Annotated[str, Doc("The Kafka topic; `topology` makes it if it isn't there.")]
+    topic: Annotated[str, Doc("The Kafka topic.")]
     sources: Annotated[int, Gt(0), Doc("Number of sources S: the topic's partitions.")]
     workers: Annotated[int, Gt(0), Doc("Number of workers W.")]
     speed: Annotated[str, Doc("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
@@ -87,6 +88,9 @@ class Settings:
     starting_offsets: Annotated[str, Doc("Where to start without a checkpoint: earliest, latest, or Spark's JSON.")] = (
         "earliest"
     )
+    create_topic: Annotated[
+        bool, Doc("Make the topic if it isn't there. Topics of the datasets are made anyhow, those of COLUMN are not.")
+    ] = False
     max_ahead: Annotated[
         float, Ge(0), Doc("Event time: reject messages further ahead of the batch's time than this (s).")
     ] = 3600.0
@@ -165,6 +169,7 @@ class Settings:
         _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
         _one_of("work_errors", self.work_errors, WORK_ERRORS)
         _one_of("delivery", self.delivery, DELIVERIES)
+        _require_offsets("starting_offsets", self.starting_offsets)
         _topic_name(self.topic)
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
@@ -318,7 +323,18 @@ def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) 
 def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
     """Refuse a value that isn't one of the valid ones."""
     if value not in valid:
-        raise UsageError(f"unknown {name} {value!r}; valid: {', '.join(valid)}")
+        raise UsageError(f"unknown {name} {value!r}{suggest_names(value, valid)}")
+
+
+def _require_offsets(name: str, value: str) -> None:
+    """Refuse what Spark, which sees the offsets when it has started, wouldn't take for a beginning."""
+    try:
+        if value.lower() in {"earliest", "latest"} or isinstance(json.loads(value), dict):
+            return
+    except json.JSONDecodeError:
+        pass
+    valid = suggest_names(value, ("earliest", "latest", 'Spark\'s JSON, as {"TOPIC": {"0": 23, "1": -2}}'))
+    raise UsageError(f"{name} is {value!r}{valid}")
 
 
 def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:

@@ -73,6 +73,14 @@ def test_the_errors_of_a_run_are_raised(topology, topic, connection, spark, tmp_
         wrong.start(connection.bootstrap_servers, checkpoint=str(tmp_path / "two"), spark=spark) as run,
     ):
         run.wait(PATIENCE)
+    own = {"source_type": "COLUMN", "grouping": "KEY", "sources": 3, "workers": 4}
+    with pytest.raises(
+        UsageError, match=f"there is no topic {topic[:-1]} at .*: --create-topic makes it; did you mean"
+    ):
+        Topology(**own, key_field="user", topic=topic[:-1]).start(connection.bootstrap_servers, spark=spark)
+    publish(connection, topic, 3, [b'{"user": {"id": 1}}', b"no object"])
+    with pytest.raises(UsageError, match=r"none of the 1 newest objects in .* has it; did you mean user\.id"):
+        Topology(**own, key_field="usr.id", topic=topic).start(connection.bootstrap_servers, spark=spark)
     with pytest.raises(UsageError, match="this process has a Spark session: start the topology in it"):
         topology.start(connection.bootstrap_servers)
     with pytest.raises(UsageError, match="has no setting 'windows'; valid: source_type"):

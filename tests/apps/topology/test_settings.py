@@ -11,7 +11,7 @@ from unskew.errors import UsageError
     ("name", "value", "message"),
     [
         ("mode", "CLOUD", "'CLOUD'; valid: LOCAL, CLUSTER"),
-        ("source_type", "COUNTRIES", "'COUNTRIES'; valid: COUNTRY_SKEW_R0"),
+        ("source_type", "COUNTRIES", "'COUNTRIES'; "),
         ("grouping", "MODULO", "'MODULO'; valid: SHUFFLE, KEY"),
         ("topic", "my topic", "'my topic'"),
         ("sources", 0, "sources is 0"),
@@ -21,6 +21,11 @@ from unskew.errors import UsageError
         ("window", 0.0333, "window is 0.0333; valid: whole milliseconds"),
         ("window", 1e-10, "window is 1e-10; valid: whole milliseconds"),
         ("lateness", -1, "lateness is -1"),
+        (
+            "starting_offsets",
+            "earlist",
+            "starting_offsets is 'earlist'; did you mean earliest? valid: earliest, latest",
+        ),
         ("max_tuples", 0, "max_tuples is 0"),
         ("time", "clock", "'clock'; valid: batch, event"),
         ("options", {"d": 2}, "KEY has no parameter 'd'"),
