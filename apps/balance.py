@@ -26,7 +26,7 @@ from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column, time_column
 from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import column_of, is_simple, map_in_arrow, placed, same_column, type_of
+from unskew.apps.spark import column_of, is_simple, map_in_arrow, placed, require_frame, same_column, type_of
 from unskew.errors import UsageError
 from unskew.grouping import named, parameters
 from unskew.grouping.registry import OWNING, capitals
@@ -164,6 +164,7 @@ def balance(
     ['user', 'id', 'worker']
 
     """
+    require_frame(df)
     grouping = capitals(grouping)
     options = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
@@ -239,6 +240,7 @@ def balanced_map(
     [100, 100, 200, 300]
 
     """
+    require_frame(df)
     grouping = capitals(grouping)
     options = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources

@@ -26,7 +26,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, Stri
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import location_in
 from unskew.apps.checkpoint.visible import require_own
-from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, type_of
+from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, require_frame, type_of
 from unskew.apps.topology.parts import Writing, bounded, noted, pairs
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.outbox import ANY_PARTITION
@@ -250,6 +250,7 @@ def kafka_sink(
     unskew.errors.UsageError: the key depends on uuid(...), which may differ when a batch runs again: records would ...
 
     """
+    require_frame(df)
     if not df.isStreaming:
         raise UsageError('kafka_sink takes a stream; valid for a static DataFrame: df.write.format("kafka")')
     if is_remote(df.sparkSession):

@@ -10,7 +10,7 @@ A report is taken by its maximum. So it counts once, even if a version of Spark 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -71,6 +71,11 @@ class Balanced:
     moved: int = 0
     grouping: str = ""
     rejected: int = 0
+
+    def __repr__(self) -> str:
+        """What was measured: without the fields that are empty or 0."""
+        found = (f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)))
+        return f"Balanced({', '.join(found)})"
 
 
 @dataclass(frozen=True)

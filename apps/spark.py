@@ -264,6 +264,13 @@ def is_simple(name: str) -> bool:
     return not {".", "`"} & set(name)
 
 
+def require_frame(df: Any) -> None:
+    """Raise ``UsageError`` for what isn't a DataFrame of Spark, such as one of pandas."""
+    if not (hasattr(df, "isStreaming") and hasattr(df, "sparkSession")):
+        kind = f"{type(df).__module__}.{type(df).__qualname__}".removeprefix("builtins.")
+        raise UsageError(f"df is a {kind}; valid: a DataFrame of Spark, as spark.createDataFrame(…) makes one")
+
+
 def same_column(df: DataFrame, name: str) -> str | None:
     """The column of a DataFrame that Spark takes for one of this name, in any case of letters by default."""
     like = [each for each in df.columns if each.lower() == name.lower()]

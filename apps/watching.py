@@ -14,6 +14,7 @@ Without ``observed`` or ``observe=`` nothing is measured.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -22,7 +23,7 @@ from pyspark.sql import functions as F
 from unskew.apps import measured
 from unskew.apps.measured import Balanced
 from unskew.apps.routing.keys import Key, key_column
-from unskew.apps.spark import no_column
+from unskew.apps.spark import no_column, require_frame
 from unskew.errors import UsageError
 from unskew.grouping.measures import shares, straggling
 
@@ -76,6 +77,7 @@ def observed(
     ['user', 'worker']
 
     """
+    require_frame(df)
     if workers < 1:
         raise UsageError(f"workers is {workers}; valid: 1 or more")
     if worker_column not in df.columns:
@@ -151,6 +153,20 @@ class Watch:
 
     def __rich__(self) -> "Table":
         return self.table()
+
+    def __repr__(self) -> str:
+        """The query's name, or its id."""
+        return f"Watch(query={self.query.name or str(self.query.id)!r}, name={self.name!r})"
+
+    def _repr_html_(self) -> str | None:
+        """The table, as a notebook shows it. None, and so the text, where there is no ``rich``."""
+        try:
+            from rich.console import Console
+        except ModuleNotFoundError:
+            return None
+        console = Console(record=True, file=StringIO(), width=160)
+        console.print(self.table())
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
     def plot(self) -> "Figure":
         """The batches as a picture: above the share of each worker, below the replication.

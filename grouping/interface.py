@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.grouping.arguments import check_costs, integer
 from unskew.grouping.feedback import Controller, Costs, Monitor, Plan
-from unskew.grouping.keys import KeyArray, Keys, anonymous, encode
+from unskew.grouping.keys import KeyArray, Keys, anonymous, encode, require_keys
 from unskew.grouping.state import Stateful, Value
 
 Times: TypeAlias = "NDArray[np.int64] | None"
@@ -105,6 +105,7 @@ class Grouping(Stateful):
             negative, above 1e100 or not a number. Then nothing is routed.
 
         """
+        require_keys(keys)
         n = len(keys)
         encoded = encode(keys) if self.uses_keys else anonymous(n)
         return self._route(

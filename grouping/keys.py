@@ -70,7 +70,7 @@ def encode(keys: KeyArray) -> Keys:
     Raises
     ------
     TypeError
-        The keys are of another type. Cast floating-point keys first, because they have no exact identity.
+        The keys are of another type, or of several. Cast floating-point keys first: they have no exact identity.
 
     Examples
     --------
@@ -83,7 +83,11 @@ def encode(keys: KeyArray) -> Keys:
     """
     if isinstance(keys, Keys):
         return keys
-    array: Any = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+    require_keys(keys)
+    try:
+        array: Any = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+    except pa.ArrowException as error:
+        raise TypeError(f"keys of one type are needed: {error}") from error
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     _check_type(array.type)
@@ -104,6 +108,12 @@ def encode(keys: KeyArray) -> Keys:
         positions = (np.cumsum(occurs) - 1)[positions]
         distinct = distinct.filter(pa.array(occurs))
     return Keys(positions, hash_keys(distinct), distinct)
+
+
+def require_keys(keys: KeyArray) -> None:
+    """Raise ``TypeError`` for a text or bytes, which would be taken for a sequence of keys of one letter."""
+    if isinstance(keys, str | bytes):
+        raise TypeError(f"keys is {keys!r}; valid: a list or an array of keys, such as [{keys!r}]")
 
 
 def anonymous(n: int) -> Keys:

@@ -7,11 +7,13 @@ for works whose results are a function of the state.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from unskew.errors import UsageError
 from unskew.grouping.arguments import one_of
 
 
@@ -381,6 +383,15 @@ class Summary(KeyedWork):
     def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Give the answers, unless they were published at each change."""
         return self.answer(states) if self.when == "end" else None
+
+
+def require_work(work: Any) -> None:
+    """Raise ``UsageError`` for what isn't a keyed work, such as its class."""
+    if isinstance(work, KeyedWork):
+        return
+    if isinstance(work, type) and issubclass(work, KeyedWork):
+        raise UsageError(f"work is the class {work.__name__}; valid: {work.__name__}(…), an instance of it")
+    raise UsageError(f"work is {work!r}; valid: one of unskew.works, or an instance of your own subclass of KeyedWork")
 
 
 def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:

@@ -30,14 +30,14 @@ from unskew.apps.routing.keys import Key
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
-from unskew.apps.spark import spark_schema, tokens
+from unskew.apps.spark import require_frame, spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
 from unskew.durations import Duration, milliseconds
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.grouping import parameters
 from unskew.grouping.arguments import integer
 from unskew.grouping.registry import KEEPING, OWNING, capitals
-from unskew.works.interface import KeyedWork
+from unskew.works.interface import KeyedWork, require_work
 
 
 def keyed_map(
@@ -171,12 +171,7 @@ def keyed_map(
     [2, 3]
 
     """
-    by = KeyColumns.of(df, key)
-    if not by.plain and "key" in work.columns:
-        raise UsageError(
-            f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
-            "or integer"
-        )
+    by = _key_of(df, key, work)
     grouping, workers = capitals(grouping), integer("workers", workers, 1)
     own = scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
@@ -241,6 +236,19 @@ def keyed_map(
     start_python(df.sparkSession)
     parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
     return _opened(parcels, schema, program, by)
+
+
+def _key_of(df: DataFrame, key: Key, work: KeyedWork) -> KeyColumns:
+    """The key's columns, after a look at what was given as DataFrame and work."""
+    require_frame(df)
+    require_work(work)
+    by = KeyColumns.of(df, key)
+    if not by.plain and "key" in work.columns:
+        raise UsageError(
+            f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
+            "or integer"
+        )
+    return by
 
 
 def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyColumns) -> DataFrame:

@@ -73,7 +73,13 @@ _HOMES = {
 }
 
 # What brings their packages.
-_EXTRAS = {"Topology": "unskew[app]", "kafka_sink": "unskew[kafka] and a pyspark"}
+_PYSPARK = "unskew[spark], or a pyspark of your own"
+_EXTRAS = {
+    **dict.fromkeys(("balance", "balanced_map", "check", "observed", "settings", "ship", "watch"), _PYSPARK),
+    "keyed_map": "unskew[spark], or unskew[keyed] and a pyspark of your own",
+    "kafka_sink": "unskew[kafka] and a pyspark",
+    "Topology": "unskew[app]",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import unskew.apps.balance
+from unskew import kafka_sink, keyed_map, observed
 from unskew.apps.balance import balance, balanced_map
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.routing import packets
@@ -23,6 +25,7 @@ from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
 from unskew.grouping import create
 from unskew.grouping.registry import CAPPED
+from unskew.works import Sessions
 
 pytestmark = pytest.mark.spark
 
@@ -340,7 +343,7 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
 def test_bad_arguments_fail_on_the_driver(spark, subtests):
     rows = spark.range(1).withColumn("half", F.lit(0.5)).withColumn("map", F.create_map("id", "half"))
     for change, message in (
-        ({"grouping": "PARTIAL"}, "unknown grouping 'PARTIAL'; valid: SHUFFLE"),
+        ({"grouping": "PARTIAL"}, "unknown grouping 'PARTIAL'"),
         ({"grouping": 5}, "unknown grouping 5; valid: SHUFFLE"),
         ({"workers": 0}, "workers is 0"),
         ({"grouping": "PARTIAL_KEY", "choices": 1}, "choices is 1"),
@@ -523,7 +526,10 @@ def test_columns_of_any_name(spark, subtests):
                 assert balance(rows, key, 3, grouping).count() == 3
                 found = balanced_map(rows, key, 3, count, "rows long", grouping)
                 assert sum(row["rows"] for row in found.collect()) == 3
-    with pytest.raises(UsageError, match=re.escape("there is no column 'user.id'; valid: `user.id`, `n``th`, cost")):
+    with pytest.raises(
+        UsageError,
+        match=re.escape("there is no column 'user.id'; did you mean `user.id`? valid: `user.id`, `n``th`, cost"),
+    ):
         balance(rows, "user.id", 3)
     with pytest.raises(UsageError, match="Spark takes 'COST' for each of the columns cost, Cost"):
         balance(rows, "COST", 3)
@@ -544,3 +550,16 @@ def test_strings_that_a_collation_holds_for_equal_are_one_key(spark, collation):
         worker = {row["word"]: row["worker"] for row in balance(rows, key, 97, "KEY").collect()}
         assert all(len({worker[word] for word in row["same"]}) == 1 for row in keys)
     assert len(set(worker.values())) > len(keys) // 2
+
+
+def test_what_is_no_dataframe_of_spark_is_named():
+    for wrong in (pd.DataFrame({"user": ["a"]}), ["a"], None):
+        for call in (
+            lambda df: balance(df, "user", 2),
+            lambda df: balanced_map(df, "user", 2, list, "n int"),
+            lambda df: keyed_map(df, "user", 2, Sessions(gap=1.0)),
+            lambda df: observed(df, "user", 2),
+            lambda df: kafka_sink(df, "numbers"),
+        ):
+            with pytest.raises(UsageError, match=f"df is a .*{type(wrong).__name__}; valid: a DataFrame of Spark"):
+                call(wrong)

@@ -32,6 +32,8 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
 
     class Frame:
         columns = ("user", "worker")
+        isStreaming = True  # noqa: N815
+        sparkSession = None  # noqa: N815
 
         def select(self, name):
             assert name in {"user.id", "USER.id"}

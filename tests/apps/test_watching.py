@@ -91,6 +91,15 @@ def test_a_query_that_is_not_observed_says_so(query):
     assert watch(SimpleNamespace(recentProgress=[progress(0, 0)])).rows() == []
 
 
+def test_a_notebook_shows_what_was_measured(query):
+    query.name = "placed"
+    assert repr(watch(query, name="mine")) == "Watch(query='placed', name='mine')"
+    assert "<pre>" in watch(query, name="mine")._repr_html_()
+    shown = repr(watch(query, name="mine").rows()[0])
+    assert shown.startswith("Balanced(")
+    assert "=()" not in shown
+
+
 def files(folder) -> list[list[str | None]]:
     """Write a stream, a file a batch; the users of each. Half of the rows have one user, and a tenth none."""
     rng = np.random.default_rng(0)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.plain_hashing import key_hash
+from unskew.grouping import create
 from unskew.grouping.keys import Keys, encode, sum_by_key
 
 keys_of_a_type = st.one_of(
@@ -117,3 +118,10 @@ def test_sums_by_key_are_exact(pairs):
 
 def test_sums_of_other_integers():
     assert sum_by_key(np.array([1, 1]), np.array([200, 100], np.uint8), 2).tolist() == [0, 300]
+
+
+def test_a_text_is_no_list_of_keys(subtests):
+    for wrong, message in (("tr", "keys is 'tr'; valid: a list"), (b"tr", "keys is b'tr'"), ([1, "a"], "of one type")):
+        for grouping in ("KEY", "SHUFFLE") if isinstance(wrong, str | bytes) else ("KEY",):
+            with subtests.test(wrong, grouping=grouping), pytest.raises(TypeError, match=message):
+                create(grouping, 4).route(wrong)
