@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from importlib.util import module_from_spec, spec_from_file_location
+from typing import Annotated
 
 import typer
 
@@ -49,11 +51,25 @@ def _no_experiments() -> None:
 
 app = typer.Typer(
     name="unskew",
-    help="Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"unskew {metadata.version('unskew')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare."""
+
 
 app.command()(topology)
 app.command()(produce)

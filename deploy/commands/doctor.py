@@ -1,18 +1,20 @@
 """`unskew doctor`: what the project needs of this machine, whether it is here, and how to get it if not."""
 
+import json
 import os
 import platform
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.commands.options import BootstrapOption, JsonOption, KafkaConfigOption
 from unskew.deploy.directories import data_directory, jars_directory
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import (
@@ -43,19 +45,26 @@ class Finding:
     advice: str = ""
 
 
-def doctor(bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None) -> None:
+def doctor(
+    bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None, as_json: JsonOption = False
+) -> None:
     """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
-    checks: list[Callable[[], Finding]] = [_python, _packages, _java, _jars, _directory, _disk, _memory, _cores, _ports]
-    checks += [lambda: _broker(bootstrap_servers, kafka_config), _stack]
-    table = Table("", "", "found", "what to do", box=None, pad_edge=False)
-    sick = 0
-    for check in checks:
-        finding = check()
-        sick += not finding.fine
-        table.add_row("ok" if finding.fine else "[red]NO[/red]", finding.subject, finding.found, finding.advice)
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-    if sick:
+    checks: list[Callable[[], Finding]] = [_version, _python, _packages, _java, _jars, _directory, _disk, _memory]
+    checks += [_cores, _ports, lambda: _broker(bootstrap_servers, kafka_config), _stack]
+    findings = [check() for check in checks]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        table = Table("", "", "found", "what to do", box=None, pad_edge=False)
+        for finding in findings:
+            table.add_row("ok" if finding.fine else "[red]NO[/red]", finding.subject, finding.found, finding.advice)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+    if not all(finding.fine for finding in findings):
         raise typer.Exit(1)
+
+
+def _version() -> Finding:
+    return Finding("unskew", metadata.version("unskew"))
 
 
 def _python() -> Finding:
@@ -82,7 +91,10 @@ def _java() -> Finding:
         java = find_java()
     except UserError as error:
         return Finding("Java", "none that will do", fine=False, advice=str(error))
-    return Finding("Java", f"{java.version}, {java.launcher}")
+    home = os.environ.get("JAVA_HOME")
+    other = home is not None and java.launcher != Path(home) / "bin" / "java"
+    advice = f"JAVA_HOME is {home}, where no Java 17 or 21 runs: unset it, or let it name one" if other else ""
+    return Finding("Java", f"{java.version}, {java.launcher}", advice=advice)
 
 
 def _jars() -> Finding:

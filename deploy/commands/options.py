@@ -16,6 +16,7 @@ BootstrapOption = Annotated[
         help=f"Kafka brokers. Default: ${BOOTSTRAP_VARIABLE}, else the broker that `unskew kafka start` started.",
     ),
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="Show it as JSON, for programs.")]
 KafkaConfigOption = Annotated[
     Path | None,
     typer.Option(

@@ -1,9 +1,11 @@
 """`unskew stack start|stop|status`: InfluxDB and Prometheus on this machine, without Docker."""
 
-from typing import Annotated
+import json
+from typing import Annotated, Any
 
 import typer
 
+from unskew.deploy.commands.options import JsonOption
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.loopback import response
 from unskew.deploy.servers.server import moved
@@ -60,11 +62,14 @@ def stop(parts: PartsArgument = None) -> None:
 
 
 @app.command()
-def status(parts: PartsArgument = None) -> None:
+def status(parts: PartsArgument = None, as_json: JsonOption = False) -> None:
     """Show which of the two run, at which addresses, and what Prometheus scrapes. Exit code 1: none runs."""
     found = [server for part in _parts(parts) if (server := stack.running(part))]
     if not found:
         raise EnvironmentFault("nothing of the stack is running; start it with `unskew stack start`")
+    if as_json:
+        print(json.dumps([_described(server) for server in found], indent=2))
+        return
     for server in found:
         _show("runs", server)
 
@@ -87,6 +92,11 @@ def _show(state: str, server: stack.Running) -> None:
     else:
         print(f"scrapes:         {', '.join(_scraped(server)) or 'nothing yet'}")
     print(f"data, log:       {server.directory}, {server.log}")
+
+
+def _described(server: stack.Running) -> dict[str, Any]:
+    own = {"access": dict(server.access)} if server.access else {"scrapes": _scraped(server)}
+    return {"name": server.name, "url": server.url, **own, "data": str(server.directory), "log": str(server.log)}
 
 
 def _scraped(server: stack.Running) -> list[str]:

@@ -1,4 +1,6 @@
+import json
 import sys
+from importlib import metadata
 from types import SimpleNamespace
 
 import pytest
@@ -32,6 +34,16 @@ def test_a_machine_with_everything_is_well(run):
     assert code == 0
     assert all(line.startswith("ok") for line in findings.values())
     assert sys.executable in findings["Python"]
+    assert metadata.version("unskew") in findings["unskew"]
+
+
+def test_as_json_and_a_java_home_that_leads_nowhere(monkeypatch, tmp_path):
+    app = typer.Typer()
+    app.command()(doctor)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    findings = {each["subject"]: each for each in json.loads(CliRunner().invoke(app, ["--json"]).output)}
+    assert findings["Java"]["fine"]
+    assert f"JAVA_HOME is {tmp_path}/nowhere" in findings["Java"]["advice"]
 
 
 def test_without_java_and_jars_it_says_what_to_do(run, monkeypatch, tmp_path):
