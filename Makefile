@@ -16,7 +16,7 @@ setup: ## Make .venv, install the pinned packages, fetch the JVM jars (all other
 	echo "unskew: Python 3.11 to 3.14 is needed; $(if $(PYTHON),$(PYTHON) is not it,there is none on the PATH);" \
 	"install one (Debian, Ubuntu: sudo apt-get install python3 python3-venv; macOS: brew install python@3.13)" \
 	"or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; }
-	@PYTHONPATH=src "$(PYTHON)" -m unskew.deploy.installation.install
+	@PYTHONPATH=src "$(PYTHON)" -m unskew.deploy.installation.install $(filter setup,$(MAKECMDGOALS))
 
 demo: setup ## The whole thing once: Kafka, a skewed stream, KEY, DYNAMIC_KEY, BOUNDED_LOAD and PLANNED compared
 	@$(UNSKEW) demo

@@ -1,7 +1,5 @@
 """Make the class-data archives (`unskew.deploy.installation.class_data`) from the classes that a small run loads.
 
-It also compiles the groupings that most people try first, so that their first run doesn't wait for that.
-
 `make setup` runs it as `python -m unskew.apps.run.training`. If the archives exist, it prints nothing and does nothing.
 """
 
@@ -24,7 +22,6 @@ from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 
 _TOPIC = "training"
-_TRIED_FIRST = ("KEY", "PARTIAL_KEY", "DYNAMIC_KEY", "BOUNDED_LOAD")
 _DUMP = 300.0  # s for a JVM to write its archive when it ends
 
 
@@ -60,7 +57,7 @@ def _run(folder: Path) -> None:
         one = Settings("LOCAL", "COUNTRY_SKEW_R80", "PARTIAL_KEY", _TOPIC, 1, 2, "x0", connection, str(folder))
         short = replace(one, window=0.5, lateness=0.0, trigger=0.0, until_drained=True, run_time=120.0)
         batch, event = (replace(short, checkpoint=str(folder / time), time=time) for time in ("batch", "event"))
-        with session(batch, _TRIED_FIRST) as spark:
+        with session(batch, (batch.grouping,)) as spark:
             process = jvm_process(spark)
             for settings in (batch, event):
                 Run(settings, []).run(spark)

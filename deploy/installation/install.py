@@ -1,5 +1,7 @@
 """`make setup`: install what is missing of the environment, the pinned packages, the JVM jars and the class archives.
 
+It also compiles the groupings that `simulate` tries by default, so that a first run doesn't wait for that.
+
 The user's own Python runs it, as `python -m unskew.deploy.installation.install`. So it imports only the standard
 library.
 """
@@ -10,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from unskew.deploy.installation import class_data
@@ -20,6 +23,7 @@ from unskew.errors import EnvironmentFault, UserError
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".venv"
 _START = time.monotonic()
+_SILENT = 20.0  # s
 _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 
 
@@ -50,8 +54,13 @@ def install() -> None:
     if not fetched():
         _run("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
     if class_data.missing():
-        _announce("recording which classes Spark and Kafka load, once, so that they start faster (a minute) ...")
-        if not _succeeds(python, "-m", "unskew.apps.run.training"):
+        _announce("recording which classes Spark and Kafka load, and compiling the groupings, once (a minute) ...")
+        unskew = ENVIRONMENT / "bin" / "unskew"
+        with subprocess.Popen(
+            [unskew, "simulate", "--tuples", "10000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ):
+            recorded = _succeeds(python, "-m", "unskew.apps.run.training")
+        if not recorded:
             _announce("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
 
 
@@ -81,7 +90,7 @@ def _install_packages() -> None:
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install")
     uv = (ENVIRONMENT / "bin" / "uv", "pip", "install", "--quiet", "--no-deps", "--python", python)
     [wanted] = re.findall(r"^uv==\S+", pinned.read_text(), re.MULTILINE)
-    if not (_succeeds(*pip, wanted) and _succeeds(*uv, "--require-hashes", "--requirement", pinned)):
+    if not (_succeeds(*pip, wanted) and _succeeds(*uv, "--require-hashes", "--requirement", pinned, told=_installed)):
         _announce("uv can't install them, pip does ...")
         _run("packages", *pip, "--require-hashes", "--requirement", pinned)
     _run("packages", *pip, "--no-deps", "--editable", ROOT)
@@ -98,8 +107,24 @@ def _compile(*sources: Path) -> None:
     _succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)
 
 
-def _succeeds(*command: str | Path) -> bool:
-    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
+def _succeeds(*command: str | Path, told: Callable[[], str] = str) -> bool:
+    """Whether a command that prints nothing to us succeeds. While it runs, a line says so, and how far it is."""
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
+        while True:
+            try:
+                return program.wait(_SILENT) == 0
+            except subprocess.TimeoutExpired:
+                _announce(f"... still at it{told()}")
+            except BaseException:  # an interrupted user shouldn't wait for the rest
+                program.kill()
+                raise
+
+
+def _installed() -> str:
+    """How many of the pinned packages are installed. (A few are for other platforms.)"""
+    wanted = len(re.findall(r"^[\w.-]+==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    there = sum(1 for _ in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info"))
+    return f": {there} of about {wanted} packages are installed"
 
 
 def _run(what: str, *command: str | Path) -> None:
@@ -122,6 +147,8 @@ def main() -> None:
             connector_jars()
         else:
             install()
+            if "setup" in sys.argv[1:] or time.monotonic() - _START > _SILENT:
+                _announce("ready; next: source .venv/bin/activate, unskew doctor")
     except UserError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
