@@ -156,7 +156,7 @@ def skew(
     try:  # one after the other: each has large tables
         table, curves = comparison(at_scale(name, scale, seed) for name in datasets or COMPARED)
     except ValueError as error:
-        raise UsageError(str(error)) from None
+        raise UsageError(f"{error} (of a topic of your own: unskew simulate kafka:TOPIC:FIELD)") from None
     console = Console()
     (console if console.is_terminal else Console(width=_PAGE)).print(table)
     if plot:

@@ -1,8 +1,9 @@
 """`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
 
+import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unskew.apps.commandline import options
 from unskew.apps.commandline.flattened import flattened
 from unskew.apps.commandline.options import WorkOptions
 from unskew.apps.topology.settings import numbers, scheme
-from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
+from unskew.deploy.commands.options import BootstrapOption, JsonOption, KafkaConfigOption
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from unskew.apps.whatif.simulation import Contestant
     from unskew.apps.whatif.stream import Given, Stream
     from unskew.apps.whatif.timing import Timing
+    from unskew.grouping.keys import Keys
     from unskew.grouping.simulator import Outcome
 
 TIME = "Timing options"
@@ -161,13 +164,15 @@ def simulate(
         bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
+    as_json: JsonOption = False,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:
     """Simulate groupings on a stream: what each worker would get, and how many states this would need.
 
     Routes the stream with each grouping, and prints a row for each, the cheapest first.
-    The row above them is the bound by which costs are measured.
+    The row above them is the bound by which costs are measured. A line below names the hottest keys and the cheapest
+    grouping that is even. --json prints an object for each number of workers instead.
     With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
     --work measures your own work on a sample of the stream.
     --details adds the queues and times of simulated workers. --output saves all measures over time.
@@ -220,17 +225,38 @@ def simulate(
         )
         outcomes: dict[tuple[str, int], Outcome] = {}
         for count in counts:
-            found = simulated.outcomes(contestants, count)
+            found = simulated.outcomes(_in_turn(contestants), count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
-            console.print(tables.table(found, simulated.keys))
-            if details:
-                console.print(tables.details(found, console.width))
-        _uneven(console, partitions)
+            if as_json:
+                print(json.dumps(tables.describe(found, simulated.keys)))
+            else:
+                _show(console, found, simulated.keys, details=details)
+        _uneven(console, None if as_json else partitions)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:
         for file in tables.save(outcomes, output, stream):
             console.print(f"wrote {file}")
+
+
+def _show(console: Console, found: "Mapping[str, Outcome]", keys: "Keys", *, details: bool) -> None:
+    from unskew.apps.whatif import tables
+
+    console.print(tables.table(found, keys))
+    console.print(tables.verdict(found, keys), highlight=False, soft_wrap=True, markup=False)
+    if details:
+        console.print(tables.details(found, console.width))
+
+
+def _in_turn(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
+    """The groupings, while a bar on the terminal shows which is under way. The first time, it is compiled as well."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=len(contestants))
+        for contestant in contestants:
+            bar.update(task, description=f"simulating {contestant.label}")
+            yield contestant
+            bar.advance(task)
 
 
 def _uneven(console: Console, partitions: Mapping[int, int] | None) -> None:

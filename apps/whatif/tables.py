@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from unskew.grouping.simulator import Outcome
 CAP = 1.1  # max/mean that the bound allows
 _ALL = 0.95  # share of CPU that is as good as all
 _WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
+_LONGEST = 40  # characters of a key in a line
 _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
     f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
@@ -108,6 +109,56 @@ def answer(outcome: Outcome, keys: Keys) -> Answer:
     return Answer(float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost)
 
 
+def describe(outcomes: Mapping[str, Outcome], keys: Keys) -> dict[str, Any]:
+    """What a simulation says, as JSON has it: the stream with its hottest keys, and each grouping, the cheapest first.
+
+    Shares are of all tuples, from 0 to 1.
+    """
+    first, answers = next(iter(outcomes.values())), answers_of(outcomes, keys)
+    return {
+        "tuples": first.tuples,
+        "keys": first.distinct_keys,
+        "sources": first.sources,
+        "workers": first.workers,
+        "hottest": [{"key": key, "share": share} for key, share in hottest(keys)],
+        "cheapest_even": cheapest_even(answers),
+        "groupings": [{"grouping": label, **answer._asdict()} for label, answer in answers.items()],
+    }
+
+
+def answers_of(outcomes: Mapping[str, Outcome], keys: Keys) -> dict[str, Answer]:
+    """Label → the figures of its run, the cheapest first."""
+    answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
+    return dict(sorted(answers.items(), key=lambda item: item[1].cost))
+
+
+def hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
+    """The keys with most tuples, and their shares of all tuples."""
+    tuples = np.bincount(keys.codes)
+    first = np.argsort(-tuples, kind="stable")[:count].tolist()
+    return list(zip(keys.texts(first), (tuples[first] / len(keys.codes)).tolist(), strict=True))
+
+
+def cheapest_even(answers: Mapping[str, Answer]) -> str | None:
+    """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if there is one."""
+    return min(
+        (label for label in answers if answers[label].lasting <= CAP), key=lambda n: answers[n].cost, default=None
+    )
+
+
+def verdict(outcomes: Mapping[str, Outcome], keys: Keys) -> str:
+    """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
+    answers, workers = answers_of(outcomes, keys), next(iter(outcomes.values())).workers
+    shares = ", ".join(f"{_cut(key)} {share:.1%}" for key, share in hottest(keys))
+    best = cheapest_even(answers)
+    found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
+    return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
+
+
 def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     """A row for the bound, then a row for each label, the cheapest first."""
     first = next(iter(outcomes.values()))
@@ -121,9 +172,7 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     mean = 100 / first.workers
     bound = f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}", f"{least:,}"
     shown.add_row("bound", *bound, "", end_section=True)
-    answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
-    for label in sorted(answers, key=lambda label: answers[label].cost):
-        found = answers[label]
+    for label, found in answers_of(outcomes, keys).items():
         shown.add_row(
             f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
             f"{found.cost:.2f}",

@@ -1,6 +1,7 @@
 """`unskew simulate` as users call it."""
 
 import csv
+import json
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -77,6 +78,12 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     by_name = dict(zip(names, rows, strict=True))
     assert by_name["KEY"][5].strip() == "21"
     assert float(by_name["KEY"][2]) > 8
+    assert "Hottest keys: hot 80.0%, k" in result.output
+    assert "An even worker has 10.0%. Cheapest with max/mean of at most 1.1: BOUNDED_LOAD." in result.output
+    described = json.loads(run(f"counts:{path}", *arguments, "--json").stdout)
+    assert [each["grouping"] for each in described["groupings"]] == names[1:]
+    assert described["hottest"][0] == {"key": "hot", "share": 0.8}
+    assert described["cheapest_even"] == "BOUNDED_LOAD"
     assert by_name["SHUFFLE"][5].strip() == "210"
     assert by_name["SHUFFLE"][6].strip() == "21"
 
