@@ -1,12 +1,15 @@
 """`unskew`: the list of all commands. Each command's code is in the module that it belongs to."""
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import metadata
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from typer.core import TyperGroup
 
 from unskew.apps.commandline.check_work import check_work
 from unskew.apps.commandline.launch import topology
@@ -49,8 +52,28 @@ def _no_experiments() -> None:
     )
 
 
+class Commands(TyperGroup):
+    """All commands. One whose output nobody reads any more, as in ``unskew results | head``, ends without an error."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run the command."""
+
+        def broken(self: Console) -> None:  # noqa: ARG001  # rich would end the process with 1
+            raise BrokenPipeError
+
+        Console.on_broken_pipe = broken
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+            return None
+        return done
+
+
 app = typer.Typer(
     name="unskew",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )

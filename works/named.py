@@ -5,6 +5,7 @@ import inspect
 import sys
 import types
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from unskew.errors import UsageError
@@ -80,13 +81,19 @@ def named(path: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except (ImportError, SyntaxError) as error:
-        raise UsageError(f"the work {path!r} can't be loaded ({error})") from None
+        looked = f"; looked in {Path.cwd()} and where this Python finds modules" if _lacks(error, module) else ""
+        raise UsageError(f"the work {path!r} can't be loaded ({error}{looked})") from None
     if not hasattr(loaded, name):
         works = [key for key, value in vars(loaded).items() if _is_work(value)]
         raise UsageError(f"{module} has no {name!r}; valid: {', '.join(sorted(works)) or 'none, it has no works'}")
     if module.partition(".")[0] not in {"unskew", *sys.stdlib_module_names}:
         _travels(loaded)
     return getattr(loaded, name)
+
+
+def _lacks(error: ImportError | SyntaxError, module: str) -> bool:
+    """Whether it is the work's own module that isn't there, not one that it imports."""
+    return isinstance(error, ModuleNotFoundError) and error.name in {module, module.partition(".")[0]}
 
 
 def _is_work(value: Any) -> bool:

@@ -2,6 +2,8 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -86,6 +88,14 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     assert described["cheapest_even"] == "BOUNDED_LOAD"
     assert by_name["SHUFFLE"][5].strip() == "210"
     assert by_name["SHUFFLE"][6].strip() == "21"
+
+
+def test_a_reader_that_goes_is_no_error():
+    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "simulate", "--tuples", "1000"]
+    for arguments in ([], ["--json"]):
+        with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            process.stdout.close()
+            assert process.wait(120) == 0, process.stderr.read()
 
 
 def test_a_parameter_may_be_several_numbers():
