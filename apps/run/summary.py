@@ -3,11 +3,8 @@
 import time
 from dataclasses import dataclass
 
-import numpy as np
-
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
-from unskew.grouping.loop import Rebalance
 
 
 @dataclass(frozen=True)
@@ -75,23 +72,33 @@ class Tally:
 
     def __init__(self, grouping: str) -> None:
         self._grouping = grouping
-        self._started = self._previous = time.monotonic()
+        self._started = time.monotonic()
         self._report: BatchReport | None = None
         self._slowest = self._mean = 0.0
         self._first = self._result = 0.0
         self._last_std_dev = 0.0
-        # (tuples, time of its end) of each batch with tuples
-        self._done: list[tuple[int, float]] = []
-        self._rebalances: list[Rebalance] = []
+        # Sums alone, because a run may go on for years. Of batches with tuples: the first one, and the tuples of those
+        # after it, up to the end of the last.
+        self._first_tuples, self._first_end = 0, 0.0
+        self._later_tuples, self._last_end = 0, 0.0
+        self._rebalances = self._moved_keys = 0
+        self._planning_seconds = 0.0
 
     def __call__(self, report: BatchReport) -> None:
         """Take in one batch."""
         now = time.monotonic()
         self._report = report
-        self._rebalances += report.rebalances
+        for rebalance in report.rebalances:
+            self._rebalances += 1
+            self._moved_keys += rebalance.keys or 0
+            self._planning_seconds += rebalance.planning_seconds
         tuples = int(report.loads.sum())
         if tuples:
-            self._done.append((tuples, now))
+            if self._first_tuples:
+                self._later_tuples += tuples
+            else:
+                self._first_tuples, self._first_end = tuples, now
+            self._last_end = now
             self._slowest += float(report.busy.max())
             self._mean += float(report.busy.mean())
         self._first = self._first or now - self._started
@@ -118,15 +125,12 @@ class Tally:
             first_result_seconds=self._result,
             loads=list(loads),
             skipped=totals.skipped if totals else 0,
-            rebalances=len(self._rebalances),
-            moved_keys=sum(rebalance.keys or 0 for rebalance in self._rebalances),
-            planning_seconds=sum(rebalance.planning_seconds for rebalance in self._rebalances),
+            rebalances=self._rebalances,
+            moved_keys=self._moved_keys,
+            planning_seconds=self._planning_seconds,
         )
 
     def _rate(self) -> float:
-        if not self._done:
-            return 0.0
-        if len(self._done) == 1:
-            return self._done[0][0] / (self._done[0][1] - self._started)
-        tuples, ends = np.array([n for n, _ in self._done]), [end for _, end in self._done]
-        return float(tuples[1:].sum()) / (ends[-1] - ends[0])
+        if self._later_tuples:
+            return self._later_tuples / (self._last_end - self._first_end)
+        return self._first_tuples / (self._first_end - self._started) if self._first_tuples else 0.0

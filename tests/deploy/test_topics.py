@@ -1,3 +1,4 @@
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -79,3 +80,14 @@ def test_an_unreachable_broker_is_one_line():
     with pytest.raises(EnvironmentFault, match=rf"no Kafka broker answers at {server} .*refused.*bootstrap") as fault:
         require_reachable(Connection(server))
     assert "\n" not in str(fault.value)
+
+
+def test_asking_for_an_id_leaves_nothing_behind(connection, topic):
+    ensure_topic(connection, topic, 1)
+    admin = connection.admin()
+    for _ in range(200):  # warm
+        topic_id(admin, topic)
+    before = sys.getallocatedblocks()
+    for _ in range(1000):
+        topic_id(admin, topic)
+    assert sys.getallocatedblocks() - before < 500
