@@ -168,6 +168,10 @@ class Checkpoint:
         if not isinstance(found.get("format", FORMAT), int):
             # By mistake an older version recorded the format of COLUMN's messages under that name.
             found["messageFormat"] = found.pop("format")
+        if found.get("sourceType") == "COLUMN":
+            # Older versions recorded no defaults: no field and no format, or a field and null.
+            found["messageFormat"] = found.get("messageFormat") or "json"
+            found.setdefault("keyField", "key")
         return found
 
     def batch(self, number: int) -> Batch:

@@ -26,7 +26,7 @@ from unskew.apps.measured import Observation, of_keys, of_rejected
 from unskew.apps.planning.server import place_of
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
-from unskew.apps.routing.keys import Key
+from unskew.apps.routing.keys import Key, key_parts
 from unskew.apps.routing.order import in_order
 from unskew.apps.routing.packets import column, cost_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
@@ -219,8 +219,8 @@ def keyed_map(
     schema = _result_schema(by, program)
     tuples = _tuples(df, by, program, time, source, costs, ahead_ms)
     chosen = tokens(program.workers, partitions)
-    own_type = {} if by.plain else {"keyType": by.described}
-    _claim(df, location, program, {"groupingType": routing.grouping, "seed": seed} | own_type, chosen)
+    of_routing = {"groupingType": routing.grouping, "seed": seed}
+    _claim(df, location, program, of_routing | _key_entries(by, key), chosen)
     routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
     if routing.plans is not None:
         program = replace(program, reports=routing.reports, routing=routing, monitors=Monitors(routing))
@@ -277,6 +277,14 @@ def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
             transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
 
     return forget
+
+
+def _key_entries(by: KeyColumns, key: Key) -> dict[str, Any]:
+    """What the checkpoint's record says of the key: other columns, or other types, would be other keys."""
+    parts = key_parts(key)
+    # An expression has a name that another Spark may spell otherwise.
+    named = {"keyColumns": parts} if all(isinstance(part, str) for part in parts) else {}
+    return named if by.plain else named | {"keyType": by.described}
 
 
 def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:

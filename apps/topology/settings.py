@@ -267,8 +267,14 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
-            **({"keyField": self.key_field, "messageFormat": self.format} if self.key_field or self.format else {}),
+            **(self._key if self.source_type.upper() == "COLUMN" else {}),
         }
+
+    @property
+    def _key(self) -> dict[str, str | None]:
+        """Where the keys of COLUMN are, with the defaults, so that a run that leaves them out has the same record."""
+        form = self.format or "json"
+        return {"keyField": self.key_field or ("key" if form == "json" else None), "messageFormat": form}
 
 
 def _plain(option: Any) -> Any:

@@ -112,15 +112,16 @@ def test_a_later_format_is_refused(tmp_path):
         Checkpoint(str(tmp_path)).claim({})
 
 
-@pytest.mark.parametrize(("field", "form"), [("2", "csv"), ("user.id", None)])
+def of_column(where, field=None, form=None):
+    """What a checkpoint records of a run of COLUMN."""
+    of = Settings("LOCAL", "COLUMN", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(where))
+    return replace(of, key_field=field, format=form).identity
+
+
+@pytest.mark.parametrize(("field", "form"), [("2", "csv"), ("user.id", None), (None, "text")])
 def test_a_run_of_column_goes_on(field, form, tmp_path):
-    """Also where an older version recorded the messages' format as the checkpoint's."""
-    of = replace(
-        Settings("LOCAL", "COUNTRY_SKEW_R0", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path)),
-        source_type="COLUMN",
-        key_field=field,
-        format=form,
-    ).identity
+    """Also where an older version recorded the messages' format as the checkpoint's, and none as null."""
+    of = of_column(tmp_path, field, form)
     checkpoint, file = Checkpoint(str(tmp_path)), tmp_path / "unskew" / "run.json"
     file.parent.mkdir()
     older = {name: value for name, value in of.items() if name != "messageFormat"} | {"format": form}
@@ -129,7 +130,23 @@ def test_a_run_of_column_goes_on(field, form, tmp_path):
         checkpoint.claim(of)
         assert checkpoint.claimed() == of | {"format": FORMAT}
     with pytest.raises(UsageError, match="messageFormat"):
-        checkpoint.claim(of | {"messageFormat": "text"})
+        checkpoint.claim(of | {"messageFormat": "avro"})
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_another_key_field_than_the_default_is_refused(older, tmp_path):
+    of = of_column(tmp_path)
+    if older:  # which recorded no default
+        of = {name: value for name, value in of.items() if name not in ("keyField", "messageFormat")}
+    (tmp_path / "unskew").mkdir()
+    (tmp_path / "unskew" / "run.json").write_bytes(orjson.dumps({"format": FORMAT, **of}))
+    checkpoint = Checkpoint(str(tmp_path))
+    with pytest.raises(UsageError, match=r"keyField 'key', this one has 'user\.id'"):
+        checkpoint.claim(of_column(tmp_path, "user.id"))
+    with pytest.raises(UsageError, match="messageFormat 'json', this one has 'avro'"):
+        checkpoint.claim(of_column(tmp_path, "key", "avro"))
+    checkpoint.claim(of_column(tmp_path, "key", "json"))
+    checkpoint.claim(of_column(tmp_path))
 
 
 def test_a_batch_that_runs_again_counts_on_from_the_totals_of_the_one_before(tmp_path):

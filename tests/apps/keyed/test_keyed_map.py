@@ -227,6 +227,8 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
         again(Tally())
     with pytest.raises(UsageError, match="belongs to a run with groupingType 'KEY', this one has 'D_CHOICES'"):
         keyed_map(stream, "user", 2, Hoard(1 << 20), "D_CHOICES", str(tmp_path / "cp"), ttl=3600.0)
+    with pytest.raises(UsageError, match=r"belongs to a run with keyColumns \['user'\], this one has \['value'\]"):
+        keyed_map(stream, "value", 2, Hoard(1 << 20), "KEY", str(tmp_path / "cp"), ttl=3600.0)
     spark.createDataFrame([(1, 30)], schema).coalesce(1).write.mode("append").parquet(str(folder))
     with pytest.raises(StreamingQueryException) as error:
         collect(again(Hoard(1 << 20)), tmp_path)
