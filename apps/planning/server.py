@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from unskew.apps.planning.wire import REFUSED, Address, answering
+from unskew.apps.planning.wire import REFUSED, Address, answering, shut
 from unskew.apps.spark import is_remote
 from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UsageError, UserError
@@ -28,6 +28,8 @@ RETRIES = "spark.port.maxRetries"
 
 _LAST_PORT = 65_535
 _MOMENT = 0.2  # s; until the next connection is tried
+_UNPROVEN = 64  # connections that haven't proved yet that they know the secret
+_PROVING = 1.0  # s that each of these has, if others wait for its place
 _GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
 
 
@@ -71,8 +73,10 @@ class Server(ABC):
     def __init__(self, place: Place) -> None:
         host, bind, port, retries = place
         self._changed = threading.Condition()
-        self._connections = threading.Lock()  # of `_open`; an answer may hold `_changed` while it waits for a store
+        # Of `_open` and `_unproven`; an answer may hold `_changed` while it waits for a store.
+        self._connections = threading.Condition()
         self._open: set[socket.socket] = set()
+        self._unproven: dict[socket.socket, float] = {}  # and since when (monotonic), the oldest first
         self._closed = False
         self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
         self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
@@ -86,36 +90,60 @@ class Server(ABC):
         with self._connections:
             still = [self._server, *self._open]
         for each in still:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)  # or `accept` and those who read would go on
+            shut(each)  # or `accept` and those who read would go on
         self._server.close()
 
     def _accept(self) -> None:
         while not self._closed:
             try:
+                self._make_room()
                 connected, _ = self._server.accept()
-                threading.Thread(
-                    target=self._serve, args=[connected], name="unskew planner's task", daemon=True
-                ).start()
+                with self._connections:
+                    self._unproven[connected] = time.monotonic()
+                try:
+                    threading.Thread(
+                        target=self._serve, args=[connected], name="unskew planner's task", daemon=True
+                    ).start()
+                except RuntimeError:
+                    self._end(connected)
+                    raise
             except (OSError, RuntimeError) as error:  # too many open files, or no more threads
                 if not self._closed:
                     log.warning("the query's planner can't take a connection: %s", error)
                     time.sleep(_MOMENT)
 
+    def _make_room(self) -> None:
+        """Wait until one more may come of those that haven't proved themselves, or end the oldest of them.
+
+        Tasks prove themselves at once, and many at a time wait for each other here. Whoever holds a place doesn't.
+        """
+        with self._connections:
+            while len(self._unproven) >= _UNPROVEN:
+                oldest, since = next(iter(self._unproven.items()))
+                left = since + _PROVING - time.monotonic()
+                if not self._connections.wait_for(lambda: len(self._unproven) < _UNPROVEN, left):
+                    del self._unproven[oldest]
+                    shut(oldest)
+
+    def _end(self, connected: socket.socket) -> None:
+        connected.close()
+        with self._connections:
+            self._open.discard(connected)
+            self._unproven.pop(connected, None)
+            self._connections.notify_all()
+
     def _serve(self, connected: socket.socket) -> None:
         """Answer one attempt of a source."""
         with self._connections:
-            if self._closed:
-                connected.close()
-                return
             self._open.add(connected)
+            if self._closed:
+                shut(connected)
         try:
             # What goes wrong with the connection itself can't be told to the task, and it notices.
-            with (
-                connected,
-                suppress(OSError, EOFError, AuthenticationError),
-                answering(connected, self.address.secret) as source,
-            ):
+            with suppress(OSError, EOFError, AuthenticationError), answering(connected, self.address.secret) as source:
+                with self._connections:
+                    self._unproven.pop(connected, None)
+                    self._connections.notify_all()
                 try:
                     self._answer(source)
                 except Exception as error:
@@ -123,8 +151,7 @@ class Server(ABC):
                         log.exception("a task gets no plan")
                     source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
         finally:
-            with self._connections:
-                self._open.discard(connected)
+            self._end(connected)
 
     @abstractmethod
     def _answer(self, source: Connection) -> None:

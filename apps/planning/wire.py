@@ -2,9 +2,11 @@
 
 import os
 import socket
-import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
+from threading import Timer
 from typing import Any, TypeVar
 
 from unskew.grouping.planned.counts import Counts
@@ -13,7 +15,7 @@ from unskew.grouping.state import pack, unpack
 
 Named = TypeVar("Named", Counts, Quotas)
 
-_HANDSHAKE = 10  # s
+_HANDSHAKE = 10.0  # s; for the whole of it
 #: What an answer begins with: what is known of replicas, to count with, the quotas, or why there are none.
 REPLICAS, QUOTAS, REFUSED = b"r", b"q", b"x"
 #: The answer to who asks for a batch's plan state: it is written.
@@ -41,25 +43,45 @@ class Address:
 def answering(connected: socket.socket, secret: bytes) -> Connection:
     """The planner's end of a connection, whose socket stays open until it is closed, too.
 
-    Raises ``AuthenticationError`` if the other end doesn't know the secret, and ``OSError`` if it says nothing.
+    Raises ``AuthenticationError`` if the other end doesn't know the secret, and ``OSError`` or ``EOFError`` if it
+    doesn't prove that in time.
     """
-    connection = _connection(connected)
-    deliver_challenge(connection, secret)
-    answer_challenge(connection, secret)
-    return _lasting(connected, connection)
+    with _deadline(connected):
+        connection = _connection(connected)
+        deliver_challenge(connection, secret)
+        answer_challenge(connection, secret)
+        return connection
 
 
 def asking(connected: socket.socket, secret: bytes) -> Connection:
     """A source's end of a connection. As ``answering``."""
-    connection = _connection(connected)
-    answer_challenge(connection, secret)
-    deliver_challenge(connection, secret)
-    return _lasting(connected, connection)
+    with _deadline(connected):
+        connection = _connection(connected)
+        answer_challenge(connection, secret)
+        deliver_challenge(connection, secret)
+        return connection
+
+
+def shut(connected: socket.socket) -> None:
+    """End a connection, or a server, in which another thread may be reading, sending or waiting."""
+    with suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _deadline(connected: socket.socket) -> Iterator[None]:
+    """End the connection if the block takes too long: with a limit of each read, a byte now and then is enough."""
+    timer = Timer(_HANDSHAKE, shut, [connected])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _connection(connected: socket.socket) -> Connection:
     connected.settimeout(None)
-    _patience(connected, _HANDSHAKE)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A source waits for as long as others count. A machine that is gone is noticed within half a minute.
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -67,16 +89,6 @@ def _connection(connected: socket.socket) -> Connection:
         if hasattr(socket, name):
             connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
     return Connection(os.dup(connected.fileno()))
-
-
-def _lasting(connected: socket.socket, connection: Connection) -> Connection:
-    _patience(connected, 0)
-    return connection
-
-
-def _patience(connected: socket.socket, seconds: int) -> None:
-    """How long the system lets a read of the connection wait; 0: for ever."""
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", seconds, 0))
 
 
 def packed(value: Counts | Quotas) -> bytes:

@@ -3,6 +3,7 @@
 import errno
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -13,6 +14,7 @@ import pytest
 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
+from unskew.apps.planning import wire
 from unskew.apps.planning.asking import Asking, connection
 from unskew.apps.planning.planner import FOLDER, Planner
 from unskew.apps.planning.server import Place, place_of
@@ -198,6 +200,35 @@ def test_only_who_knows_the_secret_is_answered():
         silent = socket.create_connection((one.address.host, one.address.port))
         assert len(route(one, 0, 0, ["a", "b"])) == 2, "who says nothing holds nobody up"
         silent.close()
+
+
+def test_who_sends_a_byte_at_a_time_has_one_deadline(monkeypatch):
+    monkeypatch.setattr(wire, "_HANDSHAKE", 1)
+    with planner() as one, socket.create_connection((one.address.host, one.address.port)) as dripping:
+        dripping.settimeout(0.1)
+        dripping.sendall(b"\0\0\1")  # 256 bytes are to come
+        assert any(_ended(dripping) for _ in range(100)), "it is cut off before all of them have come"
+
+
+def _ended(dripping: socket.socket) -> bool:
+    time.sleep(0.05)
+    try:
+        dripping.sendall(b"\0")
+    except OSError:
+        return True
+    return False
+
+
+def test_strangers_use_up_no_descriptors():
+    with planner() as one, ExitStack() as stack:
+        kept = Asking(one.address, "a", 0, 0)
+        for _ in range(150):
+            stack.enter_context(socket.create_connection((one.address.host, one.address.port)))
+        threading.Event().wait(0.2)
+        assert sum(thread.name == "unskew planner's task" for thread in threading.enumerate()) <= 64 + 1
+        assert len(route(one, 0, 1, ["a"], query="b")) == 1, "they hold nobody up"
+        assert len(follow(kept, ["a"])) == 1, "who has proved itself stays"
+        kept.close()
 
 
 def test_a_planner_that_has_ended_is_told_in_a_line():
