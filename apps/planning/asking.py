@@ -91,7 +91,7 @@ class Asking:
         self.quotas: Quotas | None = None
         with reaching(address):
             self._connection = connection(address)
-            self._ask(pack("hello", {"query": query, "batch": batch, "source": source}))
+            self._ask(pack("hello", {"call": address.call, "query": query, "batch": batch, "source": source}))
 
     def close(self) -> None:
         """Disconnect; the planner no longer waits for this attempt."""

@@ -12,18 +12,19 @@ driver has written stand, and the next one plans the rest of the batch.
 
 import hashlib
 import re
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.planning.server import Place, Server, place_of
-from unskew.apps.planning.wire import QUOTAS, REPLICAS, packed, unpacked
+from unskew.apps.planning.server import Place, Server
+from unskew.apps.planning.wire import QUOTAS, REPLICAS, Address, packed, unpacked
 from unskew.apps.reports import PlanSummary
 from unskew.errors import EnvironmentFault, UserError
 from unskew.grouping.planned.batched import Batched
@@ -45,44 +46,50 @@ class Over(UserError):
     exit_code = 1
 
 
-class Planner(Server):
-    """The planner of a DataFrame's queries, until ``close``.
+class Plans:
+    """The plans of a DataFrame's queries, for sources that ask over their connections, until ``close``.
 
     Parameters
     ----------
     routers : batch → Batched
         Makes a new router for a batch.
     checkpoint : str or Location, optional
-        The query's checkpoint location. Without it the replicas last as long as this object.
-    place : Place
-        Where it listens.
+        The query's checkpoint location. Without it the replicas last as long as this object and the query.
     name : str
-        A name for it, if the same query has others.
-
-    Raises
-    ------
-    EnvironmentFault
-        It can't listen there.
+        A name for them, if the same query has others.
+    active : callable, optional
+        The ids of the queries that run. The plans of others are forgotten when a new query asks.
 
     """
 
-    def __init__(self, routers: Routers, checkpoint: Where | None, place: Place, name: str = "") -> None:
-        self._routers, self._checkpoint, self._name = routers, checkpoint, name
+    def __init__(
+        self,
+        routers: Routers,
+        checkpoint: Where | None,
+        name: str = "",
+        active: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        self._routers, self._checkpoint, self._name, self._active = routers, checkpoint, name, active
+        self._changed = threading.Condition()
         self._queries: dict[str, BatchPlans] = {}
-        super().__init__(place)
+        self._closed = False
+
+    def close(self) -> None:
+        """Plan no more. Sources that wait are refused."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def summary(self, batch: int) -> PlanSummary | None:
-        """How a query's newest batch was planned. None: it has another number, or no source has counted.
-
-        (How long sources waited is known to them alone.)
-        """
+        """As of ``Planner``."""
         with self._changed:
             found = (query.summary(batch) for query in self._queries.values())
             return next((summary for summary in found if summary is not None), None)
 
-    def _answer(self, source: Connection) -> None:
-        hello: dict[str, Any] = unpack("hello", source.recv_bytes())
+    def answer(self, source: Connection, hello: Mapping[str, Any]) -> None:
+        """Answer one attempt of a source."""
         batch, number = hello["batch"], hello["source"]
+        self._forget_ended(hello["query"])
         with self._changed:
             query = self._queries.get(hello["query"])
             if query is None:
@@ -99,6 +106,14 @@ class Planner(Server):
                     query.leave(source)
                 self._changed.notify_all()
 
+    def _forget_ended(self, new: str) -> None:
+        """Forget the plans of queries that have ended, if a new one asks."""
+        if self._active is None or new in self._queries:
+            return
+        active = {new, *self._active()}
+        with self._changed:
+            self._queries = {query: plans for query, plans in self._queries.items() if query in active}
+
     def _divided(self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
         """The quotas of a source that has counted. It waits for the others of its wave."""
         with self._changed:
@@ -106,6 +121,83 @@ class Planner(Server):
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._closed or query.knows(batch, number))
             return query.quotas(batch, number)
+
+
+class Planners(Server):
+    """One thread and one port for the plans of several DataFrames, until ``close``."""
+
+    def __init__(self, place: Place) -> None:
+        self._calls: list[Plans] = []
+        super().__init__(place)
+
+    def add(self, plans: Plans) -> Address:
+        """Answer for the queries of one DataFrame more. What their sources ask with."""
+        with self._changed:
+            self._calls.append(plans)
+            return replace(self.address, call=len(self._calls) - 1)
+
+    def close(self) -> None:
+        """As ``Server``."""
+        super().close()
+        with self._changed:
+            calls = [*self._calls]
+        for plans in calls:
+            plans.close()
+
+    def _answer(self, source: Connection) -> None:
+        hello: dict[str, Any] = unpack("hello", source.recv_bytes())
+        self._calls[hello["call"]].answer(source, hello)
+
+
+class Planner(Planners):
+    """The planner of one DataFrame's queries, until ``close``.
+
+    Parameters
+    ----------
+    routers, checkpoint, name
+        As for ``Plans``.
+    place : Place
+        Where it listens.
+
+    Raises
+    ------
+    EnvironmentFault
+        It can't listen there.
+
+    """
+
+    def __init__(self, routers: Routers, checkpoint: Where | None, place: Place, name: str = "") -> None:
+        self._plans = Plans(routers, checkpoint, name)
+        super().__init__(place)
+        self.address = self.add(self._plans)
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """How a query's newest batch was planned. None: it has another number, or no source has counted.
+
+        (How long sources waited is known to them alone.)
+        """
+        return self._plans.summary(batch)
+
+
+_opening = threading.Lock()
+_opened: dict[Place, Planners] = {}
+
+
+def planners_at(place: Place) -> Planners:
+    """Those of this process that listen there, for queries whose end nobody tells. The first call starts them.
+
+    A DataFrame's end says nothing, because a query runs without it, and others may be made of it.
+
+    Raises
+    ------
+    EnvironmentFault
+        Nobody can listen there.
+
+    """
+    with _opening:
+        if place not in _opened:
+            _opened[place] = Planners(place)
+        return _opened[place]
 
 
 class BatchPlans:
@@ -230,16 +322,6 @@ class BatchPlans:
                 return
             self._adopt(written)
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
-
-
-def planner(spark: SparkSession, routers: Routers, checkpoint: Where | None, name: str = "") -> Planner | None:
-    """The planner of a stream in this session. Parameters as for ``Planner``.
-
-    None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false. Then each source
-    plans its own part.
-    """
-    place = place_of(spark)
-    return None if place is None else Planner(routers, checkpoint, place, name)
 
 
 class Waves:

@@ -32,12 +32,15 @@ class Address:
         As executors reach it.
     secret : bytes
         Whoever knows it may ask.
+    call : int
+        For which DataFrame, of those that the server answers for.
 
     """
 
     host: str
     port: int
     secret: bytes = field(repr=False)
+    call: int = 0
 
 
 def answering(connected: socket.socket, secret: bytes) -> Connection:

@@ -24,7 +24,8 @@ from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.planning.asking import Asking
 from unskew.apps.planning.held import Held
-from unskew.apps.planning.planner import Planner, planner
+from unskew.apps.planning.planner import Planner, Plans, planners_at
+from unskew.apps.planning.server import place_of
 from unskew.apps.planning.wire import Address
 from unskew.apps.reports import Reports, RouterReport
 from unskew.apps.routing.batches import batch_number, partition, query_id
@@ -198,29 +199,40 @@ def _require_cost(name: str, options: Mapping[str, Any], *, cost: bool) -> None:
         raise UsageError(f"{name} with balance cost needs each tuple's cost: give its column as cost=")
 
 
-def planner_of(spark: SparkSession, routing: Routing, name: str = "") -> Planner | None:
-    """The planner of a stream's sources. None: the grouping plans no batches, or as ``unskew.apps.planning.planner``.
+def planner_of(spark: SparkSession, routing: Routing) -> Planner | None:
+    """A planner of a stream's sources, which the caller closes.
 
-    ``name`` replaces that of the routers.
+    None: the grouping plans no batches, or there is no driver of ours (``place_of``). Then each source plans its own
+    part.
     """
-    if not named(routing.grouping).batched:
-        return None
+    place = place_of(spark) if named(routing.grouping).batched else None
+    return None if place is None else Planner(_batched(routing), routing.checkpoint, place, routing.name)
+
+
+def planned(df: DataFrame, routing: Routing, name: str = "") -> Routing:
+    """The routing of a DataFrame of the user's, with plans if it is a stream whose grouping plans batches.
+
+    All such DataFrames of this process share a planner. ``name`` replaces that of the routers.
+    """
+    spark = df.sparkSession
+    place = place_of(spark) if df.isStreaming and named(routing.grouping).batched else None
+    if place is None:
+        return routing
+    plans = Plans(
+        _batched(routing), routing.checkpoint, name or routing.name, lambda: {each.id for each in spark.streams.active}
+    )
+    return replace(routing, planner=planners_at(place).add(plans))
+
+
+def _batched(routing: Routing) -> Callable[[int], Batched]:
+    """Makes the router that plans a batch."""
 
     def router(batch: int) -> Batched:
         made = routing.router(routing.plan_state(batch).workers)
         assert isinstance(made, Batched)
         return made
 
-    return planner(spark, router, routing.checkpoint, name or routing.name)
-
-
-def planned(df: DataFrame, routing: Routing, name: str = "") -> Routing:
-    """The routing of a DataFrame of the user's, with a planner if it is a stream whose grouping plans batches.
-
-    The planner lasts as long as this process.
-    """
-    made = planner_of(df.sparkSession, routing, name) if df.isStreaming else None
-    return routing if made is None else replace(routing, planner=made.address)
+    return router
 
 
 class SourceRouter:

@@ -18,6 +18,8 @@ from unskew.apps.planning import wire
 from unskew.apps.planning.asking import Asking, connection
 from unskew.apps.planning.planner import FOLDER, Planner
 from unskew.apps.planning.server import Place, place_of
+from unskew.apps.routing.router import Routing
+from unskew.apps.routing.router import planned as routed
 from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
@@ -317,6 +319,30 @@ def test_a_store_that_fails_once(tmp_path, monkeypatch, method):
     assert known.clock == 4_000
 
 
+def test_all_streams_of_a_process_share_a_thread_and_a_port():
+    """The plans of a query that has ended are forgotten."""
+    active = [SimpleNamespace(id="a")]
+    session = SimpleNamespace(
+        conf={},
+        sparkContext=SimpleNamespace(getConf=lambda: {"spark.master": "local[2]"}),
+        streams=SimpleNamespace(active=active),
+    )
+    stream = SimpleNamespace(isStreaming=True, sparkSession=session)
+    addresses = [routed(stream, Routing("PLANNED", WORKERS)).planner]
+    before = threading.active_count()
+    addresses += [routed(stream, Routing("PLANNED", WORKERS)).planner for _ in range(20)]
+    assert len({address.port for address in addresses}) == 1
+    assert threading.active_count() <= before
+    one, other = (SimpleNamespace(address=address) for address in addresses[:2])
+    first = [route(each, 3, 0, ["a"] * 10, query="a").tolist() for each in (one, other)]
+    assert first == [route(each, 3, 0, ["a"] * 10, query="a").tolist() for each in (one, other)]
+    active[:] = [SimpleNamespace(id="b")]
+    route(one, 0, 0, ["a"], query="b")
+    with pytest.raises(EnvironmentFault, match="batch 1 is over"):
+        route(other, 1, 0, ["a"], query="a")
+    route(one, 1, 0, ["a"], query="a")
+
+
 def test_a_port_that_is_taken():
     """The next driver takes one of the next ports, as with Spark's own ports. Without retries it says so."""
     port = free_port()
@@ -349,7 +375,7 @@ def test_what_is_no_port_is_refused(port):
 
 
 def test_a_long_answer_holds_up_no_other_connection():
-    with planner() as one, one._changed:  # as while a plan is written to a slow store
+    with planner() as one, one._plans._changed:  # as while a plan is written to a slow store
         for _ in range(2):
             connection(one.address).close()
 
