@@ -23,7 +23,13 @@ from unskew.apps.routing.batches import batch_number, in_a_stream, sources_of
 from unskew.apps.routing.frames import WORKER, routed_frame
 from unskew.apps.routing.keys import Key, is_plain, key_column
 from unskew.apps.routing.order import in_order
-from unskew.apps.routing.packets import column, cost_column, packets_at_workers, route_column, time_column
+from unskew.apps.routing.packets import (
+    cost_column,
+    packets_at_workers,
+    route_column,
+    source_column,
+    time_column,
+)
 from unskew.apps.routing.reporting import Worked, at_workers, result_type
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import column_of, is_simple, map_in_arrow, placed, require_frame, same_column, type_of
@@ -175,7 +181,7 @@ def balance(
     of = None if cost is None else cost_column(df, cost)
     columns = {"key": key_column(df, key)}
     if source is not None:
-        columns["source"] = column(source)
+        columns["source"] = source_column(df, source)
     if named(grouping).uses_time:
         columns["time"] = F.current_timestamp() if time is None else time_column(df, time)
     if of is not None:
@@ -251,6 +257,8 @@ def balanced_map(
     )
     of = None if cost is None else cost_column(df, cost)
     names, by = list(df.columns), key_column(df, key)
+    if source is not None:
+        source = source_column(df, source)
     if time is not None and named(grouping).uses_time:
         time = time_column(df, time)
     df = in_order(df, grouping, time)
@@ -258,7 +266,8 @@ def balanced_map(
         routed = routed_frame(df, by, routing, WORKER, of)
         return map_in_arrow(placed(routed, workers, F.col(WORKER)), names, work, schema)
     if feedback:
-        df.select(*(column(each) for each in (source, time) if each is not None))  # Spark refuses one that there isn't
+        if time is not None:
+            df.select(time)  # Spark refuses one that there isn't
         schema = result_type(df.sparkSession, schema)
         routing = with_feedback(df.sparkSession, routing, moving=False)
     routing = planned(df, routing)

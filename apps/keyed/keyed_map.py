@@ -28,7 +28,7 @@ from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
 from unskew.apps.routing.keys import Key, key_parts
 from unskew.apps.routing.order import in_order
-from unskew.apps.routing.packets import column, cost_column
+from unskew.apps.routing.packets import column, cost_column, source_column
 from unskew.apps.routing.router import Routing, planned, scheme_options
 from unskew.apps.spark import require_frame, spark_schema, tokens
 from unskew.apps.tuning import PROVIDER, ROCKSDB, start_python
@@ -335,7 +335,7 @@ def _tuples(
             df = of_rejected(df, taken, program.observe.name)
         df = df.where(taken)
     if source is not None:
-        own["__source"] = column(source)
+        own["__source"] = source_column(df, source)
     if cost is not None:
         own["__cost"] = cost
     # The user's columns by their places, because names may differ in case alone, or be those of our own.

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, NumericType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, IntegralType, NumericType, TimestampNTZType, TimestampType
 
 from unskew.apps.routing.batches import milliseconds, partition
 from unskew.apps.routing.router import Part, Routing
@@ -251,6 +251,18 @@ def cost_column(df: DataFrame, cost: str | Column) -> Column:
     """
     value = _of_type(df, "cost", cost, "a number", NumericType).cast("double")
     return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))
+
+
+def source_column(df: DataFrame, source: str | Column) -> Column:
+    """The source of each row, a whole number.
+
+    Raises
+    ------
+    UsageError
+        There is no such column, or it is of another type.
+
+    """
+    return _of_type(df, "source", source, "an integer", IntegralType)
 
 
 def time_column(df: DataFrame, time: str | Column) -> Column:

@@ -97,8 +97,8 @@ class Routing:
         ``costs`` says that tuples bring their cost, and ``feedback`` that the query's workers report to a driver.
         """
         standalone(self.grouping, self.workers, seed=self.seed, costs=costs, feedback=feedback, **self.options)
-        if not re.fullmatch(r"[\w-]*", self.name):
-            raise UsageError(f"name is {self.name!r}; valid: letters, digits, _ and -")
+        if not re.fullmatch(r"[\w-]{0,60}", self.name):  # it is part of a file's name, with at most 4 bytes a letter
+            raise UsageError(f"name is {self.name!r}; valid: up to 60 letters, digits, _ and -")
 
     def router(self, workers: int | None = None) -> Grouping:
         """A new router of no source. ``workers`` replaces W."""
@@ -123,7 +123,7 @@ class Routing:
             The task doesn't know the number of its stream's batch. Without it there is no state, and a re-run would
             route otherwise.
         UsageError
-            The task doesn't see the query's checkpoint.
+            The task doesn't see the query's checkpoint, or the source is no integer.
 
         """
         batch = batch_number()
@@ -239,6 +239,8 @@ class SourceRouter:
     """One source's router in one batch. Call ``close`` when the source's tuples of the batch are routed."""
 
     def __init__(self, routing: Routing, source: int, batch: int | None) -> None:
+        if not isinstance(source, int):  # it names the folder of a state
+            raise UsageError(f"source is {source!r}; valid: an integer")
         self._routing = routing
         self._source = source
         self._batch = batch

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from oracle.rows import written
@@ -25,7 +25,7 @@ from tests.harness.query import QueryProcess
 from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans
-from unskew.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault, UsageError
 
 pytestmark = pytest.mark.spark
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
@@ -184,10 +184,10 @@ def test_through_spark_connect_it_is_refused(tmp_path):
 def test_a_call_that_is_refused_leaves_no_thread(spark: SparkSession, tmp_path):
     rows = spark.readStream.schema("user string, value long").parquet(str(tmp_path))
     before, checkpoint = threading.active_count(), str(tmp_path / "cp")
-    with pytest.raises(AnalysisException, match="usr"):
+    with pytest.raises(UsageError, match="usr"):
         keyed_map(rows, "user", 4, Tally(), "MIXED", checkpoint, ttl="1 hour", source="usr")
-    for given in ({"source": "usr"}, {"schema": "user strin"}):
+    for given, error in (({"source": "usr"}, UsageError), ({"schema": "user strin"}, PySparkException)):
         arguments = {"schema": "user string"} | given
-        with pytest.raises(PySparkException):
+        with pytest.raises(error):
             balanced_map(rows, "user", 4, iter, grouping="MIXED", checkpoint=checkpoint, **arguments)
     assert threading.active_count() == before

@@ -13,6 +13,7 @@ from unskew.apps.planning.held import MOST, Held
 from unskew.apps.routing import packets, router
 from unskew.apps.routing.packets import Packer
 from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.errors import UsageError
 from unskew.grouping import create
 
 tuples_lists = st.lists(st.tuples(st.sampled_from([*"abcdefg", None]), st.integers(0, 6), st.integers()), max_size=200)
@@ -106,6 +107,16 @@ def test_a_message_without_a_key_is_not_routed(fields):
     route = packets.route_packets(Routing("KEY", 5), "key", None, None, ["key"], cast("Any", fields), messages=True)
     found = unpacked(list(route(iter([keys]))))
     assert sorted(row["key"] for own in found.values() for row in own) == ["1", "2"]
+
+
+@pytest.mark.parametrize("source", ["../../../x", None])
+def test_a_source_is_no_path(source, tmp_path):
+    """It names the folder of its router's state."""
+    routing = Routing("KEY", 5, str(tmp_path / "checkpoint"))
+    route = packets.route_packets(routing, "key", "source", None, ["key"])
+    rows = pa.record_batch({"key": ["a"], "source": pa.array([source], pa.string())})
+    with pytest.raises(UsageError, match=f"source is {source!r}; valid: an integer"):
+        list(route(iter([rows])))
 
 
 def test_memory_is_bounded_by_flushing():
