@@ -9,6 +9,7 @@ archive with the sources, but executors on one machine share its compiled kernel
 """
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +19,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numba import config, njit
+from numba.core.caching import FunctionCache
 from numba.core.dispatcher import Dispatcher
+
+log = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,11 +42,32 @@ def kernel(function: F) -> F:
     _settings.CACHE_DIR = str(folder)
     _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{BySources.__name__}"
     try:
-        compiled: Any = njit(cache=bool(_source(function.__module__)) and _writable(folder))(function)
+        compiled: Any = njit(function)
+        if _source(function.__module__) and _writable(folder):
+            compiled._cache = _Cache(function)  # noqa: SLF001  as numba's ``enable_caching`` does
     finally:
         _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
     _digests[compiled] = digest
     return compiled
+
+
+class _Cache(FunctionCache):
+    """Numba's cache, whose files may be truncated, as a full disk or a crash leaves them."""
+
+    _told = False
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # noqa: BLE001  a pickle that isn't whole may raise any kind
+            level = logging.INFO if _Cache._told else logging.WARNING  # once: a full disk truncates many
+            _Cache._told = True
+            log.log(level, "a compiled file in %s is damaged (%s): it is compiled again", self.cache_path, error)
+            try:
+                self.flush()
+            except OSError:
+                self.disable()
+            return None
 
 
 class BySources:

@@ -40,7 +40,7 @@ def python() -> str:
     archives = sorted((installed / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
     script = _SCRIPT.format(archives=shlex.quote(":".join(map(str, archives))), python=shlex.quote(sys.executable))
     path = data_directory() / f"python-{sha256(script.encode()).hexdigest()[:12]}"
-    if not path.is_file():
+    if not path.is_file() or path.read_text() != script:  # a crash may have left part of it
         path.parent.mkdir(parents=True, exist_ok=True)
         own = path.with_suffix(f".{os.getpid()}")  # another process may write it at the same time
         own.write_text(script)

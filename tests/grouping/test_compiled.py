@@ -89,7 +89,7 @@ def answer(folder, package, cache):
         f"from {package}.caller import outer; print(outer(1), sum(outer.stats.cache_hits.values()),"
         " sum(outer.stats.cache_misses.values()))"
     )
-    path = os.pathsep.join([str(folder), str(Path(__file__).parents[2])])
+    path = os.pathsep.join([str(folder), str(Path(grouping.__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return tuple(int(word) for word in done.stdout.split())
@@ -132,6 +132,17 @@ def test_the_same_sources_are_compiled_once_wherever_they_lie(package, tmp_path)
     assert answer(package.parent, "someones", tmp_path / "cache") == (20, 1, 0)
     (package / "callee.py").write_text(CALLEE.format(constant=2))
     assert ask("third") == (30, 0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+def test_a_truncated_file_is_compiled_again(package, tmp_path, ending):
+    """As a full disk or a crash leaves one: numba's index, or its code."""
+    assert answer(package.parent, "someones", tmp_path / "cache") == (20, 0, 1)
+    for file in tmp_path.joinpath("cache").rglob(f"*.{ending}"):
+        os.truncate(file, file.stat().st_size // 2 if ending == "nbc" else 0)
+    assert answer(package.parent, "someones", tmp_path / "cache") == (20, 0, 1)
+    assert answer(package.parent, "someones", tmp_path / "cache") == (20, 1, 0)
 
 
 @pytest.mark.slow

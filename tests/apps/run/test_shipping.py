@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -41,6 +42,14 @@ def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(monkeypa
         with monkeypatch.context() as patched:
             patched.setenv("PYSPARK_PYTHON", variable or "")
             assert python.tasks_python(master, conf) == chosen
+
+
+def test_a_truncated_script_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(python, "data_directory", lambda: tmp_path)
+    script = Path(python.python())
+    whole = script.read_text()
+    script.write_text(whole[:20])
+    assert Path(python.python()).read_text() == whole
 
 
 def test_a_python_of_another_version_ends_before_it_imports_anything():
