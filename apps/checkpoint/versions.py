@@ -101,7 +101,7 @@ class Clock:
 
     A window closes once a batch has had a later time. Suppose that the driver's clock is set back, or that another
     driver's clock is behind. The next batch's time would then be in closed windows. So batch time is set ahead of the
-    clock, until the clock is right again.
+    clock, until the clock is right again. If the clock is ahead of the brokers', batch time is behind it as long.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Clock:
     Attributes
     ----------
     ahead_ms : int
-        How far it is ahead from the next batch on, at least 0.
+        How far it is ahead from the next batch on. It is negative if batch time is behind the clock.
 
     """
 

@@ -36,7 +36,7 @@ from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport, Sink
-from unskew.apps.topology.source import TOO_LARGE, contradicted
+from unskew.apps.topology.source import TOO_LARGE, contradicted, newest_ms
 from unskew.apps.topology.stage import Query
 from unskew.apps.tuning import PARTITIONS, start_python
 from unskew.deploy.kafka.clock import broker_time
@@ -302,8 +302,12 @@ class Run:
         if ahead_ms is None or ahead_ms == clock.ahead_ms:
             return False
         self._set_back = True
-        if ahead_ms > clock.ahead_ms:
+        if ahead_ms > max(0, clock.ahead_ms):
             log.warning("the clock is %.1f s behind %s: batch time goes on from there", ahead_ms / 1000, of)
+        elif ahead_ms < 0:
+            log.warning("the clock is %.1f s ahead of the brokers' clock: batch time goes by theirs", -ahead_ms / 1000)
+        elif clock.ahead_ms < 0:
+            log.warning("batch time is no longer %.1f s behind the clock", -clock.ahead_ms / 1000)
         else:
             log.warning("batch time is no longer %.1f s ahead of the clock", (clock.ahead_ms - ahead_ms) / 1000)
         self._hold.require()  # brokers may have taken long to answer
@@ -311,14 +315,40 @@ class Run:
         return True
 
     def _lead_of_batches(self, batch: Batch) -> int | None:
-        """The least lead (ms) with which batch time goes on from the batch before. None: it stays as it is.
+        """The least lead (ms) of a right batch time that goes on from the batch before. None: it stays as it is.
 
         A lead is given up when the clock has come to where batch time is, and not bit by bit. A batch that an earlier
         query planned may have had effects with its time, so it keeps its lead if it can.
         """
         ahead_ms = self._checkpoint.clock.ahead_ms
-        least = max(0, batch.watermark_ms - (batch.time_ms - ahead_ms))
-        return least if least > ahead_ms or (not least and batch.number >= self._unplanned) else None
+        planned_ms = batch.time_ms - ahead_ms
+        right = self._lead_over_wrong_clock(batch, planned_ms)
+        least = max(right, batch.watermark_ms - planned_ms)
+        if least > ahead_ms:
+            return least
+        answered = right != min(0, ahead_ms)
+        return least if batch.number >= self._unplanned and (least == right or answered) else None
+
+    def _lead_over_wrong_clock(self, batch: Batch, planned_ms: int) -> int:
+        """The lead (ms) that batch time should have: 0, or negative, if this clock is ahead of the brokers'.
+
+        Windows of the future could never be undone, because the watermark doesn't go back. So before a query's first
+        new batch the brokers are asked, if neither the batch before nor a message is nearly as new as the clock. They
+        are asked once, and again when the clock was set.
+        """
+        before = min(0, self._checkpoint.clock.ahead_ms)
+        if self._agreed or batch.number < self._unplanned:
+            return before
+        self._agreed = True
+        doubted_ms = planned_ms - 1000 * self._settings.max_ahead
+        if batch.watermark_ms >= doubted_ms or newest_ms(self._settings) >= doubted_ms:
+            return 0
+        there = broker_time(self._settings.connection, self._clock_topic)
+        if there is None:
+            log.info("the brokers' clock can't be asked for (topic %s)", self._clock_topic)
+            return before
+        lead = min(0, there - round(1000 * time.time()))
+        return lead if abs(lead - before) > 1000 * _SET_BACK else before
 
     def _lead_of_brokers(self, batch: Batch) -> int | None:
         """How far (ms) the brokers' clock is ahead of this one, at least 0. None: batch time's lead stays as it is.
@@ -339,19 +369,22 @@ class Run:
         self._agreed = doubted is not None
         if not doubted and not clock.ahead_ms:
             return None
-        topic = f"{self._settings.topic}-unskew-clock"
-        there = broker_time(self._settings.connection, topic)
+        there = broker_time(self._settings.connection, self._clock_topic)
         if there is None:
             self._agreed = False
             if not self._ask_again:
                 log.warning(
                     "the brokers' clock can't be asked for (topic %s): whether this machine's is right is not known",
-                    topic,
+                    self._clock_topic,
                 )
             self._ask_again = time.monotonic() + _ASK_EVERY
             return None
         ahead_ms = max(0, there - round(1000 * time.time()))
         return ahead_ms if abs(ahead_ms - clock.ahead_ms) > 1000 * _SET_BACK else None
+
+    @property
+    def _clock_topic(self) -> str:
+        return f"{self._settings.topic}-unskew-clock"
 
     def _require_same_topic(self, batch: Batch) -> None:
         topic = self._settings.topic

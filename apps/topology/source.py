@@ -197,6 +197,12 @@ def contradicted(settings: Settings, time_ms: int) -> bool | None:
     return any(ms is not None and latest < ms <= LAST for ms in times) if times else None
 
 
+def newest_ms(settings: Settings) -> int:
+    """The time (ms) of the newest of the topic's messages that were seen, or 0."""
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
+    return max((message.timestamp()[1] for message in newest), default=0)
+
+
 def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
     """The topic's messages as ``splitter.opened`` gives them, with source, time, and the work's columns."""
     carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
