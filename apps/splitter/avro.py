@@ -30,6 +30,7 @@ from unskew.apps.checkpoint.folders import numbers as numbers_in
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.splitter.avro_depth import Schema, TooDeep
+from unskew.apps.splitter.avro_logical import Undecoded, load_reader
 from unskew.apps.splitter.fields import FRAME
 from unskew.apps.splitter.splitter import Splitter, over_arrays
 from unskew.errors import EnvironmentFault, UsageError
@@ -342,8 +343,6 @@ class Decoder:
             The registry doesn't answer.
 
         """
-        from fastavro import schemaless_reader
-
         if message is None:
             raise Rejected("no value")
         schema, begin, name = self._written_by(message, schema_of)
@@ -351,7 +350,7 @@ class Decoder:
         body.seek(begin)
         try:
             schema.check(message, begin)
-            read = schemaless_reader(body, schema.parsed, None)
+            read = load_reader()(body, schema.parsed, None)
         except TooDeep as error:
             raise Rejected(f"not to be decoded by {name}: {error}") from None
         except Exception as error:
@@ -379,10 +378,15 @@ class Decoder:
             if not isinstance(read, dict) or name not in read:
                 raise Rejected(f"no field {self.path!r}")
             read = read[name]
+        if isinstance(read, Undecoded):
+            try:
+                read = read.decode()
+            except ValueError as error:
+                raise Rejected(f"field {self.path!r} {error}") from None
         if isinstance(read, bool):
             return str(read).lower()
         if not isinstance(read, _KEYS):
-            kind = "null" if read is None else type(read).__name__
+            kind = "null" if read is None else read.kind if isinstance(read, Undecoded) else type(read).__name__
             raise Rejected(f"field {self.path!r} is {kind}, which is no key")
         return str(read)
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Self
 
+from unskew.apps.splitter.avro_logical import postpone_logical_types
+
 # A level takes 1 KiB of the stack, which has 8 MiB.
 _DEEPEST = 1000
 # fastavro, which reads schemas, and pickle, which brings them to the tasks, call themselves for each level of the JSON.
@@ -62,6 +64,7 @@ class Schema:
 
         document = json.loads(text)
         _against_depth(document)
+        document = postpone_logical_types(document)
         types: dict[str, Any] = {}
         parsed = parse_schema(document, named_schemas={} if named is None else named)
         parsed = parse_schema(parsed, named_schemas=types)  # as fastavro reads it again for each message

@@ -118,6 +118,56 @@ def test_no_bytes_are_more_than_a_reason(message, cut):
         assert (key is None) != (reason is None)
 
 
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+TYPE_OF_OTHER = {
+    "late": ({"type": "long", "logicalType": "timestamp-millis"}, 2**63 - 1),
+    "early": ({"type": "int", "logicalType": "date"}, -(2**31)),
+    "no uuid": ({"type": "string", "logicalType": "uuid"}, ""),
+    "long decimal": (DECIMAL, b"\x7f" * 1_000_000),
+    "invalid decimal": (DECIMAL | {"scale": 5}, b"\x01"),
+    "decimal too long for its fixed": (DECIMAL | {"type": "fixed", "name": "F", "size": 1}, b"\x01"),
+    "text as a date": ({"type": "string", "logicalType": "date"}, "x"),
+    "no name": ({"type": "int", "logicalType": ["date"]}, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPE_OF_OTHER)
+def test_what_another_field_stands_for_rejects_nothing(name):
+    kind, value = TYPE_OF_OTHER[name]
+    fields = [{"name": "user", "type": "string"}, {"name": "other", "type": kind, "default": {}}]
+    bare = kind if kind["type"] == "fixed" else kind["type"]
+    bare = {key: kind[key] for key in ("type", "name", "size") if key in kind} if bare is kind else bare
+    written = {"type": "record", "name": "R", "fields": [fields[0], {"name": "other", "type": bare}]}
+    schema = Schema.of(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    began = time.process_time()
+    assert Decoder("user", schema=schema).read(encoded({"user": "ann", "other": value}, written)) == ("ann", None)
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "key", "reason"),
+    [
+        (DECIMAL, b"\x04\xd2", "12.34", None),
+        (DECIMAL, b"\x00" * 9 + b"\x04\xd2", "12.34", None),
+        (DECIMAL, b"\x27\x10", None, "field 'id' has more than 4 digits"),
+        (DECIMAL, b"\x7f" * 1_000_000, None, "field 'id' has more than 4 digits"),
+        (DECIMAL | {"precision": 10**30}, b"\x7f" * 1_000_000, None, "field 'id' has more than 65,536 digits"),
+        (DECIMAL | {"scale": 5}, b"\x01", None, "field 'id' is bytes, which is no key"),
+        ({"type": "string", "logicalType": "uuid"}, "A" * 32, "-".join("a" * n for n in (8, 4, 4, 4, 12)), None),
+        ({"type": "string", "logicalType": "uuid"}, "", None, "field 'id' is no uuid"),
+        ({"type": "int", "logicalType": "date"}, 2**31 - 1, None, "field 'id' is date, which is no key"),
+        ({"type": "int", "logicalType": "month"}, 7, "7", None),
+    ],
+)  # fmt: skip
+def test_a_key_of_a_logical_type(kind, value, key, reason):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", kind]}]}
+    bare = {"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", kind["type"]]}]}
+    decoder = Decoder("id", schema=Schema.of(json.dumps(schema)))
+    began = time.process_time()
+    assert pickle.loads(pickle.dumps(decoder)).read(encoded({"id": value}, bare)) == (key, reason)
+    assert time.process_time() - began < 2
+
+
 def test_a_password_is_not_shown():
     registry = Registry.at("https://me:s3cret@registry:8081/api/")
     assert registry.url == "https://registry:8081/api"
