@@ -12,6 +12,7 @@ import base64
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cache, partial
@@ -55,8 +56,17 @@ _ATTEMPTS: dict[str, Any] = {
 }
 
 
+# Answers that are about all requests, besides those of a server at fault: no login, no proxy's login, too busy.
+_ABOUT_ALL = (401, 407, 408, 429)
+_NUMBERS = 1 << 31  # registries count in Java's int
+
+
 class NoSchema(Exception):
     """The registry doesn't have such an Avro schema now."""
+
+
+class _Refusal(EnvironmentFault):
+    """The registry refuses a request: perhaps this one alone."""
 
 
 @dataclass(frozen=True)
@@ -112,37 +122,56 @@ class Registry:
         found = dict(self.schemas)
         for number in sorted(numbers - found.keys()):
             try:
-                found[number] = self.fetch(number)
+                found[number] = self.fetch(number, found)
             except NoSchema:
                 continue  # a task that reads a message with that number rejects it, and says why
         return replace(self, schemas=found)
 
-    def fetch(self, number: int) -> Schema:
+    def fetch(self, number: int, known: Iterable[int] = ()) -> Schema:
         """The schema of a number.
+
+        Parameters
+        ----------
+        number : int
+            The number.
+        known : iterable of int
+            The numbers of schemas that the registry has. If it refuses this one, it is asked for one of those, to see
+            whether it refuses all.
 
         Raises
         ------
         NoSchema
-            The registry has no schema of that number, or it isn't an Avro schema.
+            The registry has no schema of that number, or it isn't an Avro schema, or it refuses this schema alone.
         EnvironmentFault
-            The registry doesn't answer.
+            The registry doesn't answer, or refuses all.
 
         """
+        if number >= _NUMBERS:
+            raise NoSchema(f"no schema has the number {number}: it isn't below 2^31")
         named: dict[str, Any] = {}
         try:
             return self._read(f"/schemas/ids/{number}", f"schema {number}", named)
         except RecursionError:
             raise NoSchema(f"schema {number} has too long a chain of references") from None
+        except _Refusal as refusal:
+            other = next((each for each in known if each != number), 2 if number == 1 else 1)
+            with suppress(NoSchema):
+                self._get(f"/schemas/ids/{other}", f"schema {other}")
+            raise NoSchema(str(refusal)) from None
 
     def _read(self, path: str, what: str, named: dict[str, Any]) -> Schema:
         answer = self._get(path, what)
-        if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
+        try:
+            kind = answer.get("schemaType", "AVRO")
+            references = [(each["name"], each["subject"], each["version"]) for each in answer.get("references") or []]
+        except (AttributeError, LookupError, TypeError) as error:
+            raise NoSchema(f"{what} is not to be read: the answer is {str(answer)[:_REASON]}") from error
+        if kind != "AVRO":
             raise NoSchema(f"{what} is {kind}, not AVRO")
-        for other in answer.get("references", []):
-            if other["name"] in named:
-                continue  # others refer to it, too
-            version = f"/subjects/{quote(other['subject'], safe='')}/versions/{other['version']}"
-            self._read(version, f"{what}, which refers to {other['name']}", named)
+        for name, subject, version in references:
+            if name not in named:  # else others refer to it, too
+                path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+                self._read(path, f"{what}, which refers to {name}", named)
         try:
             return Schema.of(answer["schema"], named)
         except Exception as error:
@@ -166,7 +195,9 @@ class Registry:
             raise EnvironmentFault(f"the schema registry {self.url} doesn't answer: {why}") from None
         if answer.status == 404:
             raise NoSchema(f"no {what} in the registry")
-        raise EnvironmentFault(f"the schema registry {self.url} answers {answer.status} to {path}")
+        about_one = 400 <= answer.status < 500 and answer.status not in _ABOUT_ALL
+        fault = _Refusal if about_one else EnvironmentFault
+        raise fault(f"the schema registry {self.url} answers {answer.status} to {path}")
 
 
 @cache
@@ -453,7 +484,7 @@ class Asking:
         address = self._registry.url
         if refused.why(number) is None and (address, number) not in _fetched:
             try:
-                _fetched[address, number] = self._registry.fetch(number)
+                _fetched[address, number] = self._registry.fetch(number, self._known())
             except NoSchema as error:
                 if not self._decides:
                     raise EnvironmentFault(f"{address} had a schema by which messages are routed: {error}") from None

@@ -12,12 +12,12 @@ class StandIn:
     """What it has: number → schema (JSON), (subject, version) → schema; and the paths and logins of its requests.
 
     ``first``: what it answers first, a code and a header each, before it does its work. ``late``: number → schema, and
-    how often it is asked for that before the schema is there.
+    how often it is asked for that before the schema is there. ``refused``: number → the code that it answers to it.
     """
 
     def __init__(self, login=None):
         self.schemas, self.subjects, self.paths, self.login = {}, {}, [], login
-        self.first, self.late, self.logins = [], {}, []
+        self.first, self.late, self.logins, self.refused = [], {}, [], {}
 
     def answer(self, path, authorization):
         self.paths.append(path)
@@ -28,6 +28,8 @@ class StandIn:
         if self.login and authorization != f"Basic {base64.b64encode(self.login.encode()).decode()}":
             return 401, {"error_code": 401, "message": "Unauthorized"}
         parts = path.strip("/").split("/")
+        if code := self.refused.get(int(parts[-1])):
+            return code, {"error_code": code, "message": "not this one"}
         found = self.subjects.get((parts[1], parts[-1])) if parts[0] == "subjects" else self._schema(int(parts[-1]))
         return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
 

@@ -211,6 +211,35 @@ def test_a_registry_that_does_not_answer_rejects_nothing(slept):
     assert len(slept) == 4 + 4, "the first of five attempts more doesn't wait"
 
 
+@pytest.mark.parametrize("code", [400, 403, 422])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_schema_that_is_refused_alone_rejects_its_messages(code, known):
+    with schema_registry() as (registry, url):
+        registry.put(3, CLICK)
+        registry.refused[9] = code
+        _fetched.clear()
+        reader = decoder(url)
+        assert not known or reader.key(click("u1", 3)) == "u1"
+        assert reader.read(click("u1", 9)) == (None, f"the schema registry {url} answers {code} to /schemas/ids/9")
+        assert set(Registry.at(url).knowing({9, 3}).schemas) == {3}
+        registry.refused.update({1: code, 3: code})
+        with pytest.raises(EnvironmentFault, match=f"answers {code} to /schemas/ids/{3 if known else 1}"):
+            reader.read(click("u1", 9))
+
+
+@pytest.mark.parametrize("answer", [[], {"schema": 7}, {"schema": '"string"', "references": [{}]}])
+def test_what_is_no_answer_rejects_its_messages(answer):
+    with schema_registry() as (registry, url):
+        registry.schemas[9] = answer or ["no object"]
+        assert decoder(url).read(click("u1", 9))[1].startswith("schema 9 is not to be read")
+
+
+def test_a_number_that_no_registry_gives_is_not_asked_for():
+    with schema_registry() as (registry, url):
+        assert decoder(url).read(click("u1", 2**31))[1].startswith(f"no schema has the number {2**31}")
+        assert not registry.paths
+
+
 def test_a_busy_registry_says_when_it_is_asked_again(slept):
     with schema_registry() as (registry, url):
         registry.put(1, CLICK)
