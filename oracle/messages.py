@@ -19,6 +19,7 @@ REASONS = {
     "no value": r"no value",
     "not UTF-8": r"not UTF-8",
     "not JSON": r"not JSON",
+    "more than an object": r"not one JSON object: more follows it",
     "no field": rf"no field '{FIELD}'",
     "field of another type": rf"field '{FIELD}' is .*, not STRING",
     "key too long": r"the key has \d+ bytes, not 65536 at most",
@@ -30,6 +31,10 @@ _DEEPEST = 1000  # levels that the JSON parser goes down
 
 
 class _NotJson(ValueError):
+    pass
+
+
+class _More(ValueError):
     pass
 
 
@@ -56,8 +61,8 @@ def _read(value: bytes | None) -> tuple[str | None, str | None]:
         return None, "not UTF-8"
     try:
         document = _parse(text)
-    except (ValueError, RecursionError):
-        return None, "not JSON"
+    except (ValueError, RecursionError) as error:
+        return None, "more than an object" if isinstance(error, _More) else "not JSON"
     if not isinstance(document, dict) or FIELD not in document:
         return None, "no field"
     found = document[FIELD]
@@ -70,17 +75,14 @@ _NUMBER = object()  # stands for any number: which one it is doesn't matter
 
 
 def _parse(text: str) -> Any:
-    """The first JSON value of a text; what follows the value doesn't matter."""
+    """The JSON value that a text is."""
     text = text.lstrip(_BLANK)
     if _depth(text) > _DEEPEST:
         raise _NotJson
     found, end = _DECODER.raw_decode(text)
-    after = text[end : end + 1]
-    if found is _NUMBER and after and after not in _BLANK:
-        raise _NotJson
-    if (found is None or isinstance(found, bool)) and (after.isalnum() or after in ("_", "\x7f")):
-        raise _NotJson
     _whole(found)
+    if text[end:].strip(_BLANK):
+        raise _More if isinstance(found, dict) else _NotJson
     return found
 
 

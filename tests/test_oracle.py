@@ -26,7 +26,9 @@ FUTURE_MS = 1_000_000
         (b'{"country":"a"}', ("a", None)),
         (b' {"x":[1,{"y":-1.5e3}], "country" : "\\u0041"} ', ("A", None)),
         (b'{"country":"\x01"}', (None, "not JSON")),
-        (b'{"country":"a"} and so on', ("a", None)),
+        (b'{"country":"a"} and so on', (None, "more than an object")),
+        (b' {"country":"a"}\n', ("a", None)),
+        (b"1 2", (None, "not JSON")),
         (b'{"country":""}', ("", None)),
         (None, (None, "no value")),
         (b'{"country":"\xff"}', (None, "not UTF-8")),
@@ -52,9 +54,16 @@ def test_the_oracle(value, found):
 
 
 def test_published_reasons_are_told_apart():
-    published = ["no value", "not UTF-8", "not JSON", "no field 'country'", "field 'country' is VOID, not STRING"]
+    published = [
+        "no value",
+        "not UTF-8",
+        "not JSON",
+        "not one JSON object: more follows it",
+        "no field 'country'",
+        "field 'country' is VOID, not STRING",
+    ]
     published.append("the key has 65538 bytes, not 65536 at most")
-    assert [reason_of(reason) for reason in published] == list(REASONS)[:6]
+    assert [reason_of(reason) for reason in published] == list(REASONS)[:7]
     assert reason_of("timestamp 2100-01-01T00:00:00.000Z is more than 3600 s ahead") == "from the future"
     assert reason_of("something else") == "something else"
 
@@ -73,7 +82,11 @@ def test_large_messages_are_as_large_as_a_broker_takes():
     assert read(large(rng, 40_000))[1] is None
     found = [largest(rng) for _ in range(40)]
     assert max(map(len, found)) == LARGEST
-    assert {read(value)[1] for value in found} == {None, *REASONS} - {"no value", "from the future"}
+    assert {read(value)[1] for value in found} == {None, *REASONS} - {
+        "no value",
+        "more than an object",
+        "from the future",
+    }
 
 
 def messages():

@@ -3,8 +3,8 @@
 ``orjson`` parses a message first, and settles most that have a key. Python's ``json`` reads the others again. This
 second reading decides, and gives the reason if the message is rejected.
 
-A message must be an object according to RFC 8259. No object in it may have a name twice, and no escape may be half of a
-surrogate pair. What follows the object only has to be UTF-8, as for Spark's parser.
+A message must be one object according to RFC 8259. No object in it may have a name twice, and no escape may be half
+of a surrogate pair.
 """
 
 import json
@@ -28,6 +28,9 @@ MOST = 10**12
 #: The most bytes of a key (UTF-8). A result's record names its key three times, in JSON with up to six bytes for one,
 #: and must not be larger than brokers take.
 LONGEST_KEY = 64 << 10
+
+#: Why a message is rejected that has more than an object, such as another one.
+MORE = "not one JSON object: more follows it"
 
 #: What is read of a message: its key, its count (-1: none), and, where it has no key, the reason.
 Reading: TypeAlias = tuple[str | None, int, str | None]
@@ -180,8 +183,8 @@ class Fields:
         with _deep():
             try:
                 document = _document(text)
-            except (ValueError, RecursionError):
-                return None, -1, "not JSON"
+            except (ValueError, RecursionError) as error:
+                return None, -1, MORE if isinstance(error, _MoreError) else "not JSON"
             if self.optional and _field(document, self.path[0]) is None:
                 return NO_TUPLE
             key = document
@@ -292,6 +295,10 @@ def _decimal(number: str) -> tuple[int, int] | None:
     return max(1, len(fraction), len((whole + fraction).lstrip("0"))), len(fraction)
 
 
+class _MoreError(ValueError):
+    """More than blanks follows an object."""
+
+
 class _Number(str):
     """A number as it is spelled."""
 
@@ -299,18 +306,15 @@ class _Number(str):
 
 
 def _document(text: str) -> Any:
-    """The first value of a text; raises ValueError or RecursionError if that is no JSON."""
-    text = text.lstrip(_BLANK)
+    """The value that a text is; raises ValueError or RecursionError if it is no JSON."""
+    text = text.strip(_BLANK)
     document, end = _DECODER.raw_decode(text)
-    after = text[end : end + 1]
-    if isinstance(document, _Number) and after.strip(_BLANK):
-        raise ValueError
-    if (document is None or isinstance(document, bool)) and (after.isalnum() or after in ("_", "\x7f")):
-        raise ValueError
     if "\\u" in text:
         json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
     if _levels(document) > _DEEPEST:
         raise ValueError
+    if end < len(text):
+        raise _MoreError if isinstance(document, dict) else ValueError
     return document
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.splitter.avro import Decoder, Refusals, Registry, avro, numbers, of_file
 from unskew.apps.splitter.fields import Fields
-from unskew.apps.splitter.splitter import Splitter, by_fields, document, unreadable
+from unskew.apps.splitter.splitter import Splitter, by_fields, document, not_json, unreadable
 from unskew.errors import UsageError, suggest_names
 from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
 
@@ -68,7 +68,7 @@ def hashtags(name: str) -> Splitter:
         found = kind(parsed)
         return (
             unreadable(value)
-            .when(parsed.isNull(), F.lit("not JSON"))
+            .when(parsed.isNull(), not_json(value))
             .when(found.isNull(), F.lit(f"no field {name!r}"))
             .when(~right(found), F.concat(F.lit(f"field {name!r} is "), found, F.lit(", not ARRAY<STRING>")))
         )

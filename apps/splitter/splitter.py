@@ -12,16 +12,32 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
-from unskew.apps.splitter.fields import LONGEST_KEY, MESSAGE, Fields
+from unskew.apps.splitter.fields import LONGEST_KEY, MESSAGE, MORE, Fields
 
 _DOCUMENT = "__document"
+_END = "the end of the message"
 _BY_BROKER = 1  # Kafka's type of a timestamp that is the time of the append
 
 
 def document(value: Column) -> Column:
-    """A message as Spark's JSON parser reads it (variant). Null if it isn't JSON."""
+    """A message as Spark's JSON parser reads it (variant). Null if it isn't one JSON document."""
     text = value.cast("string")
-    return F.when(F.is_valid_utf8(text), F.try_parse_json(text))
+    # The parser stops behind the first value. As the first element of a list, a message must have its end there.
+    read = F.try_parse_json(F.concat(F.lit("["), text, F.lit(f',"{_END}"]')))
+
+    def first(elements: Column) -> Column:
+        ended = F.try_variant_get(elements, "$[1]", "string") == _END
+        last = F.try_variant_get(elements, "$[2]", "variant").isNull()
+        return F.when(ended & last, F.try_variant_get(elements, "$[0]", "variant"))
+
+    # A lambda function names its argument three times, and Spark parses once.
+    return F.when(F.is_valid_utf8(text), F.get(F.transform(F.array(read), first), F.lit(0)))
+
+
+def not_json(value: Column) -> Column:
+    """Why a message isn't a ``document`` (string). It is for those that aren't."""
+    begun = F.schema_of_variant(F.try_parse_json(value.cast("string")))
+    return F.when(F.startswith(begun, F.lit("OBJECT")), F.lit(MORE)).otherwise(F.lit("not JSON"))
 
 
 def unreadable(value: Column) -> Column:

@@ -11,7 +11,9 @@ from pyspark.sql import functions as F
 
 from oracle.messages import FIELD, fuzzed, read, reason_of
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
-from unskew.apps.splitter.fields import FRAME, MESSAGE, MOST, Fields
+from unskew.apps.splitter.fields import FRAME, MESSAGE, MORE, MOST, Fields
+from unskew.apps.splitter.formats import splitter
+from unskew.apps.splitter.splitter import _END, document
 
 FRAMING = b"\x00\x00\x00\x01\x02"
 
@@ -26,16 +28,15 @@ def parsed(fields, value):
     """The same by Spark's parser: key, count."""
     if fields.framed:
         value = F.when(F.startswith(value, F.lit(b"\0")), F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
-    text = value.cast("string")
-    document = F.when(F.is_valid_utf8(text), F.try_parse_json(text))
+    read = document(value)
     inside = "$" + "".join(f"['{name}']" for name in fields.path)
-    kind = F.schema_of_variant(F.try_variant_get(document, inside, "variant"))
+    kind = F.schema_of_variant(F.try_variant_get(read, inside, "variant"))
     right = ~kind.rlike("^(VOID|ARRAY|OBJECT)") if fields.scalars else kind == "STRING"
-    key = F.when(right, F.try_variant_get(document, inside, "string"))
+    key = F.when(right, F.try_variant_get(read, inside, "string"))
     if not fields.number:
         return [key]
-    whole = F.schema_of_variant(F.try_variant_get(document, f"$.{fields.number}", "variant")) == "BIGINT"
-    count = F.when(whole, F.try_variant_get(document, f"$.{fields.number}", "bigint"))
+    whole = F.schema_of_variant(F.try_variant_get(read, f"$.{fields.number}", "variant")) == "BIGINT"
+    count = F.when(whole, F.try_variant_get(read, f"$.{fields.number}", "bigint"))
     return [F.when(count.between(0, MOST), key), count]
 
 
@@ -174,6 +175,30 @@ def test_escapes(spelled, key):
     assert keys(Fields(("country",)), [elsewhere]) == [None if key is None else "Chad"]
 
 
+SECOND = ['{"key":"b"}', ' \n{"key":"b"}\n', ',{"key":"b"}', '] {"key":"b"}', "}", f',"{_END}"', "x", "\0"]
+
+
+@pytest.mark.parametrize("framed", [False, True])
+def test_a_message_is_one_object(framed):
+    fields = Fields(("key",), framed=framed)
+    messages = [(FRAMING if framed else b"") + b'{"key":"a"}' + second.encode() for second in ("", " \n", *SECOND)]
+    expected = [None, None] + [MORE] * len(SECOND)
+    assert fields.reasons(pa.array(messages, pa.binary())).to_pylist() == expected
+    assert keys(fields, messages) == ["a", "a"] + [None] * len(SECOND)
+
+
+@pytest.mark.spark
+def test_a_message_is_one_object_to_sparks_parser_too(spark):
+    reader = splitter("TWITTER_ELECTION")
+    messages = [b'{"hashtags":["a"]}' + second.encode() for second in ("", " \n", *SECOND)]
+    rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
+    reasons = rows.select("i", reader.why(F.col("value"))).collect()
+    assert [why for _, why in sorted(reasons)] == [None, None] + [MORE] * len(SECOND)
+    assert sorted(reader.split(rows, F.col("i")).collect()) == [
+        (i, None if i > 1 else "a") for i in range(len(messages))
+    ]
+
+
 def test_names_are_compared_however_many_and_however_spelled():
     fields = Fields(("country",))
     others = [f'"n{i}":{i}' for i in range(3000)]
@@ -181,7 +206,7 @@ def test_names_are_compared_however_many_and_however_spelled():
     for few in (10, 999, 1000, 1001, 3000):
         of = ",".join(others[:few])
         assert keys(fields, [(whole % of).encode(), (again % of).encode()]) == ["Chad", None], few
-    odd = [r'{"coun\u0074ry":"Chad"}', r'{"coun\u0074ry":"Chad","country":"x"}', r'{"\u0061":1,"country":"\u00e9"} x']
+    odd = [r'{"coun\u0074ry":"Chad"}', r'{"coun\u0074ry":"Chad","country":"x"}', r'{"\u0061":1,"country":"\u00e9"}']
     assert keys(fields, [message.encode() for message in odd]) == ["Chad", None, "\u00e9"]
     colons = [
         rb'{"x":1,"x":"\u003a","country":"Chad"}',

@@ -20,6 +20,7 @@ MESSAGES = [
     (b'{"id":7,"country":"Chad","more":{"country":"x"}}', "Chad", None),
     (b' {"country":"Chad"}\n', "Chad", None),
     (b'{"country":"a","country":"b"}', None, "not JSON"),  # a field twice: which one?
+    (b'{"country":"Chad"}\n{"country":"Mali"}\n', None, "not one JSON object: more follows it"),
     (b"", None, "not JSON"),
     (None, None, "no value"),
     (b"Turkey", None, "not JSON"),
