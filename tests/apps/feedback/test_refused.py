@@ -1,6 +1,8 @@
 """What needs feedback from the workers is refused wherever no driver closes the loop, and runs in a topology."""
 
 import re
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,14 +16,17 @@ from unskew.grouping.registry import STANDALONE
 NEEDY = ["MIXED", "POSG", "CONSISTENT_HASH", "FULL_KNOWLEDGE", "LLFD"]
 CASES = [*((name, {}) for name in NEEDY), ("PARTIAL_KEY", {"probe_every": 1000})]
 
+#: A DataFrame that isn't looked at.
+FRAME = cast("Any", SimpleNamespace(isStreaming=False, sparkSession=None))
+
 
 @pytest.mark.parametrize(("name", "own"), CASES)
 def test_refused_with_the_same_line_everywhere(name, own):
     messages = set()
     for refused, how in (
         (ValueError, lambda: standalone(name, 3, **own)),
-        (ValueError, lambda: balance(None, "key", 3, name, **own)),  # type: ignore[arg-type]  it isn't looked at
-        (ValueError, lambda: balanced_map(None, "key", 3, iter, "n long", name, **own)),  # type: ignore[arg-type]
+        (ValueError, lambda: balance(FRAME, "key", 3, name, **own)),
+        (ValueError, lambda: balanced_map(FRAME, "key", 3, iter, "n long", name, **own)),
     ):
         with pytest.raises(refused) as error:
             how()
@@ -62,7 +67,7 @@ def test_costs_weights_caps_and_sources_that_do_not_fit(subtests):
     ):
         for function, more in ((balance, ()), (balanced_map, (iter, "n long"))):
             with subtests.test(line), pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
-                function(None, "key", 3, *more, grouping, **given)
+                function(FRAME, "key", 3, *more, grouping, **given)
 
 
 def test_a_topology_runs_them():
