@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,7 @@ _ABOVE_KEYS = 9  # lines
 _ABOVE_BARS = 5  # lines
 # Where the output isn't a terminal, a line is printed at most so often.
 _LINE_EVERY = 5.0  # s
+_WAITING_EVERY = 15.0  # s
 
 
 def worker_bars(
@@ -220,6 +222,7 @@ class Display:
         self._shown = self._started = time.monotonic()
         self._total = 0
         self._stopping = False
+        self._begun = threading.Event()
         self._previous = self._started
 
     def __enter__(self) -> Self:
@@ -236,6 +239,7 @@ class Display:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Leave the terminal as it was."""
+        self._begun.set()
         if self._live is not None:
             self._live.stop()
             self._live.console.file.close()
@@ -243,15 +247,28 @@ class Display:
     def target(self, tuples: int) -> None:
         """Set the number of messages that wait at the start, and show it."""
         self._total = tuples
-        self.say(f"{self._settings.name}: {tuples:,} messages waiting, first batch is being prepared", always=True)
+        self._say_waiting()
+        threading.Thread(target=self._wait_for_batch, name="first-batch", daemon=True).start()
+
+    def _wait_for_batch(self) -> None:
+        """Say again and again that the first batch is being prepared, until it is there: a minute on a busy machine."""
+        while not self._begun.wait(1.0 if self._live is not None else _WAITING_EVERY):
+            self._say_waiting()
+
+    def _say_waiting(self) -> None:
+        waited = f" ({time.monotonic() - self._started:.0f} s)" if self._live is not None else ""
+        text = f"{self._total:,} messages waiting, first batch is being prepared{waited}"
+        self.say(f"{self._settings.name}: {text}", always=True)
 
     def stopping(self) -> None:
         """Show that the run ends after the current batch."""
+        self._begun.set()
         self._stopping = True
         self.say(f"{self._settings.name}: stopping after this batch", always=True)
 
     def batch(self, report: "BatchReport") -> None:
         """Show a finished batch."""
+        self._begun.set()
         now = time.monotonic()
         tuples = int(report.loads.sum())
         self._loads = measures.summed([self._loads, report.loads])
