@@ -108,6 +108,7 @@ def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
             "metavar": shown.metavar or None,
         }
         if default is Parameter.empty:
+            texts["metavar"] = shown.metavar or declared.name.upper()
             annotation = Annotated[annotation.__origin__, typer.Argument(**texts)]
         else:
             name = shown.name or (declared.name.replace("_", "-") if default is False else "")

@@ -16,6 +16,7 @@ from unskew.apps.commandline.options import (
     LiveOption,
     MetricsOptions,
     WorkOptions,
+    names_as_typed,
 )
 from unskew.apps.topology.settings import Settings, scheme
 from unskew.deploy.kafka.connection import Connection
@@ -78,15 +79,16 @@ def topology(
 
     grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
-    settings = Settings(
-        **given | upper | {"grouping": grouping},
-        connection=Connection(""),
-        checkpoint=checkpoint or "",
-        conf=pairs("--conf", conf or []),
-        options=own.of([grouping])[grouping],
-        **work.settings(),
-    )
-    Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
+    with names_as_typed():
+        settings = Settings(
+            **given | upper | {"grouping": grouping},
+            connection=Connection(""),
+            checkpoint=checkpoint or "",
+            conf=pairs("--conf", conf or []),
+            options=own.of([grouping])[grouping],
+            **work.settings(),
+        )
+        Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
     settings = replace(
         settings,
         connection=kafka.connection(),

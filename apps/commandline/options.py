@@ -3,15 +3,16 @@
 The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields
 from inspect import isfunction, signature
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unskew.apps.commandline.flattened import Shown
-from unskew.apps.topology.settings import scheme
+from unskew.apps.topology.settings import Settings, scheme
 from unskew.deploy.commands.options import (
     METRICS,
     BootstrapOption,
@@ -38,7 +39,7 @@ STATES = "Options of a work with a state per key"
 #: A setting of a run → how the commands that have it show it.
 SETTINGS = {
     "grouping": Shown(metavar="GROUPING_TYPE"),
-    "topic": Shown(metavar="source_name"),
+    "topic": Shown(metavar="SOURCE_NAME"),
     "sources": Shown(metavar="NUM_SPOUTS"),
     "workers": Shown(metavar="NUM_WORKERS"),
     "process_ms": Shown(name="process-duration"),
@@ -222,6 +223,30 @@ def schemes(groupings: str) -> list[str]:
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     return names
+
+
+@contextmanager
+def names_as_typed() -> Iterator[None]:
+    """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
+    try:
+        yield
+    except UsageError as error:
+        names = {f.name: f for f in fields(Settings)} | {"sourceType": "SOURCE_TYPE", "sourceName": "SOURCE_NAME"}
+        words = str(error).split(" ")
+        position = int(words[0] == "unknown")
+        if words[position] not in names:
+            raise
+        words[position] = _typed(names[words[position]])
+        raise UsageError(" ".join(words)) from None
+
+
+def _typed(setting: "Field[Any] | str") -> str:
+    if isinstance(setting, str):
+        return setting
+    shown = SETTINGS.get(setting.name, Shown())
+    if setting.default is MISSING:
+        return shown.metavar or setting.name.upper()
+    return f"--{shown.name or setting.name.replace('_', '-')}"
 
 
 def load_work(path: str | None, options: Mapping[str, str]) -> Any:

@@ -15,6 +15,7 @@ from unskew.apps.commandline.options import (
     KafkaOptions,
     MetricsOptions,
     WorkOptions,
+    names_as_typed,
     schemes,
 )
 from unskew.apps.topology.settings import Settings, mode_of
@@ -74,18 +75,19 @@ def compare(
     options = own.of(names)
     chosen = pairs("--conf", conf or [])
     with fresh_checkpoints(checkpoint, chosen) as location:
-        first = Settings(
-            **given | {"source_type": given["source_type"].upper()},
-            mode=mode_of(given["master"]),
-            grouping=names[0],
-            connection=Connection(""),
-            checkpoint=location,
-            until_drained=True,
-            conf=chosen,
-            options=options[names[0]],
-            **work.settings(),
-        )
-        Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
+        with names_as_typed():
+            first = Settings(
+                **given | {"source_type": given["source_type"].upper()},
+                mode=mode_of(given["master"]),
+                grouping=names[0],
+                connection=Connection(""),
+                checkpoint=location,
+                until_drained=True,
+                conf=chosen,
+                options=options[names[0]],
+                **work.settings(),
+            )
+            Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
         first = replace(first, connection=kafka.connection())
         courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", metrics.destinations())
         if len(courses) < len(options):

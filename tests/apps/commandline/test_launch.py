@@ -20,13 +20,13 @@ def changed(position: int, value: str) -> list[str]:
 
 def test_usage(subtests: pytest.Subtests) -> None:
     for arguments, error in (
-        (changed(0, "CLOUD"), "unknown mode 'CLOUD'; valid: LOCAL, CLUSTER"),
-        (changed(1, "COUNTRY"), "unknown sourceType 'COUNTRY'"),
+        (changed(0, "CLOUD"), "unknown MODE 'CLOUD'; valid: LOCAL, CLUSTER"),
+        (changed(1, "COUNTRY"), "unknown SOURCE_TYPE 'COUNTRY'"),
         (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
         (changed(2, "FULL_KNOWLEDGE"), "FULL_KNOWLEDGE needs each tuple's cost before it is executed; valid: with"),
-        ([*GOOD[:6], "x0", "--key-costs", "1..64"], "key_costs is '1..64', but tuples cost nothing; valid: with"),
-        (changed(4, "0"), "sources is 0"),
-        (changed(6, "quick"), "speed is 'quick'; valid: x0"),
+        ([*GOOD[:6], "x0", "--key-costs", "1..64"], "--key-costs is '1..64', but tuples cost nothing; valid: with"),
+        (changed(4, "0"), "NUM_SPOUTS is 0"),
+        (changed(6, "quick"), "SPEED is 'quick'; valid: x0"),
         ([*GOOD, "--warm-up", "3"], "KEY has no parameter 'warm_up'"),
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
         ([*GOOD, "--work", "nowhere:f"], "the work 'nowhere:f' can't be loaded"),
@@ -39,7 +39,7 @@ def test_usage(subtests: pytest.Subtests) -> None:
             assert "Traceback" not in done.stderr
     done = unskew("compare", GOOD[1], "no-such-topic", "2", "0", "x0")
     assert done.returncode == 2
-    assert "workers is 0; valid: a number above 0" in done.stderr
+    assert "NUM_WORKERS is 0; valid: a number above 0" in done.stderr
 
 
 @pytest.mark.usefixtures("impatient")
