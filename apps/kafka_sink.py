@@ -28,6 +28,7 @@ from unskew.apps.checkpoint.location import location_in
 from unskew.apps.checkpoint.visible import require_own
 from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, require_frame, type_of
 from unskew.apps.topology.parts import Writing, bounded, noted, pairs
+from unskew.apps.topology.settings import COMMITS_TOPIC, LONGEST_TOPIC
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.outbox import ANY_PARTITION
 from unskew.deploy.kafka.topics import ensure_topic, missing_topic, partitions_of
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _OTHERWISE = 'Spark\'s own sink, writeStream.format("kafka"), needs no transactions, and writes at least once'
-_COMMITS = "{topic}-unskew-commits-{id}"
-_LONGEST = 249 - len(_COMMITS.format(topic="", id="0" * 12))  # characters of a topic's name, of Kafka's 249
 _BYTES = ("key", "value")
 _TEXT = "string, binary"
 # The columns that Kafka gets, in this order, and their types.
@@ -255,8 +254,8 @@ def kafka_sink(
         raise UsageError('kafka_sink takes a stream; valid for a static DataFrame: df.write.format("kafka")')
     if is_remote(df.sparkSession):
         raise UsageError("kafka_sink needs a session without Spark Connect, which runs foreachBatch at its server")
-    if not re.fullmatch(rf"[\w.-]{{1,{_LONGEST}}}", topic, re.ASCII) or topic in {".", ".."}:
-        raise UsageError(f"the topic is {topic!r}; valid: 1 to {_LONGEST} of the characters a-z, A-Z, 0-9, . _ -")
+    if not re.fullmatch(rf"[\w.-]{{1,{LONGEST_TOPIC}}}", topic, re.ASCII) or topic in {".", ".."}:
+        raise UsageError(f"the topic is {topic!r}; valid: 1 to {LONGEST_TOPIC} of the characters a-z, A-Z, 0-9, . _ -")
     if parts is not None and parts < 1:
         raise UsageError(f"parts is {parts}; valid: 1 or more")
     columns = columns_of(df)
@@ -293,7 +292,7 @@ def parts_of(checkpoint: Checkpoint, connection: Connection, topic: str, given: 
 
 
 def _made(connection: Connection, topic: str, found: Mapping[str, Any]) -> Parts:
-    return Parts(connection, _COMMITS.format(topic=topic, id=found["id"]), found["parts"])
+    return Parts(connection, COMMITS_TOPIC.format(topic=topic, id=found["id"]), found["parts"])
 
 
 def columns_of(df: DataFrame) -> tuple[str, ...]:

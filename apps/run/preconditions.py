@@ -17,7 +17,7 @@ from unskew.apps.splitter.fields import FRAME
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.parts import Commits, noted
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
+from unskew.apps.topology.settings import COMMITS_TOPIC, Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
 from unskew.deploy.kafka.reader import newest_messages
 from unskew.deploy.kafka.topics import end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
@@ -192,7 +192,8 @@ def forget_commits(settings: Settings) -> None:
 
 def _commits(settings: Settings, found: Mapping[str, Any]) -> Commits:
     keyed = "results" in result_topics(settings)
-    return Commits(settings.connection, f"{settings.topic}-unskew-commits-{found['id']}", found["parts"], keyed)
+    topic = COMMITS_TOPIC.format(topic=settings.topic, id=found["id"])
+    return Commits(settings.connection, topic, found["parts"], keyed)
 
 
 def require_plans(dataflow: Dataflow) -> None:

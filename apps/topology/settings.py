@@ -35,6 +35,11 @@ WORK_ERRORS = ("fail", "reject")
 #: Settings in seconds, which Python code may give as any duration.
 DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
+#: The topic with the numbers of the batches of a checkpoint whose records are written exactly once.
+COMMITS_TOPIC = "{topic}-unskew-commits-{id}"
+#: Characters of the longest name that such a topic may have.
+LONGEST_TOPIC = 249 - len(COMMITS_TOPIC.format(topic="", id="0" * 12))  # of Kafka's 249
+
 _MOST_NUMBERS = 100_000  # that A..B may stand for
 
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
@@ -170,7 +175,7 @@ class Settings:
         _one_of("work_errors", self.work_errors, WORK_ERRORS)
         _one_of("delivery", self.delivery, DELIVERIES)
         _require_offsets("starting_offsets", self.starting_offsets)
-        _topic_name(self.topic)
+        self._check_topic()
         for f in fields(self):
             _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         for name in DURATIONS:
@@ -182,6 +187,19 @@ class Settings:
         _ = self.location
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
+
+    def _check_topic(self) -> None:
+        """Refuse a topic whose name, or those of the topics that are named after it, Kafka wouldn't take."""
+        longest = 249 - len(f"{self.name}-distribution") + len(self.topic)
+        if self.delivery == "exactly-once":
+            longest = min(longest, LONGEST_TOPIC)
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", self.topic):
+            raise UsageError(f"sourceName {self.topic!r} can't be a Kafka topic; valid: letters, digits, '.', '_', '-'")
+        if len(self.topic) > longest:
+            raise UsageError(
+                f"sourceName {self.topic!r} has {len(self.topic)} characters; valid: at most {longest}, as names of up "
+                "to 249 are made of it"
+            )
 
     @property
     def location(self) -> "Location":
@@ -352,9 +370,3 @@ def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
             raise UsageError(f"{name} is {value}; valid: a number above {bound.gt}")
         if isinstance(bound, Ge) and not value >= bound.ge:
             raise UsageError(f"{name} is {value}; valid: a number of at least {bound.ge}")
-
-
-def _topic_name(name: str) -> None:
-    """Refuse a name that Kafka wouldn't take for a topic."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,200}", name):
-        raise UsageError(f"sourceName {name!r} can't be a Kafka topic; valid: letters, digits, '.', '_', '-'")

@@ -4,6 +4,8 @@ import pytest
 from tests.apps.local_settings import settings
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.topology.dataflow import Dataflow
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import COMMITS_TOPIC
 from unskew.errors import UsageError
 
 
@@ -48,6 +50,19 @@ def test_a_bad_value_is_named_with_the_valid_ones(name, value, message):
         Dataflow.of(settings(**{name: value}))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+def test_a_topic_s_name_may_be_as_long_as_those_made_of_it_allow(delivery):
+    def made(length):
+        return settings(topic="t" * length, delivery=delivery, sources=1234567, workers=1234567)
+
+    run = made(200)
+    commits = COMMITS_TOPIC.format(topic="", id="0" * 12) if delivery == "exactly-once" else ""
+    added = max(len(commits), *(len(name) - 200 for name in result_topics(run).values()))
+    assert len(made(249 - added).topic) == 249 - added
+    with pytest.raises(UsageError, match=f"has {250 - added} characters; valid: at most {249 - added}"):
+        made(250 - added)
 
 
 def test_options_are_read_by_their_defaults():
