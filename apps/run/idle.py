@@ -57,12 +57,14 @@ class Idle:
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""
-        self._ends = Ends(self._settings.connection, self._settings.topic)
+        connection = self._settings.connection
+        # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
+        self._ends = Ends(connection, self._settings.topic, committed=connection.committed)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Disconnect."""
-        self._ends.close()
+        del self._ends
 
     def __call__(self, report: BatchReport, ahead_ms: int) -> None:
         """Wait for the trigger after a batch that wasn't full, and after one without messages until one is needed.
@@ -93,5 +95,5 @@ class Idle:
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
     def _arrived(self, taken: Mapping[str, int]) -> bool:
-        ends = ((self._ends.of(int(partition)), offset) for partition, offset in taken.items())
-        return any(end is not None and end > offset for end, offset in ends)  # no broker, no messages
+        ends = self._ends.ask(map(int, taken), lambda: self._halt.is_set() or self._draining.is_set())
+        return any(end > taken[str(partition)] for partition, end in ends.items())  # no broker, no messages

@@ -2,7 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,11 +11,13 @@ from confluent_kafka import (
     OFFSET_BEGINNING,
     TIMESTAMP_CREATE_TIME,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
     TopicPartition,
 )
+from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import end_offsets, first_offsets, missing_topic, partitions_of, require_reachable
@@ -32,6 +35,8 @@ _SETTINGS: dict[str, Any] = {
 _CHUNK = 10_000  # messages
 _PATIENCE = 10.0  # s; after so long without an answer, we look whether the broker is there
 _SAMPLE_PATIENCE = 2.0  # s
+_ENDS_PATIENCE = 5.0  # s
+_LOOK_EVERY = 0.05  # s
 
 log = logging.getLogger(__name__)
 
@@ -149,19 +154,28 @@ def given_by_producer(message: Message) -> int | None:
 
 
 class Ends:
-    """The ends of a topic's partitions, asked for by a connection that is kept."""
+    """The ends of a topic's partitions, asked for by a connection that is kept.
 
-    def __init__(self, connection: Connection, topic: str) -> None:
+    Parameters
+    ----------
+    connection, topic
+        The topic, and how to reach it.
+    committed : bool
+        As for ``end_offsets``.
+
+    """
+
+    def __init__(self, connection: Connection, topic: str, *, committed: bool) -> None:
         self._topic = topic
-        self._consumer = Consumer(connection.client(**_SETTINGS | {"log_level": 0}))  # no line a retry without a broker
+        self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        self._admin = connection.admin()
 
-    def close(self) -> None:
-        """Disconnect."""
-        self._consumer.close()
-
-    def of(self, partition: int) -> int | None:
-        """The offset of a partition's next message. None: no broker answers within five seconds."""
-        try:
-            return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)[1]
-        except KafkaException:
-            return None
+    def ask(self, partitions: Iterable[int], stopped: Callable[[], bool] = lambda: False) -> dict[int, int]:
+        """Partition → its end, of those whose leaders answer within five seconds, and before ``stopped`` is true."""
+        wanted = {TopicPartition(self._topic, partition): OffsetSpec.latest() for partition in partitions}
+        asked = self._admin.list_offsets(wanted, isolation_level=self._level, request_timeout=_ENDS_PATIENCE)
+        deadline = time.monotonic() + _ENDS_PATIENCE
+        while wait(asked.values(), _LOOK_EVERY).not_done and not stopped() and time.monotonic() < deadline:
+            pass
+        answered = ((of.partition, answer) for of, answer in asked.items() if answer.done())
+        return {partition: answer.result().offset for partition, answer in answered if answer.exception() is None}
