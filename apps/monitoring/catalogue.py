@@ -220,6 +220,7 @@ METRICS = (
     Metric(QUERY, "input_rate", "messages/s", "messages that arrived per second between the last two triggers"),
     Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch processed"),
     Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),
+    Metric(QUERY, "held_back", "messages", "messages of the lag that an open transaction holds back"),
     Metric(QUERY, "recovery", "seconds", "from the newest restart until no more messages waited than before the stop"),
     Metric(QUERY, "partition_skew", "ratio", "the largest arrival rate of a partition divided by the mean; 1 is even"),
     Metric(QUERY, "state_rows", "records", "rows of open windows in the state store; not given for works with states"),
@@ -227,6 +228,9 @@ METRICS = (
     Metric(QUERY, "watermark", "timestamp", "windows that end at or before this time are closed"),
     Metric(SOURCE, "offset", "messages", "the offset up to which the source has been counted", "counter"),
     Metric(SOURCE, "lag", "messages", "messages in the partition that no micro-batch has taken yet"),
+    Metric(
+        SOURCE, "held_back", "messages", "messages from the partition's first open transaction (last stable offset) on"
+    ),
     Metric(SOURCE, "lag_velocity", "messages/s", "by how much the lag grew per second, over the last minute"),
     Metric(SOURCE, "arrival_rate", "messages/s", "messages that arrived per second, over the last minute"),
     Metric(SOURCE, "share", "ratio", "the partition's share of the messages that arrived; 1 / S is even"),

@@ -12,7 +12,7 @@ from unskew.apps.monitoring.outputs import Outputs
 from unskew.apps.monitoring.recovery import LastLag, Recovery
 from unskew.apps.reports import PlanSummary, StateSummary
 from unskew.apps.run.partitions import ArrivalMeter, Arrivals
-from unskew.apps.run.progress import input_rate, lags, processed_rate, taken
+from unskew.apps.run.progress import held_back, input_rate, lags, processed_rate, taken
 from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
@@ -180,14 +180,16 @@ def of_progress(
         values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
     values["input_rate"] = input_rate(progress)
     values["processed_rate"] = processed_rate(progress)
-    offsets, waiting = taken(progress), lags(progress)
+    offsets, waiting, held = taken(progress), lags(progress), held_back(progress)
     if waiting:
         values["lag"] = sum(waiting.values())
+    if held:
+        values["held_back"] = sum(held.values())
     if recovery is not None:
         values["recovery"] = recovery
     for source, offset in offsets.items():
-        lag = {"lag": waiting[source]} if source in waiting else {}
-        yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **lag}, {"source": source})
+        of_source = {name: of[source] for name, of in (("lag", waiting), ("held_back", held)) if source in of}
+        yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **of_source}, {"source": source})
     if arrivals is not None:
         values["partition_skew"] = arrivals.skew
         yield from of_arrivals(arrivals, time_ms)

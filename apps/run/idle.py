@@ -57,9 +57,7 @@ class Idle:
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""
-        connection = self._settings.connection
-        # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
-        self._ends = Ends(connection, self._settings.topic, committed=connection.committed)
+        self._ends = Ends(self._settings.connection, self._settings.topic)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,5 +93,11 @@ class Idle:
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
     def _arrived(self, taken: Mapping[str, int]) -> bool:
-        ends = self._ends.ask(map(int, taken), lambda: self._halt.is_set() or self._draining.is_set())
+        # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
+        committed = self._settings.connection.committed
+
+        def stopped() -> bool:
+            return self._halt.is_set() or self._draining.is_set()
+
+        ends = self._ends.ask(map(int, taken), committed=committed, stopped=stopped)
         return any(end > taken[str(partition)] for partition, end in ends.items())  # no broker, no messages

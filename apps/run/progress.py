@@ -3,8 +3,12 @@
 A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping. Spark makes one for each batch.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from unskew.deploy.kafka.reader import Ends
+
+_HELD_BACK = "heldBack"
 
 
 def kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -29,10 +33,30 @@ def newest(progress: Mapping[str, Any]) -> dict[str, int]:
 def lags(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
 
-    It is empty if ``newest`` is.
+    Those that are held back are among them. It is empty if ``newest`` is.
     """
-    offsets = taken(progress)
-    return {partition: max(0, end - offsets[partition]) for partition, end in newest(progress).items()}
+    offsets, held = taken(progress), held_back(progress)
+    return {
+        partition: max(0, end - offsets[partition]) + held.get(partition, 0)
+        for partition, end in newest(progress).items()
+    }
+
+
+def held_back(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Partition → messages from the first open transaction to the end, as ``add_held_back`` has found them."""
+    return kafka_source(progress).get(_HELD_BACK) or {}
+
+
+def add_held_back(progress: Mapping[str, Any], ends: Ends, stopped: Callable[[], bool]) -> None:
+    """Add to a progress what open transactions hold back. Spark ends before them: for it, a partition ends there."""
+    partitions = [*map(int, newest(progress))]
+    if not partitions:
+        return
+    # In this order, so that what is committed meanwhile isn't held back.
+    ends_of_log = ends.ask(partitions, committed=False, stopped=stopped)
+    stable = ends.ask(ends_of_log, committed=True, stopped=stopped) if ends_of_log else {}
+    held = {str(partition): max(0, ends_of_log[partition] - offset) for partition, offset in stable.items()}
+    cast("dict[str, Any]", kafka_source(progress))[_HELD_BACK] = held
 
 
 def input_rate(progress: Mapping[str, Any]) -> float:

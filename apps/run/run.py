@@ -31,7 +31,7 @@ from unskew.apps.run.preconditions import (
     require_same_topic,
     require_topic,
 )
-from unskew.apps.run.progress import taken
+from unskew.apps.run.progress import add_held_back, taken
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import Publisher
 from unskew.apps.topology.settings import Settings
@@ -41,6 +41,7 @@ from unskew.apps.topology.stage import Query
 from unskew.apps.tuning import PARTITIONS, start_python
 from unskew.deploy.kafka.clock import broker_time
 from unskew.deploy.kafka.group import ConsumerGroup
+from unskew.deploy.kafka.reader import Ends
 from unskew.deploy.kafka.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)
@@ -246,13 +247,21 @@ class Run:
         with ExitStack() as stack:
             if settings.group:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
-            stack.enter_context(follow(spark, settings.name, self._followers))
+            stack.enter_context(follow(spark, settings.name, self._follow(Ends(settings.connection, settings.topic))))
             idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
             made = self._dataflow.planner(spark)
             if made is not None:
                 stack.enter_context(closing(made))
             query = self._start(spark, publisher, idle, flush_at, made)
             return self._await(query, deadline, flushing=flush_at is not None)
+
+    def _follow(self, ends: Ends) -> Follower:
+        def follower(progress: Mapping[str, Any]) -> None:
+            if self._settings.connection.committed:
+                add_held_back(progress, ends, self._halt.is_set)
+            self._followers(progress)
+
+        return follower
 
     def _start(
         self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None, planner: Planner | None

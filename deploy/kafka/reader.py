@@ -160,20 +160,23 @@ class Ends:
     ----------
     connection, topic
         The topic, and how to reach it.
-    committed : bool
-        As for ``end_offsets``.
 
     """
 
-    def __init__(self, connection: Connection, topic: str, *, committed: bool) -> None:
+    def __init__(self, connection: Connection, topic: str) -> None:
         self._topic = topic
-        self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         self._admin = connection.admin()
 
-    def ask(self, partitions: Iterable[int], stopped: Callable[[], bool] = lambda: False) -> dict[int, int]:
-        """Partition → its end, of those whose leaders answer within five seconds, and before ``stopped`` is true."""
+    def ask(
+        self, partitions: Iterable[int], *, committed: bool, stopped: Callable[[], bool] = lambda: False
+    ) -> dict[int, int]:
+        """Partition → its end, of those whose leaders answer within five seconds, and before ``stopped`` is true.
+
+        ``committed``: as for ``end_offsets``.
+        """
         wanted = {TopicPartition(self._topic, partition): OffsetSpec.latest() for partition in partitions}
-        asked = self._admin.list_offsets(wanted, isolation_level=self._level, request_timeout=_ENDS_PATIENCE)
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_ENDS_PATIENCE)
         deadline = time.monotonic() + _ENDS_PATIENCE
         while wait(asked.values(), _LOOK_EVERY).not_done and not stopped() and time.monotonic() < deadline:
             pass

@@ -119,6 +119,7 @@ def test_a_dashed_line_is_there_for_every_alert_that_compares_what_a_panel_shows
         "KafkaPartitionHot",  # 0 or 1
         "MessagesGone",  # any is too many, as of lost points
         "PointsLost",
+        "TransactionHangs",
         "MetricsNotArriving",  # of what doesn't answer there is nothing to show
         "RunEnded",
         "BatchesNotBegun",
