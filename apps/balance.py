@@ -39,6 +39,7 @@ from unskew.grouping.registry import OWNING, capitals
 
 Batches = Iterator[pa.RecordBatch]
 
+_UNWRITTEN = "PLANNED_without_checkpoint"  # the router in plans, where another driver may route otherwise
 _KEY = "__unskew_key"  # where it isn't a column as it is
 
 
@@ -190,7 +191,10 @@ def balance(
     if _is_counted(df, grouping):
         return placed(routed_frame(df, columns["key"], routing, worker_column, of), workers, F.col(worker_column))
     routing = planned(df, routing)
-    route = column_of(df, route_column(routing, list(columns)), list(columns.values()), IntegerType())
+    function, columns_given = route_column(routing, list(columns)), list(columns.values())
+    # Without a checkpoint a plan lasts as long as its driver: `kafka_sink` refuses what depends on it.
+    lasting = {} if routing.planner is None or routing.checkpoint is not None else {"name": _UNWRITTEN}
+    route = column_of(df, function, columns_given, IntegerType(), **lasting)
     return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
 

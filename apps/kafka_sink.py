@@ -192,7 +192,8 @@ def kafka_sink(
     UsageError
         An argument or a column is invalid, there is no such topic, or the checkpoint has another number of parts. Or
         keys (without a column ``key``: values) depend on ``rand()``, ``uuid()``, ``collect_list``, a UDF that is marked
-        as non-deterministic, or another expression that a batch that runs again may evaluate otherwise.
+        as non-deterministic, the workers of PLANNED without a checkpoint, or another expression that a batch that runs
+        again may evaluate otherwise.
     EnvironmentFault
         The broker refuses transactions, or can't be reached. Or the checkpoint can't be read or written.
         The query fails with it for the same reasons, and if Kafka refuses records; Spark wraps it into an error of its

@@ -91,20 +91,27 @@ class _Function:
         return reduced(self.function, remedy)
 
 
-def explained(function: Callable[[Any], Any]) -> Any:
-    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy."""
+def explained(function: Callable[[Any], Any], name: str = _OWN) -> Any:
+    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy.
+
+    ``name`` is its name in plans.
+    """
     there = _Function(function)
 
     def run(batches: Any) -> Any:
         return there(batches)
 
     run.__annotations__ = getattr(function, "__annotations__", {})  # Spark reads the kind of a function from them
-    run.__name__ = _OWN
+    run.__name__ = name
     return run
 
 
 def column_of(
-    df: DataFrame, function: Callable[[Arrays], Iterator[pa.Array]], columns: Sequence[Column], returned: DataType
+    df: DataFrame,
+    function: Callable[[Arrays], Iterator[pa.Array]],
+    columns: Sequence[Column],
+    returned: DataType,
+    name: str = _OWN,
 ) -> Column:
     """A function over Arrow arrays as a column of ``df``, which is non-deterministic for the optimizer.
 
@@ -120,10 +127,12 @@ def column_of(
         The columns that it gets.
     returned : DataType
         The type of the values that it yields.
+    name : str
+        Its name in plans. The default says to ``nondeterministic`` that a batch that runs again has the same values.
 
     """
     if hasattr(F, "arrow_udf"):
-        arrow: Any = F.arrow_udf(explained(_tuples(function)), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        arrow: Any = F.arrow_udf(explained(_tuples(function), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return arrow.asNondeterministic()(*columns)
     # Below Spark 4.1 by way of pandas, in which an integer column with nulls is one of floats, and times lose their
     # zone: both travel as integers without nulls.
@@ -136,7 +145,7 @@ def column_of(
             given += [F.coalesce(F.unix_micros(column), F.lit(0)), column.isNull()]
         else:
             given.append(column)
-    series: Any = F.pandas_udf(explained(_in_pandas(function, kinds)), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    series: Any = F.pandas_udf(explained(_in_pandas(function, kinds), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
     return series.asNondeterministic()(*given)
 
 
@@ -400,7 +409,8 @@ def nondeterministic(df: DataFrame) -> list[str]:
     """What a DataFrame's rows depend on that may differ when they are computed again, as the plan shows it.
 
     That are Spark's non-deterministic expressions, and samples. Columns that aren't selected don't count, because the
-    optimizer leaves them out. Nor do our routers, which route the rows of a batch that runs again as before.
+    optimizer leaves them out. Nor do our routers, which route the rows of a batch that runs again as before. (PLANNED
+    does so only beside a checkpoint, and has another name in plans without one.)
 
     ``_jdf`` and what it leads to are private. ``optimizedPlan`` refuses a stream. If a name is missing, ``kafka_sink``
     fails when a query is defined, unless it is told that its keys are repeatable.

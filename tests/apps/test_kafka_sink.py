@@ -261,6 +261,21 @@ def test_a_key_that_may_differ_is_refused(spark):
 
 
 @pytest.mark.spark
+def test_workers_of_plans_that_are_not_written_are_refused(spark, tmp_path):
+    """Another driver may plan the batch otherwise."""
+    rate = spark.readStream.format("rate").load()
+    rows = rate.selectExpr("cast(value % 9 AS string) AS key")
+    for checkpoint in (None, str(tmp_path)):
+        placed = balance(rows, "key", 4, "PLANNED", checkpoint).selectExpr(
+            "cast(worker AS string) AS key", "key AS value"
+        )
+        if checkpoint is None:
+            assert "the key depends on PLANNED_without_checkpoint(" in refusal(placed)
+        else:
+            assert dividing(placed, ("key", "value")) == ("key", "value")
+
+
+@pytest.mark.spark
 def test_rows_that_are_the_same_again_are_taken(spark):
     rate = spark.readStream.format("rate").load()
     rows = rate.selectExpr("cast(value % 9 AS string) AS key", "current_timestamp() AS at", "value AS n")
