@@ -61,7 +61,8 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
         A description of the settings that the runs have in common.
 
     """
-    with mpl.rc_context({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}):
+    look = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
+    with mpl.rc_context(look):
         rows = -(-len(runs) // _A_ROW)
         figure = Figure(figsize=(11, 2.2 * rows + 5.8), dpi=110, layout="constrained")
         parts: Any = figure.subfigures(2, 1, height_ratios=[2.2 * rows + 0.6, 5.2])

@@ -84,6 +84,10 @@ def _finish(figure: Figure, title: str, below: str, file: Path) -> None:
         axes.grid(axis="y", alpha=0.3)
     for axes in figure.axes[2:]:
         axes.set_xlabel(below)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(title)
+    legend = figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+    )
+    # Names of files and fields are no formulas. (The ticks of logarithmic axes are.)
+    for text in (figure.suptitle(title), *legend.get_texts()):
+        text.set_parse_math(False)
     figure.savefig(file, dpi=110)

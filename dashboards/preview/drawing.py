@@ -63,7 +63,8 @@ def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[
     """
     rows = max(panel.spec["gridPos"]["y"] + panel.spec["gridPos"]["h"] for panel in panels)
     height = _HEAD + rows * _ROW
-    with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans"}):
+    # A key with two dollar signs is no formula.
+    with mpl.rc_context({"font.size": 9, "font.family": "DejaVu Sans", "text.parse_math": False}):
         figure = Figure(figsize=(_WIDTH, height), dpi=100, facecolor="#f4f5f5")
         FigureCanvasAgg(figure)  # measures texts with the renderer that draws them
         figure.text(0.006, 1 - 0.3 / height, dashboard["title"], fontsize=17, fontweight="bold", va="center")

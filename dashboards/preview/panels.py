@@ -35,6 +35,7 @@ _PALETTE = (
 #: As many series has a panel's text.
 MOST_SAID = 24
 
+_LONGEST = 200  # characters of a name
 _SI = ("", " k", " M", " G", " T")
 _BYTES = (" B", " KiB", " MiB", " GiB", " TiB")
 _TIMES = ((1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1, " s"), (60, " min"), (3600, " h"), (86400, " d"))
@@ -158,12 +159,17 @@ class Panel:
             options = transformation["options"]  # of "organize", the only one that can be drawn
             ordered = sorted(columns, key=lambda name: options["indexByName"].get(name, len(columns)))
             columns = {options["renameByName"].get(name, name): columns[name] for name in ordered}
-        return Table(columns)
+        return Table(
+            {
+                shorten(name): [shorten(value) if isinstance(value, str) else value for value in values]
+                for name, values in columns.items()
+            }
+        )
 
     def name(self, series: Series) -> str:
         """The name that the panel shows for a series."""
         template = self.spec["fieldConfig"]["defaults"].get("displayName")
-        return labelled(template, series.labels) if template else series.name
+        return shorten(labelled(template, series.labels) if template else series.name)
 
     def colour(self, name: str) -> str:
         """The colour of the series or column of that name."""
@@ -194,6 +200,16 @@ class Panel:
             for one in override["properties"] if fits else []:
                 found = one["value"] if one["id"] == what else found
         return found
+
+
+def shorten(text: str) -> str:
+    r"""A text as a picture has room for it, such as a key of the stream's, which may be anything: a line, and cut.
+
+    >>> shorten("a\nb"), len(shorten("k" * 65_536))
+    ('a b', 201)
+    """
+    line = "".join(character if character.isprintable() else " " for character in text[:_LONGEST])
+    return line if len(text) <= _LONGEST else f"{line}…"
 
 
 def written(value: float | str | None, unit: str, decimals: int | None = None) -> str:

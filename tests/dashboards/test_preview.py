@@ -11,6 +11,7 @@ import matplotlib.dates as mdates
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from tests.pictures import figures  # noqa: F401
@@ -152,6 +153,29 @@ def test_names_and_numbers_of_many_runs_do_not_overlap(runs, figures, tmp_path):
     boxes = [text.get_window_extent() for text in [heading, *axes.texts]]
     assert len(boxes) == 1 + 2 * runs
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
+@pytest.mark.parametrize("key", ["$x_$", "a\n\x00\ud800", "k" * 65_536], ids=["formula", "not printable", "long"])
+def test_any_key_is_drawn_as_text(key, figures):
+    """Of 64 KiB not at length, and in one line."""
+    dashboard = checked_in.dashboards()["keys"]
+    kinds = {spec["type"]: spec for spec in dashboard["panels"]}
+    of_series, of_table = (
+        [Series({}, key, [NOON], [1.0])],
+        Table({kinds["barchart"]["options"]["xField"]: [key], "a": [1]}),
+    )
+    answers = {
+        "table": of_table,
+        "barchart": of_table,
+        "timeseries": of_series,
+        "stat": of_series,
+        "bargauge": of_series,
+    }
+    spec = {**kinds["barchart"], "transformations": [], "fieldConfig": {"defaults": {}, "overrides": []}}
+    draw(dashboard, [Panel({**spec, "type": kind}, answer) for kind, answer in answers.items()], [], selection())
+    shown = [text.get_text() for text in figures[-1].findobj(Text)]
+    assert sum(text.startswith(key[:2].strip()) for text in shown) >= len(answers)
+    assert max(map(len, shown)) < 300
 
 
 @pytest.fixture
