@@ -1,6 +1,6 @@
 """``keyed_map``: run a keyed work over the user's own stream."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def keyed_map(
     grouping: str = "BOUNDED_LOAD",
     checkpoint: str | None = None,
     *,
-    window: Duration | None = None,
+    window_length: Duration | None = None,
     ttl: Duration | None = None,
     merge_every: Duration | None = None,
     time: str | Column | None = None,
@@ -91,8 +91,9 @@ def keyed_map(
     checkpoint : str
         The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
         store in RocksDB (``unskew.settings``). A static DataFrame needs neither.
-    window : timedelta, number (s) or str, optional
-        Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes.
+    window_length : timedelta, number (s) or str, optional
+        Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a
+        parameter of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
     ttl : timedelta, number (s) or str, optional
         How long states live after their key's last tuple, instead of a window. Default: the work's own TTL. A static
         DataFrame with a ``time`` can have the work's own alone, because no clock runs between its tuples.
@@ -174,10 +175,15 @@ def keyed_map(
     by = _key_of(df, key, work)
     grouping, workers = capitals(grouping), integer("workers", workers, 1)
     own = scheme_options(
-        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+        grouping,
+        _take_options(options, window_length, ttl),
+        cost=cost is not None,
+        weights=weights,
+        most_workers=most_workers,
+        sources=sources,
     )
     costs = None if cost is None else cost_column(df, cost)
-    lives = lifetime(work, window, ttl)
+    lives = lifetime(work, window_length, ttl, "window_length")
     lateness_ms, ahead_ms = milliseconds("lateness", lateness), milliseconds("max_ahead", max_ahead)
     split = splits(work, grouping, workers, OWNING if df.isStreaming and place_of(df.sparkSession) else KEEPING)
     event = time is not None
@@ -185,7 +191,7 @@ def keyed_map(
     period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
     if not df.isStreaming:
         if ttl is not None and event:
-            raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window")
+            raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
         routing = Routing(grouping, workers, options=own, seed=seed)
         routing.check(costs=cost is not None)
         if "sources" in parameters(grouping) and "sources" not in own:
@@ -277,6 +283,18 @@ def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
             transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
 
     return forget
+
+
+def _take_options(
+    options: Mapping[str, Any], window_length: Duration | None, ttl: Duration | None
+) -> Mapping[str, Any]:
+    """The grouping's own parameters. A ``window`` that could be the states' is refused."""
+    if "window" in options and window_length is None and ttl is None:
+        raise UsageError(
+            f"window is {options['window']!r}, which could be the grouping's own parameter or the states' lifetime; "
+            "valid: window_length= for the states, and beside it, or beside ttl=, the grouping's window"
+        )
+    return options
 
 
 def _key_entries(by: KeyColumns, key: Key) -> dict[str, Any]:

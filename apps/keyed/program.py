@@ -292,8 +292,10 @@ class Program:
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
 
 
-def lifetime(work: KeyedWork, window: Duration | None, ttl: Duration | None) -> tuple[int | None, int | None]:
-    """The window or the TTL of a work's states, both in ms.
+def lifetime(
+    work: KeyedWork, window: Duration | None, ttl: Duration | None, name: str = "window"
+) -> tuple[int | None, int | None]:
+    """The window or the TTL of a work's states, both in ms. ``name`` is the user's name of the window.
 
     If there is a TTL, the window is ignored. A TTL must be at least the work's own.
 
@@ -304,17 +306,17 @@ def lifetime(work: KeyedWork, window: Duration | None, ttl: Duration | None) -> 
 
     """
     least = work.ttl_ms
-    name = type(work).__name__
+    of = type(work).__name__
     if ttl is not None:
         ttl_ms = milliseconds("ttl", ttl, least=1)
         if least is not None and ttl_ms < least:
-            raise UsageError(f"ttl is {ttl!r}; valid for {name}: at least {least / 1000:g} s")
+            raise UsageError(f"ttl is {ttl!r}; valid for {of}: at least {least / 1000:g} s")
         return None, ttl_ms
     if window is not None:
-        return milliseconds("window", window, least=1), None
+        return milliseconds(name, window, least=1), None
     if least is not None:
         return None, least
-    raise UsageError(f"{name}'s states would live for ever: give ttl or window, a duration")
+    raise UsageError(f"{of}'s states would live for ever: give ttl or {name}, a duration")
 
 
 def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:

@@ -9,6 +9,8 @@ import unskew
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.checkpoint.location import location_in
 from unskew.errors import UsageError
+from unskew.grouping import GROUPINGS, parameters
+from unskew.works import Running
 
 FUNCTIONS = (balance, balanced_map, keyed_map)
 
@@ -22,6 +24,24 @@ def test_the_same_name_has_the_same_default():
     for checkpoint in (None, ""):  # which Spark would resolve to its working directory
         with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
             location_in(cast("Any", None), checkpoint)
+
+
+#: What a function gives to the groupings that have it, under the same name.
+GIVEN = {"sources", "weights", "most_workers"}
+
+
+def test_no_argument_hides_a_groupings_own_parameter():
+    own = set().union(*map(parameters, GROUPINGS)) - GIVEN
+    assert "window" in own
+    for function in FUNCTIONS:
+        assert not own & signature(function).parameters.keys(), function
+
+
+@pytest.mark.parametrize("window", [1, "10 minutes"])
+def test_a_window_that_could_be_either_is_refused(window):
+    """The grouping's own one is how far back it looks; a state's is how long it lives."""
+    with pytest.raises(UsageError, match=f"window is {window!r}, .*; valid: window_length=.* ttl="):
+        keyed_map(cast("Any", None), "user", 4, Running("value"), "MIXED", window=window)
 
 
 def test_errors_are_one_family():

@@ -104,7 +104,16 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     timeless = rows[-1][1] + 1  # rows with this value have no time
     time = F.when(F.col("value") != timeless, F.col("at"))
     results = keyed_map(
-        sharded, "user", 3, Tally(), grouping, str(tmp_path / "cp"), window=seconds, time=time, lateness=none, **more
+        sharded,
+        "user",
+        3,
+        Tally(),
+        grouping,
+        str(tmp_path / "cp"),
+        window_length=seconds,
+        time=time,
+        lateness=none,
+        **more,
     )
     assert results.columns == ["user", "window", "kind", "n", "total"]
     truth = defaultdict(list)
@@ -122,8 +131,8 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
 @pytest.mark.parametrize(
     ("grouping", "how"),
     [
-        ("KEY", {"work": Tally(), "window": 2.0}),
-        pytest.param("PLANNED", {"work": Tally(), "window": 2.0}, marks=pytest.mark.ci),
+        ("KEY", {"work": Tally(), "window_length": 2.0}),
+        pytest.param("PLANNED", {"work": Tally(), "window_length": 2.0}, marks=pytest.mark.ci),
         pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.nightly(group="keyed")),
         pytest.param(
             "BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.nightly(group="keyed")
@@ -326,8 +335,8 @@ def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
         ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
         ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
         (
-            {"window": "2 months", "ttl": None},
-            "window is '2 months'; valid: a duration of at least 0.001 s: a timedelta",
+            {"window_length": "2 months", "ttl": None},
+            "window_length is '2 months'; valid: a duration of at least 0.001 s: a timedelta",
         ),
         ({"lateness": "late"}, "lateness is 'late'; valid: a duration of at least 0 s"),
     ],
@@ -342,7 +351,7 @@ def test_bad_arguments(spark, tmp_path, given, message):
     static = spark.range(1).select(F.col("id").alias("value"), F.current_timestamp().alias("at"))
     assert keyed_map(static, **valid).columns == ["value", "kind", "n", "total"]
     with pytest.raises(
-        UsageError, match=r"ttl is 5\.0, but a DataFrame that isn't a stream has no clock; valid: window"
+        UsageError, match=r"ttl is 5\.0, but a DataFrame that isn't a stream has no clock; valid: window_length"
     ):
         keyed_map(static, **valid, time="at")
 
@@ -360,7 +369,7 @@ def test_columns_of_any_name(spark):
     rows = spark.createDataFrame(
         [("ann", 1, 2), ("bob", 2, 3), ("ann", 3, 4)], "`user.id` string, value int, Value int"
     )
-    given = {"workers": 3, "work": Tally(), "window": 60.0}
+    given = {"workers": 3, "work": Tally(), "window_length": 60.0}
     rows = rows.withColumn("at", F.timestamp_seconds(F.lit(1)))
     for key, first in (
         ("`user.id`", ("ann", 2, 4)),
@@ -380,7 +389,7 @@ def test_a_time_that_is_far_ahead_closes_no_window(events, tmp_path):
     for user, time in wrong.items():
         at = F.when(F.col("user") == user, F.expr(time)).otherwise(at)
     work = keyed_map(
-        stream, "user", 3, Tally(), "KEY", str(tmp_path / "cp"), window=2.0, time=at, lateness=0.0, observe="unskew"
+        stream, "user", 3, Tally(), "KEY", str(tmp_path / "cp"), window_length=2.0, time=at, lateness=0.0, observe="unskew"
     )
     writer = work.writeStream.format("memory").queryName("ahead").option("checkpointLocation", str(tmp_path / "cp"))
     query = in_time(lambda _: writer.trigger(availableNow=True).start())
