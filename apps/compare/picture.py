@@ -61,7 +61,7 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
         A description of the settings that the runs have in common.
 
     """
-    look = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
+    look: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
     with mpl.rc_context(look):
         rows = -(-len(runs) // _A_ROW)
         figure = Figure(figsize=(11, 2.2 * rows + 5.8), dpi=110, layout="constrained")

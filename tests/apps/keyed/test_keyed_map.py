@@ -389,7 +389,16 @@ def test_a_time_that_is_far_ahead_closes_no_window(events, tmp_path):
     for user, time in wrong.items():
         at = F.when(F.col("user") == user, F.expr(time)).otherwise(at)
     work = keyed_map(
-        stream, "user", 3, Tally(), "KEY", str(tmp_path / "cp"), window_length=2.0, time=at, lateness=0.0, observe="unskew"
+        stream,
+        "user",
+        3,
+        Tally(),
+        "KEY",
+        str(tmp_path / "cp"),
+        window_length=2.0,
+        time=at,
+        lateness=0.0,
+        observe="unskew",
     )
     writer = work.writeStream.format("memory").queryName("ahead").option("checkpointLocation", str(tmp_path / "cp"))
     query = in_time(lambda _: writer.trigger(availableNow=True).start())
