@@ -1,5 +1,6 @@
 """Files, directories, patterns and standard input as streams of bytes, decompressed on the way."""
 
+import codecs
 import io
 import sys
 from collections.abc import Iterable
@@ -15,6 +16,8 @@ from unskew.errors import EnvironmentFault, UsageError
 STANDARD_INPUT = "-"
 # The first bytes of a file tell its compression; its name may be wrong, and standard input has none.
 _MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+# Text that begins with these marks isn't UTF-8. The longer mark of two begins as the other one.
+_MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _PEEK = 4
 _SAMPLE = 1 << 16
 
@@ -60,7 +63,8 @@ class Input:
 def inputs(arguments: Iterable[str]) -> list[Input]:
     """The files that a command's arguments name. An argument is a path, a pattern, a directory or ``-``.
 
-    Of a directory, all files are read, ordered by name.
+    Of a directory, all files are read, ordered by name. Files whose names begin with ``.`` or ``_`` hold no rows, as
+    Spark and Hive have it: ``_SUCCESS``, ``_committed_…``, ``.part-00000.crc``.
 
     Raises
     ------
@@ -85,17 +89,17 @@ def inputs(arguments: Iterable[str]) -> list[Input]:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith("."))
+        return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
     return [path] if path.exists() else []
 
 
 class ByteStream:
-    """An input's bytes, decompressed. It is a context manager.
+    """An input's bytes, decompressed, and as UTF-8 if a mark says that they are UTF-16. It is a context manager.
 
     Attributes
     ----------
     offset : int
-        How many decompressed bytes have been read.
+        How many decompressed bytes of UTF-8 have been read.
 
     """
 
@@ -106,7 +110,14 @@ class ByteStream:
         self._raw = _Counted(raw)
         kind = next((kind for magic, kind in _MAGIC.items() if self._raw.peek(_PEEK).startswith(magic)), None)
         self._data = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), kind) if kind else self._raw
-        self._seekable = kind is None and raw.seekable()
+        self._decoder: codecs.IncrementalDecoder | None = None
+        begin = self._decompressed(_SAMPLE) if kind else self._raw.peek(_PEEK)
+        coding = next((coding for mark, coding in _MARKS.items() if begin.startswith(mark)), None)
+        if coding:
+            self._decoder = codecs.getincrementaldecoder(coding)("surrogatepass")
+        if kind:
+            self._peeked = self._as_utf8(begin)
+        self._seekable = kind is None and coding is None and raw.seekable()
 
     def __enter__(self) -> Self:
         return self
@@ -141,8 +152,8 @@ class ByteStream:
             The bytes can't be read or decompressed.
 
         """
-        data = self._peeked[:size] or self._decompressed(size)
-        self._peeked = self._peeked[size:]
+        data = self._peeked or self._decompressed(size)
+        data, self._peeked = data[:size], data[size:]
         self.offset += len(data)
         return data
 
@@ -156,11 +167,19 @@ class ByteStream:
             size -= len(data)
 
     def _decompressed(self, size: int) -> bytes:
+        """The next bytes of UTF-8, some more or less than ``size`` if they are recoded. At the end: no bytes."""
         try:
-            return self._data.read(size)
-        except OSError as error:
-            reason = error.strerror or str(error)
+            while data := self._data.read(size):
+                if text := self._as_utf8(data):  # otherwise it's a part of a character
+                    return text
+            return self._as_utf8(b"")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
             raise EnvironmentFault(f"{self._name} cannot be read after {self.offset:,} bytes: {reason}") from None
+
+    def _as_utf8(self, data: bytes) -> bytes:
+        # A surrogate alone is no character: it is passed on, so that its line is rejected and not the file.
+        return self._decoder.decode(data, not data).encode(errors="surrogatepass") if self._decoder else data
 
 
 class _Counted(io.RawIOBase):

@@ -33,6 +33,20 @@ def test_compressed_files_read_the_same(name, file, messages, rejected, kind, tm
     assert dataset.consumed == packed.stat().st_size
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-32-le"])
+def test_a_mark_says_how_text_is_coded(coding, pack, tmp_path):
+    """Spreadsheets write their "Unicode text" so. Half a surrogate pair costs its line alone."""
+    path, rejects = tmp_path / "ticker.tsv", Rejects()
+    rows = "\ufeff" + "".join(f"{at}\tİ{at}\n" for at in range(50_000)) + "1\t\ud83d\n2\tlast\n"
+    path.write_bytes(pack(rows.encode(coding, "surrogatepass")))
+    dataset = Files("any", inputs([str(path)]), FORMATS["TWITTER_TICKER"], rejects)
+    expected = [*(f"İ{at}" for at in range(50_000)), "last"]
+    assert keys(dataset) == expected
+    assert rejects.reasons == {"not UTF-8": 1}
+    assert [key for block in dataset.blocks(50_000) for key in block.keys.to_pylist()] == ["last"]
+
+
 def test_a_file_that_ends_too_early_is_said(tmp_path):
     packed = tmp_path / "cut.gz"
     packed.write_bytes(gzip.compress((DATA / "ticker.tsv").read_bytes())[:-20])
@@ -41,7 +55,7 @@ def test_a_file_that_ends_too_early_is_said(tmp_path):
 
 
 def test_directories_and_patterns(tmp_path):
-    for name in ("b.tsv", "a.tsv", ".hidden"):
+    for name in ("b.tsv", "a.tsv", ".a.tsv.crc", "_SUCCESS", "_committed_7"):  # the others are Spark's and Hadoop's
         (tmp_path / name).write_bytes(f"1\t{name[0].upper()}\n".encode())
     (tmp_path / "below").mkdir()
     assert keys(reader("TWITTER_TICKER", tmp_path)) == ["A", "B"]
