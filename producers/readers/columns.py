@@ -1,6 +1,12 @@
-"""COLUMN: any column of a table as keys. A table is Parquet, CSV with a header, or JSON lines."""
+"""COLUMN: any column of a table as keys. A table is Parquet, CSV or TSV with a header, or JSON lines.
 
+Text is read as text: no type is inferred, so that `01002` and `1002` are two keys, and numbers keep their digits.
+"""
+
+import csv
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -8,7 +14,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -16,7 +21,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.dataset import Block, Dataset, iso
 from unskew.producers.messages import keyed
 from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
-from unskew.producers.readers.lines import BOM, TOO_LONG, sections
+from unskew.producers.readers.lines import BOM, LONGEST, TOO_LONG, Fields, Lines, sections
 from unskew.producers.readers.rejects import Reject, Rejects
 
 #: The rows' numbers, from 1, and their columns.
@@ -25,7 +30,7 @@ Rows: TypeAlias = tuple[NDArray[np.int64], Mapping[str, pa.Array]]
 RejectRow: TypeAlias = Callable[[int, str, bytes], None]
 _ROWS = 1 << 16
 _LATEST = 10**15  # ms since the epoch, in the year 33658
-_PARQUET, _JSON = b"PAR1", b"{"
+_PARQUET, _JSON, _QUOTE = b"PAR1", b"{", ord('"')
 
 
 class Columns(Dataset):
@@ -37,7 +42,7 @@ class Columns(Dataset):
     Parameters
     ----------
     files : sequence of Input
-        The tables: Parquet, CSV with a header, or JSON lines.
+        The tables: Parquet, CSV or TSV with a header, or JSON lines.
     rejects : Rejects
         Takes the rows that give no message.
     column : str
@@ -89,43 +94,106 @@ class Columns(Dataset):
             if file.name not in self._read:
                 self._rejects.add(Reject(file.name, row, reason, data))
 
-        for numbers, rows in tables(file, [name for name in (self._column, self._time) if name], reject):
-            keys = _keys(rows[self._column])
-            times = _milliseconds(rows[self._time]) if self._time else None
-            bad = {f"no {self._column}": _nulls(keys)}
-            if times is not None:
-                bad[f"no {self._time}"] = _nulls(times) & ~_nulls(keys)
-            for reason, where in bad.items():
-                for number in numbers[where].tolist():
-                    reject(number, reason, b"")
-            good = pa.array(~np.logical_or.reduce(list(bad.values())))
-            yield keyed(keys.filter(good), None if times is None else times.filter(good).to_numpy())
+        for rows in read_keys(file, self._column, reject, self._time):
+            yield keyed(rows.keys, rows.times)
 
 
-def _nulls(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """n rows of a table that have a key.
+
+    Attributes
+    ----------
+    keys : string[n]
+        The keys as text, whatever their type in the table.
+    times : int64[n] or None
+        Their times (ms since the epoch). None: the table has none.
+    others : mapping
+        Further columns, as the table has them.
+
+    """
+
+    keys: pa.Array
+    times: NDArray[np.int64] | None
+    others: Mapping[str, pa.Array]
+
+
+def read_keys(
+    file: Input, column: str, reject: RejectRow, time: str = "", others: Sequence[str] = (), *, optional: bool = False
+) -> Iterator[KeyedRows]:
+    """The rows of a table that have a key, and a time if there is a column of times, some at a time.
+
+    With ``optional``, a table without the column ``time`` has no times. Raises as ``tables`` does.
+    """
+    required = [column, *others, *([] if optional or not time else [time])]
+    for numbers, rows in tables(file, required, reject, [time] if optional and time else []):
+        keys, odd = _keys(rows[column])
+        times = _milliseconds(rows[time]) if time in rows else None
+        bad = {"not UTF-8": odd, f"no {column}": _nulls(keys) & ~odd}
+        if times is not None:
+            bad[f"no {time}"] = _nulls(times) & ~_nulls(keys)
+        for reason, where in bad.items():
+            for number in numbers[where].tolist():
+                reject(number, reason, b"")
+        good = pa.array(~np.logical_or.reduce(list(bad.values())))
+        yield KeyedRows(
+            keys.filter(good),
+            None if times is None else times.filter(good).to_numpy(),
+            {other: rows[other].filter(good) for other in others},
+        )
+
+
+def _nulls(column: pa.Array) -> NDArray[np.bool_]:
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
-def _keys(column: pa.Array) -> pa.Array:
+def _keys(column: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+    """Keys as text, and which of them can't be, as their bytes aren't UTF-8: these are null."""
     try:
-        return pc.cast(column, pa.string())
+        if isinstance(column, pa.DictionaryArray):
+            column = column.dictionary_decode()
+        if _is_text(column.type):
+            column = pc.cast(column, pa.binary())  # Parquet's readers don't check that strings are UTF-8
+        return pc.cast(column, pa.string()), np.zeros(len(column), np.bool_)
     except pa.ArrowException:
-        raise UsageError(f"keys of type {column.type} can't be taken as text") from None
+        if not pa.types.is_binary(column.type):
+            raise UsageError(f"keys of type {column.type} can't be taken as text") from None
+    texts = [_decoded(value) for value in column.to_pylist()]
+    keys = pa.array(texts, pa.string())
+    return keys, _nulls(keys) & ~_nulls(column)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
+    return any(getattr(pa.types, test)(kind) for test in tests) or pa.types.is_fixed_size_binary(kind)
+
+
+def _decoded(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _milliseconds(column: pa.Array) -> pa.Array:
     """Times in ms, int64[n]; null where there is none."""
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pa.array([_moment(text) for text in column.to_pylist()], pa.int64())
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if _is_text(column.type):
+        return pa.array([_moment(text) for text in _keys(column)[0].to_pylist()], pa.int64())
     try:
         if pa.types.is_temporal(column.type):
-            column = pc.cast(column, pa.timestamp("ms"), safe=False)
-        elif pa.types.is_floating(column.type):
-            values = column.to_numpy(zero_copy_only=False)
-            column = pa.array(values, mask=~(np.abs(values) < _LATEST))  # NaN, as a null is here, isn't less either
-        return pc.cast(column, pa.int64(), safe=False)
+            column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
+        return pc.cast(_within(column), pa.int64(), safe=False)
     except pa.ArrowException:
         raise UsageError(f"values of type {column.type} can't be taken as times") from None
+
+
+def _within(column: pa.Array) -> pa.Array:
+    """Numbers, null where they are too large for a time, or NaN."""
+    values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    within = pa.array(np.abs(values) < _LATEST)  # nulls are NaN here
+    return pc.call_function("if_else", [within, column, pa.scalar(None, column.type)])
 
 
 def _moment(text: str | None) -> int | None:
@@ -141,77 +209,207 @@ def _moment(text: str | None) -> int | None:
     return int(number) if abs(number) < _LATEST else None
 
 
-def tables(file: Input, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
-    """These columns of a file, some rows at a time. The columns of CSV and JSON are text, with nulls.
+def tables(file: Input, columns: Sequence[str], reject: RejectRow, optional: Sequence[str] = ()) -> Iterator[Rows]:
+    """These columns of a file, some rows at a time. The columns of text and JSON are text, with nulls.
 
-    Rows of JSON are numbered as the file's lines are. Those of CSV are numbered from the one behind the header.
-    The file's first bytes determine which kind of table it is.
+    Rows of text and JSON are numbered as the file's lines are, those of Parquet from 1. ``optional`` columns are read
+    if the table has them. The file's first bytes determine which kind of table it is.
 
     Raises
     ------
     UsageError
-        There is no such column.
+        There is no such column, or two have the name.
     EnvironmentFault
-        The file can't be read.
+        The file can't be read, or is empty.
 
     """
     with file.open() as stream:
-        begin = stream.peek()
+        begin = stream.peek().removeprefix(BOM).lstrip()
+        if not begin:
+            raise EnvironmentFault(f"{file.name} is empty; valid: Parquet, CSV or TSV with a header, JSON lines")
         if begin.startswith(_PARQUET):
             if file.name == STANDARD_INPUT:
                 raise UsageError("Parquet can't be read from standard input")
-            yield from _parquet(file.name, columns)
-        elif begin.removeprefix(BOM).lstrip().startswith(_JSON):
-            yield from _json(stream, columns, reject)
+            yield from _parquet(file.name, columns, optional)
+        elif begin.startswith(_JSON):
+            yield from _json(stream, columns, reject, optional)
         else:
-            yield from _csv(file.name, stream, columns, reject)
+            yield from _text_table(file.name, stream, columns, reject, optional)
 
 
-def _parquet(name: str, columns: Sequence[str]) -> Iterator[Rows]:
+def _parquet(name: str, columns: Sequence[str], optional: Sequence[str]) -> Iterator[Rows]:
     try:
-        with pq.ParquetFile(Path(name)) as table:
-            _require(name, columns, table.schema_arrow.names)
+        # Nanoseconds, Arrow's own unit for INT96, end in the year 2262.
+        with pq.ParquetFile(Path(name), coerce_int96_timestamp_unit="us") as table:
+            read = _select(name, columns, optional, table.schema_arrow.names)
             before = 0
-            for rows in table.iter_batches(_ROWS, columns=list(columns)):
-                yield np.arange(before + 1, before + rows.num_rows + 1), {column: rows[column] for column in columns}
+            for rows in table.iter_batches(_ROWS, columns=read):
+                yield np.arange(before + 1, before + rows.num_rows + 1), {column: rows[column] for column in read}
                 before += rows.num_rows
     except (OSError, pa.ArrowException) as error:
         raise EnvironmentFault(f"{name} cannot be read: {error}") from None
 
 
-def _csv(name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
-    skipped: list[int] = []  # the numbers of invalid rows at and behind the rows under way
+def _text_table(
+    name: str, stream: ByteStream, columns: Sequence[str], reject: RejectRow, optional: Sequence[str]
+) -> Iterator[Rows]:
+    """The rows of CSV or TSV, which are numbered by their first lines."""
+    header: list[str] = []
+    read: list[str] = []
+    separator, rest = "", None
+    for section in sections(stream):
+        lines = section.lines if rest is None else _joined(rest, section.lines)
+        if not header:
+            if section.overlong and not (len(lines) and lines.numbers[0] < section.overlong[0][0]):
+                raise EnvironmentFault(f"{name} cannot be read: its first line has more than {LONGEST:,} bytes")
+            separator = "\t" if b"\t" in lines[0] else ","
+            table = csv.reader(_texts(lines), delimiter=separator)
+            try:
+                header = [_printable(column) for column in next(table)]
+            except csv.Error as error:
+                raise EnvironmentFault(f"{name} cannot be read: its header: {error}") from None
+            read = _select(name, columns, optional, header)
+            lines = _from(lines, table.line_num)
+        for number, data in section.overlong:
+            reject(number, TOO_LONG, data)
+        if (lines.data == _QUOTE).any():
+            numbers, cells, rest = _quoted(lines, separator, header, read, reject)
+        else:
+            (numbers, cells), rest = _plain(lines, separator, header, read, reject), None
+        yield numbers, cells
+    if not header:
+        raise EnvironmentFault(f"{name} is empty; valid: CSV or TSV with a header")
+    if rest is not None:
+        numbers, cells, _ = _quoted(rest, separator, header, read, reject, end=True)
+        yield numbers, cells
 
-    def invalid(row: arrow_csv.InvalidRow) -> str:
-        reason = f"{row.actual_columns} columns instead of {row.expected_columns}"
-        skipped.append((row.number or 1) - 1)  # Arrow's row 1 is the header
-        reject(skipped[-1], reason, row.text.encode())
-        return "skip"
 
-    header = stream.peek().partition(b"\n")[0]
-    separator = "\t" if b"\t" in header else ","
-    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values=True, invalid_row_handler=invalid)
-    # Only an empty cell is a null: by default NA, null and nan are nulls too, and NA is a country.
-    convert = arrow_csv.ConvertOptions(
-        column_types=dict.fromkeys(columns, pa.string()), strings_can_be_null=True, null_values=[""]
-    )
+def _printable(text: str) -> str:
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _plain(lines: Lines, separator: str, header: Sequence[str], read: Sequence[str], reject: RejectRow) -> Rows:
+    """Rows of lines that have no quotes: whole columns at a time."""
+    fields = Fields(lines, separator.encode(), tuple(header))
+    for rejected in fields.rejected:
+        reject(*rejected)
+    return fields.numbers, {column: _cells(fields.text(column)) for column in read}
+
+
+def _cells(texts: pa.Array) -> pa.Array:
+    """Only an empty cell is a null: NA, null and nan are keys like others, and NA is a country."""
+    return pc.call_function("if_else", [pc.call_function("equal", [texts, ""]), pa.scalar(None, pa.string()), texts])
+
+
+def _quoted(
+    lines: Lines,
+    separator: str,
+    header: Sequence[str],
+    read: Sequence[str],
+    reject: RejectRow,
+    *,
+    end: bool = False,
+) -> tuple[NDArray[np.int64], dict[str, pa.Array], Lines | None]:
+    """Rows of lines with quotes, and the last of them if a quoted field goes on behind them.
+
+    TSV has no quotes by its own standard, but spreadsheets write them. So a quote that doesn't enclose a field is a
+    character like others there. In CSV, the line of such a quote is rejected; the lines behind it are read.
+    """
+    texts, numbers = list(_texts(lines)), lines.numbers.tolist()
+    utf8 = bool(lines.valid_utf8().all())
+    where = [header.index(column) for column in read]
+    found: list[tuple[int, list[str | None]]] = []
+    for at, behind, row in _split(texts, separator, len(header), end=end):
+        if behind == at:
+            return *_columns(found, read), _from(lines, at)
+        took = "" if behind == at + 1 else f", by a quote over {numbers[behind - 1] - numbers[at] + 1} lines"
+        if row is None:
+            reason = "a quote that encloses no field"
+        elif not utf8 and any("\udc80" <= character <= "\udcff" for character in "".join(row)):
+            reason = f"not UTF-8{took}"
+        elif len(row) != len(header):
+            reason = f"{len(row)} fields instead of {len(header)}{took}"
+        else:
+            found.append((numbers[at], [row[column] or None for column in where]))
+            continue
+        reject(numbers[at], reason, "".join(texts[at:behind]).encode(errors="surrogateescape").rstrip(b"\r\n"))
+    return *_columns(found, read), None
+
+
+def _split(
+    texts: Sequence[str], separator: str, width: int, *, end: bool
+) -> Iterator[tuple[int, int, list[str] | None]]:
+    """Each row's first line, the line behind it, and its fields, or None if it has none.
+
+    With lines to come (not ``end``), a row that these may complete is the last one. It has no line of its own.
+    """
+    at = behind = 0
+    while at < len(texts):
+        began = at
+        table = csv.reader(map(texts.__getitem__, range(began, len(texts))), delimiter=separator, strict=True)
+        while at < len(texts) and at == behind:
+            row = _next_row(table)
+            behind = began + table.line_num
+            if row is None and behind == len(texts) and not end and sum(map(len, texts[at:])) <= LONGEST:
+                yield at, at, None
+                return
+            following = behind
+            if row is None or (separator == "\t" and _swallows(texts[at:behind], width)):
+                row = texts[at].rstrip("\r\n").split(separator) if separator == "\t" else None
+                following = at + 1
+            yield at, following, row
+            at = following
+        behind = at
+
+
+def _next_row(table: Iterator[list[str]]) -> list[str] | None:
     try:
-        with arrow_csv.open_csv(
-            pa.PythonFile(stream, "r"), arrow_csv.ReadOptions(use_threads=False), parse, convert
-        ) as reader:
-            _require(name, columns, reader.schema.names)
-            last = 0
-            for rows in reader:
-                following = np.arange(last + 1, last + rows.num_rows + len(skipped) + 1)
-                numbers = np.setdiff1d(following, skipped)[: rows.num_rows]
-                last = int(numbers.max(initial=last))
-                skipped[:] = [number for number in skipped if number > last]
-                yield numbers, {column: rows[column] for column in columns}
-    except pa.ArrowInvalid as error:
-        raise EnvironmentFault(f"{name} cannot be read: {error}") from None
+        return next(table)
+    except csv.Error:
+        return None
 
 
-def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iterator[Rows]:
+def _swallows(texts: Sequence[str], fields: int) -> bool:
+    """Whether a quoted field has taken lines that are rows by themselves."""
+    return len(texts) > 1 and fields > 1 and all(text.count("\t") == fields - 1 for text in texts)
+
+
+def _columns(
+    rows: Sequence[tuple[int, Sequence[str | None]]], read: Sequence[str]
+) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
+    numbers = np.array([number for number, _ in rows], np.int64)
+    return numbers, {column: pa.array([row[at] for _, row in rows], pa.string()) for at, column in enumerate(read)}
+
+
+def _texts(lines: Lines) -> Iterator[str]:
+    """The lines with their ends, and with the empty lines behind them. Bytes that aren't UTF-8 are surrogates."""
+    data = lines.data.tobytes()
+    starts, stops = lines.starts.tolist(), lines.stops.tolist()
+    for start, stop, following in zip(starts, stops, [*starts[1:], len(data)], strict=True):
+        between = data[stop:following]
+        line = data[start:following] if not between.strip(b"\r\n") else data[start:stop] + b"\n"
+        yield line.decode(errors="surrogateescape")
+
+
+def _from(lines: Lines, first: int) -> Lines:
+    """The lines from one of them on, without the data before it."""
+    begin = lines.starts[first] if first < len(lines) else len(lines.data)
+    return Lines(lines.data[begin:], lines.starts[first:] - begin, lines.stops[first:] - begin, lines.numbers[first:])
+
+
+def _joined(lines: Lines, others: Lines) -> Lines:
+    """Lines of one section and those of the next one."""
+    size = len(lines.data)
+    return Lines(
+        np.concatenate([lines.data, others.data]),
+        np.concatenate([lines.starts, others.starts + size]),
+        np.concatenate([lines.stops, others.stops + size]),
+        np.concatenate([lines.numbers, others.numbers]),
+    )
+
+
+def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow, optional: Sequence[str]) -> Iterator[Rows]:
+    read: list[str] = []
     for section in sections(stream):
         for number, data in section.overlong:
             reject(number, TOO_LONG, data)
@@ -221,11 +419,16 @@ def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow) -> Iter
             row = _document(line)
             if row is None:
                 reject(number, "not a JSON object", line)
-            else:
-                rows.append(row)
-                numbers.append(number)
-        texts = {column: pa.array([_text(row.get(column)) for row in rows], pa.string()) for column in columns}
-        yield np.array(numbers, np.int64), texts
+                continue
+            read = read or [*columns, *(column for column in optional if column in row)]
+            rows.append([_text(row.get(column), column, line) for column in read])
+            numbers.append(number)
+        if rows:
+            texts = zip(*rows, strict=True)
+            yield (
+                np.array(numbers, np.int64),
+                {column: pa.array(values, pa.string()) for column, values in zip(read, texts, strict=True)},
+            )
 
 
 def _document(line: bytes) -> dict[str, Any] | None:
@@ -236,13 +439,23 @@ def _document(line: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _text(value: Any) -> str | None:
+def _text(value: Any, column: str, line: bytes) -> str | None:
+    """A value as the line has it. A float may stand for other digits: 1.50, or an integer beyond 64 bits."""
     if value is None or isinstance(value, str):
         return value
-    return None if isinstance(value, (dict, list)) else orjson.dumps(value).decode()
+    if isinstance(value, (dict, list)):
+        return None
+    if isinstance(value, float):
+        return json.loads(line, parse_float=str, parse_int=str)[column]
+    return orjson.dumps(value).decode()
 
 
-def _require(name: str, columns: Sequence[str], there: Sequence[str]) -> None:
-    for column in columns:
+def _select(name: str, columns: Sequence[str], optional: Sequence[str], there: Sequence[str]) -> list[str]:
+    """The columns to read: those that are required, and the others that are there."""
+    read = list(dict.fromkeys([*columns, *(column for column in optional if column in there)]))
+    for column in read:
         if column not in there:
             raise UsageError(f"{name} has no column {column!r}; valid: {', '.join(there)}")
+        if there.count(column) > 1:
+            raise UsageError(f"{name} has several columns {column!r}; valid: names that one column has")
+    return read

@@ -209,6 +209,11 @@ class Fields:
         """How many lines are left."""
         return len(self._where)
 
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the lines that are left, int64[n]."""
+        return self._lines.numbers[self._where]
+
     def text(self, name: str) -> pa.Array:
         """A column of text, string[n], of the lines that are left."""
         return self._bytes(name).cast(pa.string())

@@ -161,7 +161,7 @@ def test_a_column_of_a_table_is_published_keyed(kafka, topic, tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(r"records\W+1,000\b", done.stdout)
     assert "1 lines gave no message" in done.stdout
-    assert b"1 columns instead of 2" in (tmp_path / "rejects.jsonl").read_bytes()
+    assert b"1 fields instead of 2" in (tmp_path / "rejects.jsonl").read_bytes()
     ends = end_offsets(Connection(kafka.bootstrap_servers), topic)
     assert sum(ends.values()) == 1000
     assert abs(ends[0] - ends[1]) <= 1
