@@ -104,7 +104,8 @@ def simulate(
         str,
         typer.Argument(
             help="A generator such as zipf:z=1.2,k=100000, a dataset such as COUNTRY_SKEW_R80, "
-            "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (key,count), kafka:TOPIC or kafka:TOPIC:FIELD."
+            "FILE:COLUMN (Parquet, CSV, TSV, JSON lines), counts:FILE.csv (key,count), kafka:TOPIC or "
+            "kafka:TOPIC:FIELD."
         ),
     ] = "zipf:z=1.2,k=100000",
     groupings: Annotated[
@@ -198,7 +199,8 @@ def simulate(
     from unskew.apps.whatif import stream as source
 
     contestants = [simulation.Contestant(*each) for each in chosen]
-    given = source.Given(stream, tuples, seed, partial(Connection.of, bootstrap_servers, kafka_config))
+    connect = partial(Connection.of, bootstrap_servers, kafka_config)
+    given = source.Given(stream, tuples, seed, connect, timed=recorded)
     partitions = given.partitions()
     sources = sources or len(partitions or ()) or 5
     console = Console()
@@ -206,6 +208,7 @@ def simulate(
         settings = {**speeds, "sources": sources, "split": split, "seed": seed}
         _minutes(console, _timing(given, batches, work, settings), contestants, counts)
         _uneven(console, partitions)
+        given.rejects.show(console)
         if not details and output is None:
             return
     try:
@@ -232,6 +235,8 @@ def simulate(
             else:
                 _show(console, found, simulated.keys, details=details)
         _uneven(console, None if as_json else partitions)
+        if not asked:
+            given.rejects.show(Console(stderr=True) if as_json else console)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:
@@ -271,7 +276,8 @@ def _read(given: "Given", *, recorded: bool) -> "Stream":
     """The whole stream, which must have tuples, and times if these are asked for."""
     read = given.read()
     if not len(read.keys):
-        raise UsageError(f"stream {given.spec!r} has no tuples")
+        why = "".join(f": {reason}" for reason, _ in given.rejects.reasons.most_common(1))
+        raise UsageError(f"stream {given.spec!r} has no tuples{why}")
     if recorded and read.times is None:
         raise UsageError(f"--recorded: stream {given.spec!r} says no times; a column 'time' (ms) or a Kafka topic does")
     return read

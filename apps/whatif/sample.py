@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from unskew.apps.topology.worker import Work, described
 from unskew.apps.whatif.minutes import TupleCost
-from unskew.apps.whatif.stream import Given, head, with_columns
+from unskew.apps.whatif.stream import Given, take_rows, with_columns
 from unskew.errors import UsageError
 from unskew.works import KeyedWork, Now
 
@@ -33,8 +33,8 @@ _OF_MESSAGES: dict[str, Callable[[Any], Any]] = {
 def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa.RecordBatch]:
     """A work, and the first tuples of a stream as the work gets them: ``key``, ``time`` (ms) and its columns.
 
-    A file has its own columns. A topic has those of its messages: value, offset, partition, timestamp (ms). Generators
-    and datasets have no others. ``time`` is the tuple's number.
+    A file has its own columns, which are text unless it is Parquet. A topic has those of its messages: value, offset,
+    partition, timestamp (ms). Generators and datasets have no others. ``time`` is the tuple's number.
 
     Parameters
     ----------
@@ -52,28 +52,33 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
     work = settings["work"]
     columns = dict.fromkeys((*settings["work_columns"], *getattr(work, "columns", ())))
     wanted = [column for column in columns if column not in ("key", "time")]
-    of_messages: dict[str, pa.Array] = {}
-    if stream.topic is None:
-        keys: Any = next(replace(stream, tuples=MOST).blocks(MOST), None)
-    else:
+    found: dict[str, Any] = {}
+    if stream.topic is not None:
         if unknown := [column for column in wanted if column not in _OF_MESSAGES]:
             raise UsageError(f"a message has no column {unknown[0]!r} here; valid: {', '.join(_OF_MESSAGES)}")
         functions = {column: _OF_MESSAGES[column] for column in wanted}
-        read, of_messages = with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
-        keys = read.keys
+        read, found = with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
+        keys: Any = read.keys
+    elif stream.file is not None:
+        parts = list(take_rows(stream.rows(*wanted), MOST))
+        keys = pa.chunked_array([part.keys for part in parts], pa.string()).combine_chunks()
+        found = {column: _whole([part.others[column] for part in parts]) for column in wanted}
+    elif wanted:
+        raise UsageError(f"stream {stream.spec!r} has no column {wanted[0]!r}; valid: a file or a topic has columns")
+    else:
+        keys = next(replace(stream, tuples=MOST).blocks(MOST), None)
     if keys is None or not len(keys):
         raise UsageError(f"stream {stream.spec!r} has no tuples")
     try:
         texts = keys.cast(pa.string())
     except pa.ArrowInvalid:
         raise UsageError(f"stream {stream.spec!r} has keys that are no text in UTF-8, which works get") from None
-    found: dict[str, Any] = {"key": texts, "time": np.arange(len(keys), dtype=np.int64), **of_messages}
-    if stream.file is not None and wanted:
-        rows = head(stream.file, MOST, *wanted)
-        found |= {column: rows[column].combine_chunks() for column in wanted}
-    elif wanted and stream.topic is None:
-        raise UsageError(f"stream {stream.spec!r} has no column {wanted[0]!r}; valid: a file or a topic has columns")
+    found |= {"key": texts, "time": np.arange(len(keys), dtype=np.int64)}
     return work, pa.RecordBatch.from_pydict(found)
+
+
+def _whole(parts: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(parts) if parts else pa.nulls(0)
 
 
 def measured(work: Work | KeyedWork, sample: pa.RecordBatch) -> TupleCost:

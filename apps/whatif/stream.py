@@ -1,16 +1,15 @@
 """The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pv
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
@@ -22,6 +21,9 @@ from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import CHUNK, KeyStream
 from unskew.producers import registry
+from unskew.producers.readers.columns import KeyedRows, RejectRow, read_keys
+from unskew.producers.readers.inputs import Input
+from unskew.producers.readers.rejects import Reject, Rejects
 from unskew.shell import pair, value
 
 #: The generators that a stream may name.
@@ -39,7 +41,7 @@ GENERATORS: dict[str, Callable[..., KeyStream]] = {
 _NAMED = {*GENERATORS, "kafka", "counts"}  # what a stream of another kind than a dataset or a file begins with
 FORMS = (
     "zipf:z=1.2,k=100000 (or another generator: " + ", ".join(GENERATORS) + "), a dataset such as COUNTRY_SKEW_R80, "
-    "FILE.parquet:COLUMN, FILE.csv:COLUMN, counts:FILE.csv (columns key,count: how often each key comes), "
+    "FILE:COLUMN (Parquet, CSV, TSV or JSON lines), counts:FILE.csv (columns key,count: how often each key comes), "
     "kafka:TOPIC (by message key) or kafka:TOPIC:FIELD (of JSON)"
 )
 
@@ -74,6 +76,10 @@ class Given:
         The seed of what is drawn.
     connect : () → Connection
         Connects to Kafka. It is called only for a topic.
+    timed : bool
+        Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
+    rejects : Rejects
+        Takes the rows of a file that have no key, once, however often the file is read.
 
     """
 
@@ -81,6 +87,9 @@ class Given:
     tuples: int
     seed: int
     connect: Callable[[], Connection]
+    timed: bool = True
+    rejects: Rejects = field(default_factory=Rejects, compare=False)
+    _rejected: set[int] = field(default_factory=set, compare=False, repr=False)
 
     @property
     def file(self) -> Path | None:
@@ -101,7 +110,24 @@ class Given:
 
     def read(self) -> Stream:
         """The whole stream, as ``read``."""
-        return read(self.spec, self.tuples, self.seed, self.connect)
+        return read(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
+
+    def rows(self, *columns: str) -> Iterator[KeyedRows]:
+        """The rows of a file that have a key, with further columns, some at a time.
+
+        Raises
+        ------
+        UsageError
+            The file has no such column.
+
+        """
+        path, _, column = self.spec.rpartition(":")
+        return _rows(Path(path), column, self._reject, columns, timed=self.timed)
+
+    def _reject(self, row: int, reason: str, data: bytes) -> None:
+        if row not in self._rejected:
+            self._rejected.add(row)
+            self.rejects.add(Reject(str(self.file), row, reason, data))
 
     def partitions(self) -> dict[int, int] | None:
         """Kafka partition → the number of its messages, read or not. None: the stream isn't a topic's."""
@@ -130,15 +156,27 @@ class Given:
         elif name.upper() in registry.DATASETS:
             drawn = registry.create(name, records=self.tuples, seed=self.seed)
             parts = (_plain(block.keys) for block in drawn.blocks())
-        elif (path := self.file) is not None:
-            parts = (part.column(0) for part in rows(path, self.spec.rpartition(":")[2]))
+        elif self.file is not None:
+            parts = (part.keys for part in self.rows())
         else:
             keys: Any = self.read().keys
             parts = iter(keys.chunks if isinstance(keys, pa.ChunkedArray) else [pa.array(keys)])
         return _of_size(parts, size, self.tuples)
 
 
-def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -> Stream:
+def _ignore(row: int, reason: str, data: bytes) -> None:
+    pass
+
+
+def read(
+    spec: str,
+    tuples: int,
+    seed: int,
+    connect: Callable[[], Connection],
+    reject: RejectRow = _ignore,
+    *,
+    timed: bool = True,
+) -> Stream:
     """The first ``tuples`` keys of the stream that ``spec`` names (see ``FORMS``).
 
     Raises
@@ -155,10 +193,10 @@ def read(spec: str, tuples: int, seed: int, connect: Callable[[], Connection]) -
     if name == "kafka":
         return _topic(rest, tuples, connect())
     if name == "counts":
-        return _histogram(Path(rest), tuples, seed)
+        return _histogram(Path(rest), tuples, seed, reject)
     path, _, column = spec.rpartition(":")
     if Path(path).is_file():
-        return _column(Path(path), column, tuples)
+        return _column(_rows(Path(path), column, reject, timed=timed), tuples)
     raise UsageError(f"stream is {spec!r}; valid: {FORMS}")
 
 
@@ -228,73 +266,50 @@ def _plain(keys: pa.Array) -> pa.Array:
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
-def _column(path: Path, column: str, tuples: int) -> Stream:
-    """A column of a Parquet or CSV file, and its column ``time`` (ms or a timestamp) if it has one."""
-    times = ["time"] if "time" in _names(path) and column != "time" else []
-    table = head(path, tuples, column, *times)
-    recorded = None
-    if times:
-        stamps = table["time"].cast(pa.timestamp("ms")) if pa.types.is_temporal(table["time"].type) else table["time"]
-        recorded = np.maximum.accumulate(stamps.cast(pa.int64()).to_numpy())
-    return Stream(table[column], recorded)
+def _rows(
+    path: Path, column: str, reject: RejectRow, others: Sequence[str] = (), *, timed: bool
+) -> Iterator[KeyedRows]:
+    """The rows as `unskew produce COLUMN` reads them, with the times of a column ``time`` if there is one."""
+    time = "time" if timed and column != "time" else ""
+    return read_keys(Input(str(path), None), column, reject, time, others, optional=True)
 
 
-def rows(path: Path, *columns: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet or CSV file with these columns alone, a part at a time, in bounded memory.
-
-    Raises
-    ------
-    UsageError
-        The file has no such column.
-
-    """
-    there = _names(path)
-    for column in columns:
-        if column not in there:
-            raise UsageError(f"{path} has no column {column!r}; valid: {', '.join(there)}")
-    if _is_parquet(path):
-        return pq.ParquetFile(path).iter_batches(CHUNK, columns=list(columns))
-    return iter(pv.open_csv(path, convert_options=pv.ConvertOptions(include_columns=columns)))
+def _column(rows: Iterator[KeyedRows], tuples: int) -> Stream:
+    """A column of a file, and its column ``time`` if it has one."""
+    parts = list(take_rows(rows, tuples))
+    keys = pa.chunked_array([part.keys for part in parts], pa.string())
+    times = [part.times for part in parts if part.times is not None]
+    return Stream(keys, np.maximum.accumulate(np.concatenate(times)) if times else None)
 
 
-def _names(path: Path) -> list[str]:
-    if _is_parquet(path):
-        return pq.read_schema(path).names
-    with pv.open_csv(path) as reader:
-        return reader.schema.names
+def take_rows(parts: Iterable[KeyedRows], most: int) -> Iterator[KeyedRows]:
+    """The first ``most`` of these rows."""
+    for part in parts:
+        yield part.head(most)
+        most -= len(part.keys)
+        if most <= 0:
+            return
 
 
-def _is_parquet(path: Path) -> bool:
-    return path.suffix in (".parquet", ".pq")
-
-
-def head(path: Path, most: int, *columns: str) -> pa.Table:
-    """The first ``most`` rows of a file, as ``rows`` reads them."""
-    parts, missing = [], most
-    for part in rows(path, *columns):
-        parts.append(part.slice(0, missing))
-        missing -= len(parts[-1])
-        if not missing:
-            break
-    return pa.Table.from_batches(parts) if parts else pa.table({column: [] for column in columns})
-
-
-def _histogram(path: Path, tuples: int, seed: int) -> Stream:
+def _histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Stream:
     """Keys in random order, as often as a CSV counts them; if that's more than ``tuples``, drawn by these counts."""
     if not path.is_file():
         raise UsageError(f"counts:{path} is no file; valid: counts:FILE.csv with the columns key,count")
-    table = pv.read_csv(path)
-    if not {"key", "count"} <= set(table.column_names):
-        raise UsageError(f"{path} has the columns {', '.join(table.column_names)}; valid: key,count")
-    counts = table["count"].to_numpy()
-    if not np.issubdtype(counts.dtype, np.integer) or counts.min(initial=0) < 0:
+    parts = list(read_keys(Input(str(path), None), "key", reject, others=["count"]))
+    keys = pa.chunked_array([part.keys for part in parts], pa.string())
+    try:
+        listed = pa.chunked_array([pc.cast(part.others["count"], pa.int64()) for part in parts], pa.int64())
+    except pa.ArrowInvalid:
+        listed = pa.chunked_array([[None]], pa.int64())
+    counts = listed.fill_null(-1).to_numpy()
+    if counts.min(initial=0) < 0:
         raise UsageError(f"{path}: not every count is a whole number of at least 0")
     draws = np.random.default_rng(seed)
     if counts.sum() <= tuples:
         codes = draws.permutation(np.repeat(np.arange(len(counts)), counts))
     else:
         codes = np.searchsorted(np.cumsum(counts), draws.integers(0, counts.sum(), tuples), side="right")
-    return Stream(table["key"].take(pa.array(codes)))
+    return Stream(keys.take(pa.array(codes)))
 
 
 def _topic(name: str, tuples: int, connection: Connection) -> Stream:

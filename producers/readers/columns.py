@@ -117,6 +117,11 @@ class KeyedRows:
     times: NDArray[np.int64] | None
     others: Mapping[str, pa.Array]
 
+    def head(self, most: int) -> "KeyedRows":
+        """The first rows."""
+        times = None if self.times is None else self.times[:most]
+        return KeyedRows(self.keys[:most], times, {name: column[:most] for name, column in self.others.items()})
+
 
 def read_keys(
     file: Input, column: str, reject: RejectRow, time: str = "", others: Sequence[str] = (), *, optional: bool = False

@@ -9,6 +9,9 @@ import pytest
 from unskew.apps.whatif.stream import GENERATORS, Given, read
 from unskew.errors import UsageError
 from unskew.grouping import streams
+from unskew.producers.readers.columns import Columns
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
 
 
 def no_kafka():
@@ -37,7 +40,41 @@ def test_a_column_of_a_file(tmp_path, kind):
     stream = read(f"{path}:user", 10, 0, no_kafka)
     assert stream.keys.to_pylist() == ["b", "a", "b"]
     assert stream.times.tolist() == [5, 5, 9]
-    assert read(f"{path}:other", 2, 0, no_kafka).keys.to_pylist() == [1, 2]
+    assert read(f"{path}:other", 2, 0, no_kafka).keys.to_pylist() == ["1", "2"]
+
+
+def write_text(path, table):
+    pyarrow.csv.write_csv(table.cast(pa.schema([(name, pa.string()) for name in table.column_names])), path)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["01002", "1002", "NA", "null", "2024-01-01", "1.0", "1"],
+        [*("7" for _ in range(300_000)), "guest-7"],  # text behind what a reader may infer types from
+        pa.array([0, 1, 0], pa.date32()),
+        pa.array([1, 2], pa.decimal128(9, 2)),
+        [True, False, None],
+        [1.5, 2.0, 1e300],
+        pa.array([5, 5_000_001], pa.time64("us")),
+        pa.array([0, 1], pa.timestamp("us", "UTC")),
+    ],
+    ids=lambda keys: f"{getattr(keys, 'type', None) or type(keys[0]).__name__} {len(keys)}",
+)
+def test_the_keys_are_those_that_produce_sends(tmp_path, keys):
+    table = pa.table({"n": range(len(keys)), "k": keys})
+    pyarrow.parquet.write_table(table, tmp_path / "file.parquet")
+    write_text(tmp_path / "file.csv", table)
+    sent = {}
+    for kind in ("parquet", "csv"):
+        path = f"{tmp_path}/file.{kind}"
+        produced = [block.keys for block in Columns(inputs([path]), Rejects(), "k").blocks()]
+        sent[kind] = pa.chunked_array(produced).to_pylist()
+        stream = Given(f"{path}:k", 10**6, 0, no_kafka)
+        assert stream.read().keys.to_pylist() == sent[kind]
+        assert [key for block in stream.blocks(70_000) for key in block.to_pylist()] == sent[kind]
+        assert stream.rejects.total == table["k"].null_count
+    assert sent["csv"] == sent["parquet"]
 
 
 def test_a_histogram(tmp_path):
@@ -47,13 +84,13 @@ def test_a_histogram(tmp_path):
     assert sorted(keys) == ["a", "a", "a", "c"]
     path.write_text("key,count\n1,3000000\n2,0\n3,1000000\n")
     keys = read(f"counts:{path}", 20_000, 0, no_kafka).keys.to_numpy()
-    assert set(keys.tolist()) == {1, 3}
-    assert (keys == 1).mean() == pytest.approx(0.75, abs=0.02)
+    assert set(keys.tolist()) == {"1", "3"}
+    assert (keys == "1").mean() == pytest.approx(0.75, abs=0.02)
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("key,n\na,1\n", "has the columns key, n; valid: key,count"), ("key,count\na,-1\n", "not every count is a whole")],
+    [("key,n\na,1\n", "has no column 'count'; valid: key, n"), ("key,count\na,-1\n", "not every count is a whole")],
 )
 def test_a_bad_histogram(tmp_path, text, says):
     path = tmp_path / "keys.csv"
@@ -91,7 +128,7 @@ def test_a_column_that_there_is_not(tmp_path):
         read(f"{tmp_path}/e.parquet:key", 10, 0, no_kafka)
     (tmp_path / "a.csv").write_text("user,n\nx,1\n")
     with pytest.raises(UsageError, match="has no column 'u'; valid: user, n"):
-        Given(f"{tmp_path}/a.csv:u", 10, 0, no_kafka).blocks(10)
+        list(Given(f"{tmp_path}/a.csv:u", 10, 0, no_kafka).blocks(10))
 
 
 @pytest.mark.parametrize("spec", ["zipf:z=1.2,k=50", "COUNTRY_SKEW_R80", "{}.csv:user", "{}.parquet:user", "counts:{}"])
