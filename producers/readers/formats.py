@@ -139,24 +139,33 @@ def _tweet(document: Any) -> Tweet | None:
     if not isinstance(document, dict):
         raise _NotATweetError("not an object")
     if "data" in document:
-        return _read(document["data"], document["data"], "tag", "cashtags")
+        return _read(document["data"], document.get("includes") or {}, "tag", "cashtags")
     if "text" not in document and "full_text" not in document:
         if any(notice in document for notice in _NOTICES):
             return None
         raise _NotATweetError("neither a tweet nor a notice")
     if "timestamp_ms" not in document and _is_iso(document.get("created_at", "")):  # v2 without its envelope
-        return _read(document, document, "tag", "cashtags")
-    # v1.1: the beginning of a long tweet is in `text`, all of it and of its entities in `extended_tweet`.
-    return _read(document, document.get("extended_tweet") or document, "text", "symbols")
+        return _read(document, {}, "tag", "cashtags")
+    return _read(document, {}, "text", "symbols")
 
 
-def _read(document: dict[str, Any], whole: dict[str, Any], tag: str, cash: str) -> Tweet:
-    text = whole.get("full_text") or document.get("full_text") or document.get("text")
+def _read(document: dict[str, Any], includes: dict[str, Any], tag: str, cash: str) -> Tweet:
+    # A retweet's own text and entities are cut.
+    original = document.get("retweeted_status") or _retweeted(document, includes) or document
+    # So are a long tweet's. All of it is in `extended_tweet` (v1.1), or in `note_tweet` (v2).
+    whole = original.get("extended_tweet") or original.get("note_tweet") or original
+    text = whole.get("full_text") or whole.get("text") or original.get("text")
     if not isinstance(text, str):
         raise _NotATweetError("no text")
-    entities = whole.get("entities") or {}
+    entities = whole.get("entities") or original.get("entities") or {}
     hashtags, cashtags = ([_checked(entity[tag]) for entity in entities.get(kind) or ()] for kind in ("hashtags", cash))
     return Tweet(text, hashtags, cashtags, _milliseconds(document))
+
+
+def _retweeted(document: dict[str, Any], includes: dict[str, Any]) -> dict[str, Any] | None:
+    """The tweet that a tweet of v2 repeats, if the line includes it."""
+    ids = [each.get("id") for each in document.get("referenced_tweets") or () if each.get("type") == "retweeted"]
+    return next((tweet for tweet in includes.get("tweets") or () if tweet.get("id") in ids), None)
 
 
 def _checked(tag: Any) -> str:

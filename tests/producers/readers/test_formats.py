@@ -110,6 +110,34 @@ def test_tweets_of_the_election_give_several_keys_or_none():
     ]
 
 
+WHOLE = {"hashtags": [{"text": "Kafka", "tag": "Kafka"}, {"text": "Skew", "tag": "Skew"}]}
+CUT = {"hashtags": [{"text": "Kafka", "tag": "Kafka"}]}
+NEW, OLD = {"created_at": "2024-03-01T12:00:00.000Z"}, {"created_at": "Fri Nov 08 12:05:00 +0000 2013"}
+LONG = {**OLD, "text": "#Kafka and…", "entities": CUT, "extended_tweet": {"full_text": "long", "entities": WHOLE}}
+OWN = {"text": "RT @a: #Kafka and…", "entities": CUT}
+LATER = {**NEW, "text": "#Kafka and…", "entities": CUT, "note_tweet": {"text": "long", "entities": WHOLE}}
+REFERS = {**NEW, **OWN, "referenced_tweets": [{"type": "quoted", "id": "4"}, {"type": "retweeted", "id": "5"}]}
+
+
+@pytest.mark.parametrize(
+    "tweet",
+    [
+        LONG,
+        {**OLD, **OWN, "retweeted_status": LONG},
+        {**OLD, **OWN, "retweeted_status": {**OLD, "full_text": "long", "entities": WHOLE}},
+        LATER,
+        {"data": LATER},
+        {"data": REFERS, "includes": {"tweets": [{"id": "4"}, {**LATER, "id": "5"}]}},
+        {"data": REFERS, "includes": {"tweets": [{"text": "long", "entities": WHOLE, "id": "5"}]}},
+    ],
+)
+def test_hashtags_are_those_of_the_whole_text(tweet, tmp_path):
+    path = tmp_path / "tweets"
+    path.write_bytes(orjson.dumps(tweet))
+    (row,) = read(reader("TWITTER_ELECTION", path))
+    assert (row["text"], row["hashtags"]) == ("long", ["Kafka", "Skew"])
+
+
 def test_times_of_v2_tweets_are_iso_with_any_zone():
     times = [row["timestamp"] for row in read(reader("TWITTER_ELECTION", DATA / "tweets-v2.jsonl"))]
     assert times == [1383921000000, 1383921002500, 1383921003000]
