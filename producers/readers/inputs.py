@@ -64,7 +64,8 @@ def inputs(arguments: Iterable[str]) -> list[Input]:
     """The files that a command's arguments name. An argument is a path, a pattern, a directory or ``-``.
 
     Of a directory, all files are read, ordered by name. Files whose names begin with ``.`` or ``_`` hold no rows, as
-    Spark and Hive have it: ``_SUCCESS``, ``_committed_…``, ``.part-00000.crc``.
+    Spark and Hive have it: ``_SUCCESS``, ``_committed_…``, ``.part-00000.crc``. Nor do files without bytes, which
+    Spark writes of an empty partition.
 
     Raises
     ------
@@ -82,14 +83,15 @@ def inputs(arguments: Iterable[str]) -> list[Input]:
         names = sorted(glob(argument)) if has_magic(argument) else [argument]  # noqa: PTH207  Path's has no absolute ones
         files = [file for name in names for file in _files(Path(name))]
         if not files:
-            raise UsageError(f"{argument}: there is no such file")
+            raise UsageError(f"{argument}: there is no such file, or none with rows")
         found += [Input(str(file), file.stat().st_size) for file in files]
     return found
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file() and not file.name.startswith((".", "_")))
+        named = sorted(file for file in path.iterdir() if not file.name.startswith((".", "_")))
+        return [file for file in named if file.is_file() and file.stat().st_size]
     return [path] if path.exists() else []
 
 
