@@ -11,6 +11,7 @@ driver has written stand, and the next one plans the rest of the batch.
 """
 
 import hashlib
+import logging
 import re
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -30,6 +31,8 @@ from unskew.errors import EnvironmentFault, UserError
 from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.state import pack, unpack
+
+log = logging.getLogger(__name__)
 
 FOLDER = ("unskew", "waves")
 _WAVE = "wave"
@@ -107,10 +110,14 @@ class Plans:
                 self._changed.notify_all()
 
     def _forget_ended(self, new: str) -> None:
-        """Forget the plans of queries that have ended, if a new one asks."""
+        """Forget the plans of queries that have ended, if a new one asks. Mere tidying: it may fail."""
         if self._active is None or new in self._queries:
             return
-        active = {new, *self._active()}
+        try:
+            active = {new, *self._active()}
+        except Exception as error:  # noqa: BLE001  of py4j, or of a session that was stopped
+            log.info("which queries run isn't known: %s", error)
+            return
         with self._changed:
             self._queries = {query: plans for query, plans in self._queries.items() if query in active}
 
