@@ -1,19 +1,33 @@
 """Folders on S3, or on a store that speaks its protocol. A file is there as a whole once its PUT is answered.
 
 The client is pyarrow's, which all Python workers have. No file is renamed, because S3 would copy and remove it.
+
+pyarrow's client has no conditional write, but it is the one with AWS's keys and roles. So a file that must not be there
+goes through a proxy in this process, which adds the header for that to the request. Signatures are of other headers.
 """
 
 import contextlib
 import os
+import re
+import threading
+import time
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
-from typing import Self
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from secrets import token_hex
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 # More than pyarrow's default, because a busy store may refuse for a moment (503).
 _ATTEMPTS = 6
+_PATIENCE = 30.0  # s
+_REFUSED, _CONFLICT = 412, 409  # there is such an object; another write of it is under way
+_OF_CONNECTIONS = {"connection", "proxy-connection", "proxy-authorization", "keep-alive", "transfer-encoding", "expect"}
 
 
 class S3Folder:
@@ -25,19 +39,23 @@ class S3Folder:
         The client.
     path : str
         The bucket and the folder.
+    creating : pyarrow.fs.S3FileSystem
+        The client whose writes are refused if there is such an object.
 
     """
 
     costly = True
 
-    def __init__(self, files: fs.FileSystem, path: str) -> None:
+    def __init__(self, files: fs.FileSystem, path: str, creating: fs.FileSystem) -> None:
         self._files = files
         self._path = path
+        self._creating = creating
 
     @classmethod
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of a bucket, according to Hadoop's settings ``fs.s3a.…``."""
-        return cls(_files(os.getpid(), bucket, tuple(sorted(access.items()))), f"{bucket}{path.rstrip('/')}")
+        of = os.getpid(), bucket, tuple(sorted(access.items()))
+        return cls(_files(*of), f"{bucket}{path.rstrip('/')}", _files(*of, creating=True))
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a LIST."""
@@ -55,15 +73,34 @@ class S3Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``. It takes a PUT. A large file is uploaded in parts, which S3 then puts together."""
-        with self._files.open_output_stream(f"{self._path}/{name}") as stream:
-            stream.write(data)
+        self._put(self._files, name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``, but two callers may both write at the same moment: pyarrow's client has no conditional PUT."""
+        """As ``Folder``: a PUT on the condition that there is no object of that name (``If-None-Match: *``).
+
+        If the answer is lost, the client sends the request again, and finds what the first one has written. We look
+        before, for stores that don't know the condition.
+        """
         if self._files.get_file_info(f"{self._path}/{name}").type != fs.FileType.NotFound:
             return False
-        self.write(name, data)
+        for attempt in range(_ATTEMPTS):
+            try:
+                self._put(self._creating, name, data)
+            except OSError as error:
+                found = re.search(r"HTTP status (\d+)", str(error))
+                status = int(found[1]) if found else 0
+                if status == _REFUSED:
+                    return False
+                if status != _CONFLICT or attempt == _ATTEMPTS - 1:
+                    raise
+                time.sleep(0.1 * 2**attempt)
+            else:
+                break
         return True
+
+    def _put(self, files: fs.FileSystem, name: str, data: bytes) -> None:
+        with files.open_output_stream(f"{self._path}/{name}") as stream:
+            stream.write(data)
 
     def remove(self, name: str) -> None:
         """As ``Folder``. It takes a HEAD, a DELETE, and the PUT of an empty object for the folder."""
@@ -76,8 +113,62 @@ class S3Folder:
             self._files.delete_dir(self._path)
 
 
+class _Creating(BaseHTTPRequestHandler):
+    """Passes requests on, with the condition that there is no such object."""
+
+    protocol_version = "HTTP/1.1"
+    kind: type[HTTPConnection]
+    login: str
+
+    def do_PUT(self) -> None:
+        if self.headers["Proxy-Authorization"] != self.login:
+            self.send_error(407)  # another user of this machine
+            return
+        url = urlsplit(self.path)
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_CONNECTIONS}
+        whole = "uploadId" in parse_qs(url.query) if self.command == "POST" else "partNumber=" not in url.query
+        if whole and self.command != "DELETE":
+            headers["If-None-Match"] = "*"
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        connection = self.kind(url.netloc, timeout=_PATIENCE)
+        try:
+            connection.request(self.command, f"{url.path}?{url.query}" if url.query else url.path, body, headers)
+            answer = connection.getresponse()
+            status, given, text = answer.status, answer.getheaders(), answer.read()
+        except (OSError, HTTPException) as error:
+            status, given, text = 502, [], str(error).encode()  # the client tries again
+        finally:
+            connection.close()
+        self.send_response_only(status)
+        for name, value in given:
+            if name.lower() not in {*_OF_CONNECTIONS, "content-length"}:
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_DELETE = do_PUT
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name in the base class
+        """Log nothing."""
+
+
+def _proxy(scheme: str) -> str:
+    """The address of a new proxy of this process, by which requests go on with that scheme."""
+    kind = HTTPSConnection if scheme == "https" else HTTPConnection
+    token = token_hex()
+    login = f"Basic {b64encode(f'unskew:{token}'.encode()).decode()}"
+    handler = type("Handler", (_Creating,), {"kind": kind, "login": login})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="unskew-s3", daemon=True).start()
+    return f"http://unskew:{token}@127.0.0.1:{server.server_port}"
+
+
 @cache
-def _files(_process: int, bucket: str, access: tuple[tuple[str, str], ...]) -> fs.S3FileSystem:
+def _files(
+    _process: int, bucket: str, access: tuple[tuple[str, str], ...], *, creating: bool = False
+) -> fs.S3FileSystem:
     """A process' client; a fork of the process makes its own."""
     given = dict(access)
     # As in Spark's JVM: many stores that speak S3 don't know the checksums that newer versions of AWS's client add.
@@ -93,7 +184,8 @@ def _files(_process: int, bucket: str, access: tuple[tuple[str, str], ...]) -> f
         secret_key=given.get("fs.s3a.secret.key"),
         session_token=given.get("fs.s3a.session.token"),
         region=region,
-        scheme=scheme,
+        scheme="http" if creating else scheme,  # to the proxy
+        proxy_options=_proxy(scheme) if creating else None,
         endpoint_override=endpoint.rstrip("/") or None,
         allow_delayed_open=True,  # a small file is one PUT instead of three requests
         background_writes=False,
