@@ -134,9 +134,15 @@ class Checkpoint:
             The record can't be written.
 
         """
-        record = orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
-        # An unchanged record is written too, so that the user learns now whether the location is writable.
-        self._own.write(RECORD[-1], record)
+
+        def record() -> bytes:
+            return orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
+
+        if not self.claimed() and self._own.create(RECORD[-1], record()):
+            return
+        # Another run may have been faster. An unchanged record is written too, so that the user learns now whether the
+        # location is writable.
+        self._own.write(RECORD[-1], record())
 
     def tidy(self) -> None:
         """Remove the incomplete files that killed drivers have left. Only the driver that holds the checkpoint may."""

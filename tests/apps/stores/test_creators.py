@@ -7,8 +7,9 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from tests.http import Request, serving
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
-from unskew.errors import EnvironmentFault
+from unskew.errors import EnvironmentFault, UsageError
 
 CREATORS = 8
 SERVERS = [pytest.mark.ci, pytest.mark.slow, pytest.mark.xdist_group("cluster")]
@@ -84,6 +85,23 @@ def test_one_of_many_creators_creates(location):
             created = [*pool.map(lambda creator, name=name: create(name, creator), range(CREATORS))]
             assert created.count(True) == 1
             assert folder.read(name) == b"%d" % created.index(True)
+
+
+def test_one_of_many_runs_claims_a_checkpoint(location):
+    barrier = threading.Barrier(CREATORS)
+
+    def claim(workers: int) -> bool:
+        barrier.wait()
+        try:
+            Checkpoint(location).claim({"numWorkers": workers})
+        except UsageError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(CREATORS) as pool:
+        claimed = [*pool.map(claim, range(CREATORS))]
+    assert claimed.count(True) == 1
+    assert Checkpoint(location).claimed()["numWorkers"] == claimed.index(True)
 
 
 def test_a_creator_in_s3_tries_again_and_tells_what_the_store_refuses(conditional):
