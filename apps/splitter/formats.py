@@ -170,7 +170,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
             few = (F.octet_length(text) < _COLUMNS) | (commas < _COLUMNS)
             return F.when(few, F.from_csv(text, schema, _CSV))[names[-1]]
 
-        return _plain(cell, f"nothing in column {field}")
+        return _plain(cell, f"nothing in column {field}", _has_more_records)
     if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
         raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
     if form == "avro":
@@ -178,15 +178,25 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
     return by_fields(Fields.column(str(field)))
 
 
-def _plain(key: Callable[[Column], Column], missing: str) -> Splitter:
-    """Messages without a parser: their key is a function of their text."""
+def _has_more_records(text: Column) -> Column:
+    """Whether a line ends in a CSV record, outside of quotes, and more follows: Spark's parser would drop that."""
+    several = F.contains(text, F.lit("\n")) | F.contains(text, F.lit("\r"))
+    return several & F.rlike(F.regexp_replace(text, '"[^"]*"', ""), F.lit(r"[\r\n][^\r\n]"))
+
+
+def _plain(
+    key: Callable[[Column], Column], missing: str, more: Callable[[Column], Column] = lambda _: F.lit(False)
+) -> Splitter:
+    """Messages without a parser: their key is a function of their text. Those that have ``more`` are rejected."""
 
     def keys(value: Column) -> Column:
         text = value.cast("string")
-        return F.when(F.is_valid_utf8(text), key(text))
+        return F.when(F.is_valid_utf8(text) & ~more(text), key(text))
 
     def reason(value: Column) -> Column:
-        return unreadable(value).when(keys(value).isNull(), F.lit(missing))
+        several = F.coalesce(more(value.cast("string")), F.lit(False))
+        follows = unreadable(value).when(several, F.lit("not one CSV record: more follows it"))
+        return follows.when(keys(value).isNull(), F.lit(missing))
 
     return Splitter(keys, reason)
 

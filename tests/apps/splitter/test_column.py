@@ -35,6 +35,8 @@ KINDS = {
         ("1,Türkiye".encode(), "Türkiye", None),
         (b"1", None, "nothing in column 2"),
         (b"1,,x", None, "nothing in column 2"),
+        (b'1,"two\nlines",x\r\n', "two\nlines", None),
+        (b"1,a\n2,b\n", None, "not one CSV record: more follows it"),
         (b"1,\xff", None, "not UTF-8"),
         (None, None, "no value"),
     ],
