@@ -12,8 +12,8 @@ import re
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from secrets import token_hex
@@ -39,14 +39,14 @@ class S3Folder:
         The client.
     path : str
         The bucket and the folder.
-    creating : pyarrow.fs.S3FileSystem
-        The client whose writes are refused if there is such an object.
+    creating : → pyarrow.fs.S3FileSystem
+        Makes the client whose writes are refused if there is such an object. Only the driver creates files so.
 
     """
 
     costly = True
 
-    def __init__(self, files: fs.FileSystem, path: str, creating: fs.FileSystem) -> None:
+    def __init__(self, files: fs.FileSystem, path: str, creating: Callable[[], fs.FileSystem]) -> None:
         self._files = files
         self._path = path
         self._creating = creating
@@ -55,7 +55,7 @@ class S3Folder:
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of a bucket, according to Hadoop's settings ``fs.s3a.…``."""
         of = os.getpid(), bucket, tuple(sorted(access.items()))
-        return cls(_files(*of), f"{bucket}{path.rstrip('/')}", _files(*of, creating=True))
+        return cls(_files(*of), f"{bucket}{path.rstrip('/')}", partial(_files, *of, creating=True))
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a LIST."""
@@ -85,7 +85,7 @@ class S3Folder:
             return False
         for attempt in range(_ATTEMPTS):
             try:
-                self._put(self._creating, name, data)
+                self._put(self._creating(), name, data)
             except OSError as error:
                 found = re.search(r"HTTP status (\d+)", str(error))
                 status = int(found[1]) if found else 0
