@@ -100,7 +100,8 @@ def keyed_map(
     merge_every : timedelta, number (s) or str, optional
         How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
         Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
-        10 s.
+        10 s. By batch time, a query that ends (``availableNow``) keeps in its states what isn't merged yet, and its
+        next run publishes it. If each run is to end with all results, give ``"1 batch"``.
     time : str or Column, timestamp
         The tuples' own time; rows in which it is null are left out, and counted as those of ``max_ahead``. In a stream,
         a time before 1970 is late, because Spark's watermark begins there. Default: the batch's time, by which no tuple
