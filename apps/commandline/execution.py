@@ -50,6 +50,8 @@ def execute(
     with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
         if outputs.exporter is not None:
             display.note(f"metrics for Prometheus: {outputs.exporter.url}")
+        if settings.location.scheme != (given := settings.checkpoint.partition(":")[0]) and given in {"s3", "s3n"}:
+            display.note(f"the checkpoint {settings.checkpoint} is {settings.location} here, by Hadoop's class for S3")
         monitor = Monitor(settings, outputs)
         listeners, followers = [monitor.batch], [monitor.progress]
         if view is not None:
