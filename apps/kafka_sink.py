@@ -28,10 +28,9 @@ from unskew.apps.checkpoint.location import location_in
 from unskew.apps.checkpoint.visible import require_own
 from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, require_frame, type_of
 from unskew.apps.topology.parts import Writing, bounded, noted, pairs
-from unskew.apps.topology.settings import COMMITS_TOPIC, LONGEST_TOPIC
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.outbox import ANY_PARTITION
-from unskew.deploy.kafka.topics import ensure_topic, missing_topic, partitions_of
+from unskew.deploy.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, ensure_topic, missing_topic, partitions_of
 from unskew.deploy.kafka.transactions import COMMITS, Number, Part
 from unskew.errors import UsageError
 

@@ -173,7 +173,6 @@ def keyed_map(
     [2, 3]
 
     """
-    by = _key_of(df, key, work)
     grouping, workers = capitals(grouping), integer("workers", workers, 1)
     own = scheme_options(
         grouping,
@@ -183,6 +182,7 @@ def keyed_map(
         most_workers=most_workers,
         sources=sources,
     )
+    by = _key_of(df, key, work)
     costs = None if cost is None else cost_column(df, cost)
     lives = lifetime(work, window_length, ttl, "window_length")
     lateness_ms, ahead_ms = milliseconds("lateness", lateness), milliseconds("max_ahead", max_ahead)

@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
 from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import LONGEST_TOPIC
 from unskew.durations import LONGEST, too_long
 from unskew.errors import UsageError, suggest_names
 
@@ -35,10 +36,6 @@ WORK_ERRORS = ("fail", "reject")
 #: Settings in seconds, which Python code may give as any duration.
 DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
-#: The topic with the numbers of the batches of a checkpoint whose records are written exactly once.
-COMMITS_TOPIC = "{topic}-unskew-commits-{id}"
-#: Characters of the longest name that such a topic may have.
-LONGEST_TOPIC = 249 - len(COMMITS_TOPIC.format(topic="", id="0" * 12))  # of Kafka's 249
 
 _MOST_NUMBERS = 100_000  # that A..B may stand for
 

@@ -16,6 +16,10 @@ from unskew.errors import EnvironmentFault, UsageError, suggest_names
 
 T = TypeVar("T")
 
+#: The topic with the numbers of the batches of a checkpoint whose records are written exactly once.
+COMMITS_TOPIC = "{topic}-unskew-commits-{id}"
+#: Characters of the longest name that such a topic may have.
+LONGEST_TOPIC = 249 - len(COMMITS_TOPIC.format(topic="", id="0" * 12))  # of Kafka's 249
 _PATIENCE = 8.0  # seconds until a broker counts as unreachable
 
 log = logging.getLogger(__name__)

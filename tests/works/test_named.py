@@ -47,7 +47,7 @@ def test_a_function_or_an_object():
     [
         ("Sessions", {}, "the work is 'Sessions'; valid: MODULE:NAME, such as unskew.works:Sessions"),
         (".here:Work", {}, "the work is '.here:Work'; valid: MODULE:NAME, such as unskew.works:Sessions"),
-        ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere')"),
+        ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere'; looked in "),
         ("unskew.works:Session", {}, "unskew.works has no 'Session'; valid: Distinct, DistinctCount, Enriched, "),
         ("unskew.works:Sessions", {"gap": "soon"}, "unskew.works:Sessions: gap is 'soon'; valid: a duration"),
         ("unskew.works:Sessions", {"gap": "-1"}, "unskew.works:Sessions: gap is '-1'; valid: a duration of at least 0"),

@@ -5,7 +5,7 @@ from tests.apps.local_settings import settings
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import COMMITS_TOPIC
+from unskew.deploy.kafka.topics import COMMITS_TOPIC
 from unskew.errors import UsageError
 
 
