@@ -53,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """The same examples in every run, unless a seed is given, and then more. No deadlines: a first call may compile."""
     if config.option.seed == "random":
         config.option.seed = str(secrets.randbelow(1 << 32))
+    if not config.option.seed.isdecimal():
+        raise pytest.UsageError(f"--seed is {config.option.seed!r}; valid: a number, or random")
     drawn = int(config.option.seed) != 0
     settings.register_profile("unskew", deadline=None, derandomize=not drawn, max_examples=100 if drawn else 20)
     settings.register_profile("fast", deadline=None, derandomize=not drawn, max_examples=20)
