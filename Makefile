@@ -60,7 +60,7 @@ groups:
 test-imports: setup
 	@$(TEST) --numprocesses 0 tests/wheel/test_imports.py
 
-ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (45 minutes on two cores)
+ci: ## What .ci/run does: the site, all tests, the oldest and the newest Spark (25 to 45 minutes on two cores)
 	@.ci/run
 
 lint: setup ## ruff, the layers of imports, the type checker; compose file, manifests, workflows, rules and dashboards, by their own tools
