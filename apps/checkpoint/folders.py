@@ -106,8 +106,12 @@ def numbers(folder: Folder) -> list[int]:
 
 
 def numbers_among(names: Iterable[str]) -> list[int]:
-    """The names that are numbers, ascending."""
-    return sorted(int(name) for name in names if name.isdigit())
+    """The names that are numbers, ascending.
+
+    >>> numbers_among(["10", "9", "²"])
+    [9, 10]
+    """
+    return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
 def just_below(folder: str, paths: Iterable[str]) -> list[str]:

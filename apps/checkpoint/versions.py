@@ -87,7 +87,7 @@ class Versions:
             return
         names = self._folder.names()
         old = [_name(v) for v in numbers_among(names) if v < version][: -(_KEEP - 1)]
-        left = [name for name, of in partials_among(names).items() if of.isdigit() and int(of) < version]
+        left = [name for name, of in partials_among(names).items() if of.isdecimal() and int(of) < version]
         for name in [*old, *left]:
             self._folder.remove(name)  # another attempt of the task may have removed it already
 

@@ -139,7 +139,7 @@ def _read(path: Path) -> dict[str, str]:
 def _check_address(servers: str) -> None:
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"{server!r} is no Kafka address; valid is HOST:PORT, several separated by commas")
 
 
