@@ -231,7 +231,8 @@ def simulate(
             found = simulated.outcomes(_in_turn(contestants), count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
             if as_json:
-                print(json.dumps(tables.describe(found, simulated.keys)))
+                answers = tables.answers_of(found, simulated.keys)
+                print(json.dumps(tables.describe(found, answers, simulated.keys)))
             else:
                 _show(console, found, simulated.keys, details=details)
         _uneven(console, None if as_json else partitions)
@@ -247,8 +248,10 @@ def simulate(
 def _show(console: Console, found: "Mapping[str, Outcome]", keys: "Keys", *, details: bool) -> None:
     from unskew.apps.whatif import tables
 
-    console.print(tables.table(found, keys))
-    console.print(tables.verdict(found, keys), highlight=False, soft_wrap=True, markup=False)
+    answers = tables.answers_of(found, keys)
+    console.print(tables.table(found, answers, keys))
+    workers = next(iter(found.values())).workers
+    console.print(tables.verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
     if details:
         console.print(tables.details(found, console.width))
 

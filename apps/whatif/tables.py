@@ -109,12 +109,12 @@ def answer(outcome: Outcome, keys: Keys) -> Answer:
     return Answer(float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost)
 
 
-def describe(outcomes: Mapping[str, Outcome], keys: Keys) -> dict[str, Any]:
+def describe(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> dict[str, Any]:
     """What a simulation says, as JSON has it: the stream with its hottest keys, and each grouping, the cheapest first.
 
     Shares are of all tuples, from 0 to 1.
     """
-    first, answers = next(iter(outcomes.values())), answers_of(outcomes, keys)
+    first = next(iter(outcomes.values()))
     return {
         "tuples": first.tuples,
         "keys": first.distinct_keys,
@@ -146,9 +146,8 @@ def cheapest_even(answers: Mapping[str, Answer]) -> str | None:
     )
 
 
-def verdict(outcomes: Mapping[str, Outcome], keys: Keys) -> str:
+def verdict(answers: Mapping[str, Answer], keys: Keys, workers: int) -> str:
     """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
-    answers, workers = answers_of(outcomes, keys), next(iter(outcomes.values())).workers
     shares = ", ".join(f"{_cut(key)} {share:.1%}" for key, share in hottest(keys))
     best = cheapest_even(answers)
     found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
@@ -159,8 +158,8 @@ def _cut(key: str) -> str:
     return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
 
 
-def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
-    """A row for the bound, then a row for each label, the cheapest first."""
+def table(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> Table:
+    """A row for the bound, then a row for each label, in the order of the answers."""
     first = next(iter(outcomes.values()))
     least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
     each = len(keys.codes) // (2 * _WINDOWS * first.workers)
@@ -172,7 +171,7 @@ def table(outcomes: Mapping[str, Outcome], keys: Keys) -> Table:
     mean = 100 / first.workers
     bound = f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}", f"{least:,}"
     shown.add_row("bound", *bound, "", end_section=True)
-    for label, found in answers_of(outcomes, keys).items():
+    for label, found in answers.items():
         shown.add_row(
             f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
             f"{found.cost:.2f}",
