@@ -84,8 +84,11 @@ dist: setup ## sdist and wheel, in dist, checked as an index does; refused while
 	@rm -rf dist && .venv/bin/python -m build --installer uv --outdir dist
 	@.venv/bin/python -m twine check --strict dist/*
 
-bench: setup ## All benchmarks, one after the other (python -m benchmarks lists them)
-	@.venv/bin/python -m benchmarks all
+reproduce: setup ## The papers' tables and figures again, in out/reproduce (python -m evidence.papers --help)
+	@.venv/bin/python -m evidence.papers
+
+bench: setup ## All benchmarks, one after the other (python -m evidence lists them)
+	@.venv/bin/python -m evidence all
 
 doctor: setup ## Check this machine and say how to mend what is missing
 	@$(UNSKEW) doctor
@@ -134,4 +137,4 @@ clean: ## Remove all that was set up or made here: environment, jars, Kafka's da
 	rm -rf .venv .unskew out build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help setup demo servers test test-fast test-ci test-imports nightly $(NIGHTLY:%=nightly-%) groups ci lint docs dist bench doctor lock up down status addresses docker clean
+.PHONY: help setup demo reproduce servers test test-fast test-ci test-imports nightly $(NIGHTLY:%=nightly-%) groups ci lint docs dist bench doctor lock up down status addresses docker clean

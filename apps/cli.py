@@ -2,9 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
 from importlib import metadata
-from importlib.util import module_from_spec, spec_from_file_location
 from typing import Annotated, Any
 
 import typer
@@ -22,34 +20,8 @@ from unskew.dashboards import command as dashboards_command
 from unskew.deploy.commands import kafka, stack
 from unskew.deploy.commands.cluster import cluster
 from unskew.deploy.commands.doctor import doctor
-from unskew.deploy.directories import checkout
-from unskew.errors import EnvironmentFault, UserError
+from unskew.errors import UserError
 from unskew.producers.command import produce, skew
-
-
-def _reproduce() -> Callable[..., None]:
-    """The command that runs the papers' experiments, which are in the repository and not in the package."""
-    root = checkout()
-    folder = root / "reproduction" if root else None
-    if folder is None or not folder.exists():  # an image is a checkout without the experiments
-        return _no_experiments
-    # The package is imported by its own path. With its parent on ``sys.path``, our folders there could be imported
-    # under a second name.
-    spec = spec_from_file_location("reproduction", folder / "__init__.py", submodule_search_locations=[str(folder)])
-    assert spec
-    assert spec.loader
-    sys.modules.setdefault("reproduction", module_from_spec(spec))
-    from reproduction.command import reproduce
-
-    return reproduce
-
-
-def _no_experiments() -> None:
-    """Run the papers' experiments again: they are in the repository, not in the installed package."""
-    raise EnvironmentFault(
-        "the papers' experiments are in the project's repository, not in the installed package: "
-        "clone it, run `make setup` and then `unskew reproduce` there"
-    )
 
 
 class Commands(TyperGroup):
@@ -102,7 +74,6 @@ app.command()(state)
 app.command()(compare)
 app.command()(simulate)
 app.command()(check_work)
-app.command("reproduce")(_reproduce())
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(stack.app, name="stack")

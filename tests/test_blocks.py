@@ -18,8 +18,8 @@ from tests.reader import Shell, place, shell  # noqa: F401
 NOT_RUN = {
     r"make |git clone|pip install|.*-m tests\.programs": "sets up, or runs the tests; .ci/run does it in a clean clone",
     r"docker |kubectl ": "needs a registry and a cluster; tests/apps/run/test_kubernetes.py",
-    r"python -m benchmarks": "takes minutes to hours; test_docs.py holds names and options",
-    r"unskew (reproduce|compare)": "takes minutes; tests/apps/reproduce, tests/apps/compare/test_compare.py",
+    r"python -m evidence\b": "takes minutes to hours; test_docs.py holds names and options",
+    r"unskew compare": "takes minutes; tests/apps/compare/test_compare.py",
     r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/commandline/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
     r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/whatif",

@@ -104,6 +104,11 @@ def test_commands_and_options_exist(name):
     assert not wrong
 
 
+def _takes(code: str, flag: str) -> bool:
+    """Does a program have this option, by argparse or by typer?"""
+    return f'"{flag}"' in code or f"    {flag[2:]}: Annotated[" in code
+
+
 def problems(line: str) -> list[str]:
     """What is wrong with a line of commands: one that there isn't, or an option that it doesn't have."""
     found = []
@@ -124,12 +129,12 @@ def problems(line: str) -> list[str]:
             case ["make", *targets]:
                 made = (ROOT / "Makefile").read_text(encoding="utf-8")
                 found += [f"no target {t}" for t in targets if t.islower() and not re.search(rf"(?m)^{t}:", made)]
-            case ["python", "-m", module, *_] if module.startswith("benchmarks."):
+            case ["python", "-m", module, *_] if module.startswith("evidence"):
                 path = ROOT / module.replace(".", "/")
                 files = [path.with_suffix(".py")] if path.with_suffix(".py").exists() else list(path.glob("*.py"))
                 code = "".join(file.read_text(encoding="utf-8") for file in files)
                 if "records_option(" in code:  # an option of several benchmarks
-                    code += (ROOT / "benchmarks" / "measuring.py").read_text(encoding="utf-8")
+                    code += (ROOT / "evidence" / "speed" / "measuring.py").read_text(encoding="utf-8")
                 found += [f"no {module}"] * (not files)
-                found += [f"{module} has no {flag}" for flag in flags if f'"{flag}"' not in code and files]
+                found += [f"{module} has no {flag}" for flag in flags if files and not _takes(code, flag)]
     return found

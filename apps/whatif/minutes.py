@@ -33,7 +33,7 @@ KEY = "KEY"
 LEAST_GAIN = 1.1
 _LITTLE = 0.3  # of a batch's time
 _NEAR = 0.9  # of the best speedup: of those that reach it, the one with fewest replicas is recommended
-_NOISE = 0.2  # of the fixed cost, as docs/benchmarks.md has it for all figures
+_NOISE = 0.2  # of the fixed cost, as evidence/speed/README.md has it for all figures
 _TAILS = 0.05, 0.95  # of the batches, which an interval leaves out on either side
 
 
@@ -44,17 +44,17 @@ class Prices:
     Attributes
     ----------
     fixed : float, s
-        A batch's fixed cost (docs/benchmarks.md, "Where the limit is": some 0.4 s).
+        A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
     routed : float, s
-        Reading, splitting and routing a tuple, and counting it (docs/benchmarks.md, "Throughput of the topology":
+        Reading, splitting and routing a tuple, and counting it (evidence/speed/README.md, "Throughput of the topology":
         444 ns a tuple, the stages as batch queries).
     state : float, s
-        A state that the batch reads and writes (docs/works/figures.md, "What a state costs in Spark": 3.6 µs, for
+        A state that the batch reads and writes (evidence/speed/operators.md, "What a state costs in Spark": 3.6 µs, for
         100,000 keys that are all touched).
     merged : float, s
         What a batch takes longer if its keys' states at several workers are merged. It is paid only by a work with
-        states, under a grouping that may split keys (docs/works/figures.md, "One very hot key": 73 to 102 ms in the
-        column *merge* of all groupings that keep up).
+        states, under a grouping that may split keys (evidence/speed/operators.md, "One very hot key": 73 to 102 ms in
+        the column *merge* of all groupings that keep up).
 
     """
 

@@ -11,9 +11,9 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from oracle.rows import written
 from tests.apps.conftest import publish
 from tests.harness.query import QueryProcess
+from tests.oracle.rows import written
 from tests.sessions import sessions
 from tests.waiting import awaited
 from tests.wheel.environments import ROOT

@@ -1,6 +1,6 @@
 """Streams of someone who knows the hash functions and wants a scheme to break its promise, and how near they come.
 
-``python -m tests.grouping.attacks`` prints the table of docs/bounded-load/attacks.md.
+``python -m tests.grouping.attacks`` prints the table of evidence/balance/attacks.md.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What was tried against the stated guarantees: docs/bounded-load/attacks.md has the list, and what broke."""
+"""What was tried against the stated guarantees: evidence/balance/attacks.md has the list, and what broke."""
 
 from itertools import product
 

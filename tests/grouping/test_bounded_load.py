@@ -201,7 +201,7 @@ def test_a_key_whose_worker_keeps_up_is_on_one():
 
 
 def test_keys_that_come_in_runs():
-    """docs/bounded-load/theory.md: the bound itself takes 11 workers a key, and a larger window takes fewer."""
+    """evidence/balance/theory.md: the bound itself takes 11 workers a key, and a larger window takes fewer."""
     keys = np.repeat(np.random.default_rng(0).permutation(800), 1000)
     for window, fewest, most, busiest in ((100_000, 74.6, 74.8, 1.12), (1_000_000, 2.6, 2.7, 1.62)):
         chosen = create("BOUNDED_LOAD", 100, window=window).route(keys)

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oracle.rows import written
 from tests.apps.sessions_example import Example, require_each_session_once, send
 from tests.harness.topology import Topology
 from tests.harness.topology import check as require_counts
 from tests.harness.topology import published as send_countries
+from tests.oracle.rows import written
 from tests.sessions import sessions
 from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, own

@@ -15,13 +15,13 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from oracle.rows import written
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.in_time import in_time
 from tests.commands import printed_by, with_spark
 from tests.conftest import ONE_CONNECT
 from tests.harness.query import QueryProcess
+from tests.oracle.rows import written
 from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.feedback.plans import Plans

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from benchmarks.appetite import DEFAULT
-from benchmarks.native import FIELDS, cut, parsed_tuples
+from evidence.speed.appetite import DEFAULT
+from evidence.speed.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
 from unskew.apps.splitter.formats import SPLITTERS, splitter
 from unskew.apps.topology.publisher import result_topics

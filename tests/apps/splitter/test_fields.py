@@ -9,8 +9,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from oracle.messages import FIELD, fuzzed, read, reason_of
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
+from tests.oracle.messages import FIELD, fuzzed, read, reason_of
 from unskew.apps.splitter.fields import FRAME, MESSAGE, MORE, MOST, Fields
 from unskew.apps.splitter.formats import splitter
 from unskew.apps.splitter.splitter import _END, document

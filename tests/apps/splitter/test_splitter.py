@@ -5,7 +5,7 @@ import sys
 import pytest
 from pyspark.sql import functions as F
 
-from oracle.messages import fuzzed, read, reason_of
+from tests.oracle.messages import fuzzed, read, reason_of
 from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.splitter.formats import splitter
 from unskew.errors import UsageError

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from benchmarks.faults.preloaded import Clock as PreloadedClock
+from evidence.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.run import run as run_

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from fastavro import schemaless_writer
 from pyspark import cloudpickle
 
-from oracle.messages import read, reason_of
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
+from tests.oracle.messages import read, reason_of
 from tests.waiting import PATIENCE
 from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.topology.messages import LONGEST_RECORD

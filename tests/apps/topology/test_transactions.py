@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.measuring import messages
-from oracle.truth import topic_records
+from evidence.speed.measuring import messages
 from tests.apps.conftest import by_key, countries, final_counts, records
+from tests.oracle.truth import topic_records
 from unskew.apps.run.progress import lags
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics

@@ -7,7 +7,7 @@ and gets the signal before it takes the step in the last one.
 import sys
 from signal import Signals
 
-from benchmarks.faults.transactions.protocol import PROTOCOLS, arm, commits_of, strike, striking
+from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, strike, striking
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.transactions import Interrupted, Number, Part
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from benchmarks.faults.leaders import REPLICATED
-from benchmarks.faults.transactions.protocol import commits_of
+from evidence.faults.leaders import REPLICATED
+from evidence.faults.transactions.protocol import commits_of
 from tests.deploy.kafka.attempt import RECORDS, write
 from tests.waiting import awaited
 from unskew.deploy.kafka.connection import Connection

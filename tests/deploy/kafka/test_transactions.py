@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from benchmarks.faults.transactions.protocol import PROTOCOLS, STEPS, commits_of
+from evidence.faults.transactions.protocol import PROTOCOLS, STEPS, commits_of
 from tests.deploy.kafka.attempt import RECORDS, write
 from tests.waiting import PATIENCE, awaited
 from unskew.deploy.kafka import transactions

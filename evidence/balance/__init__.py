@@ -1,0 +1,1 @@
+"""How even the groupings are, and how many replicas they make."""

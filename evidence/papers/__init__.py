@@ -1,0 +1,1 @@
+"""The papers' tables and figures, done again with this library."""

@@ -1,0 +1,311 @@
+"""Do the papers' figures and ours agree? Counts over the tables' own rows, by a tolerance for each kind of measure."""
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from evidence.papers import claimed
+from evidence.papers.page import Report, anchor
+
+#: A row's cells as the CSV has them: heading → text, empty where there is none.
+Row = Mapping[str, str]
+
+
+class Pair(NamedTuple):
+    """The paper's figure and ours, as text, with their row, and all rows of the table."""
+
+    paper: str
+    ours: str
+    row: Row
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of measure: when a figure of ours agrees with the paper's.
+
+    Attributes
+    ----------
+    name : str
+        Its word in the summary.
+    means : str
+        When two figures agree, and why that much may lie between them.
+    agrees : function of a Pair
+        Whether they agree.
+
+    """
+
+    name: str
+    means: str
+    agrees: Callable[[Pair], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Which cells of a table are the paper's and ours.
+
+    Attributes
+    ----------
+    kind : Kind
+        When they agree.
+    paper : str
+        Heading of the paper's figure. Where a row has none, the paper doesn't give one.
+    ours : str, optional
+        Heading of our figure; by default that of the next column.
+    missing : str
+        Why the paper doesn't give a figure, where it doesn't: a key of ``MISSING``.
+
+    """
+
+    kind: Kind
+    paper: str = "paper"
+    ours: str | None = None
+    missing: str = "picture"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as its CSV has it: the experiment's name ("pkg/table-2"), its title, headings and rows of text."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def of(cls, name: str, report: Report) -> Self:
+        """The table of a report."""
+        rows = tuple(tuple("" if cell is None else str(cell) for cell in row) for row in report.rows)
+        return cls(name, report.title, tuple(report.columns), rows)
+
+    @classmethod
+    def read(cls, file: Path, title: str) -> Self:
+        """The table of a CSV that ``Report.save`` wrote."""
+        with file.open(newline="", encoding="utf-8") as lines:
+            columns, *rows = (tuple(row) for row in csv.reader(lines))
+        return cls(file.stem.replace("-", "/", 1), title, columns, tuple(rows))
+
+
+def numbers(text: str) -> list[float]:
+    """All numbers of a text: 10,690 is one."""
+    return [float(number.replace(",", "")) for number in re.findall(r"-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?", text)]
+
+
+def _says(pair: Pair) -> bool:
+    return pair.row.get("why they differ", "").startswith(("agree", "as there", "within our spread"))
+
+
+def _printed(pair: Pair) -> bool:
+    """Equal texts, or equal numbers to the digits that the paper prints."""
+    paper, ours = numbers(pair.paper), numbers(pair.ours)
+    if pair.paper == pair.ours or len(paper) != 1 or len(ours) != 1:
+        return pair.paper == pair.ours
+    digits = len(pair.paper.partition(".")[2])
+    return abs(ours[0] - paper[0]) <= 0.5 * 10**-digits * (1 + 1e-9)
+
+
+def _near(pair: Pair) -> bool:
+    paper, ours = numbers(pair.paper), numbers(pair.ours)
+    few = pair.row["why they differ"] == "agree: a few messages"  # as pkg/table-2 finds
+    return few or (bool(paper and ours) and abs(ours[0] - paper[0]) <= 0.1 * abs(paper[0]) + 1e-12)
+
+
+def _speed_up(pair: Pair) -> bool:
+    if not numbers(pair.ours):
+        return False
+    paper, ours = numbers(pair.paper)[0], numbers(pair.ours)[0]
+    return ours >= paper - 0.06 if "≥" in pair.paper else abs(ours - paper) <= 0.06 + 1e-9
+
+
+def _readme(pair: Pair) -> bool:
+    """DKG's words, by STD_DEV and DIST_COST."""
+    std_dev, cost = float(pair.ours), float(pair.row["DIST_COST"])
+    word = pair.paper.partition(";")[0]
+    if word == "optimal":
+        return std_dev <= 0.1
+    if word == "poor":
+        return std_dev > 1 and cost == 1
+    point = next(iter(pair.row.values()))
+    (key,) = (row for row in pair.rows if row["grouping"] == "KEY" and next(iter(row.values())) == point)
+    return max(std_dev, float(pair.row["last minute"])) <= float(key["ours: STD_DEV"]) / 3
+
+
+def _course(pair: Pair) -> bool:
+    """POSG's figure by the paper's, or beside round robin's by the paper's word."""
+    posg = Pair(pair.row["round robin"], pair.ours, pair.row, pair.rows)
+    if numbers(pair.paper) or pair.paper == "the same":
+        return _near(pair if numbers(pair.paper) else posg)
+    ours, robin = float(pair.ours), float(pair.row["round robin"])
+    return ours > robin if pair.paper == "degrades" else ours < robin
+
+
+PRINTED = Kind(
+    "printed digits", "Ours, rounded as the paper prints it, is the same: no chance is in these figures.", _printed
+)
+NEAR = Kind(
+    "10 %",
+    "Ours is within 10 % of the paper's: streams and hash functions are drawn, and the paper's draws aren't known. Two "
+    "imbalances below ten messages agree too, because loads are whole messages.",
+    _near,
+)
+SPEED_UP = Kind(
+    "0.06",
+    "A speed-up is within 0.06 of the paper's, a third of its mean gain (1.19). 10 % of the ratio would be more than "
+    "half of that gain. Of several variants of ours, 'as written' counts: the setting of the paper's text.",
+    _speed_up,
+)
+SPREAD = Kind("spread", "The paper has one run: it is within the least and the greatest of our runs.", _says)
+WORDS = Kind(
+    "words",
+    "The paper has a word, a range or a picture. Our figures meet the condition that the table or its remarks state. "
+    "In PKG's Figure 4: less than an order of magnitude apart.",
+    _says,
+)
+README = Kind(
+    "README's word",
+    "Optimal: STD_DEV is at most 0.1 %. Poor: above 1 %, and no key is split. Good: since the start and in the last "
+    "minute at most a third of KEY's, the nearest to a figure that the word allows.",
+    _readme,
+)
+COURSE = Kind(
+    "course",
+    "A number is within 10 % of the paper's. By its words, POSG is within 10 % of round robin (the same), above it "
+    "(degrades), or below it (lower, recovers).",
+    _course,
+)
+CLAIM = Kind(
+    "claim",
+    "The paper's sentence holds of our figures: each has its condition in `evidence/papers/claimed.py`, with at most "
+    "10 % of slack for chance.",
+    lambda pair: claimed.holds(pair.paper, pair.ours),
+)
+
+#: Why the paper gives no figure.
+MISSING = {
+    "picture": "the paper prints no number there. It has a picture, or a sentence about other points; what it says of "
+    "Mixed's pictures is in the table of its claims",
+    "ours": "the point or the scheme is ours, for comparison",
+}
+
+_CURVES = (Compared(CLAIM),)
+_UPS = (Compared(SPEED_UP),)
+_WORDS = (Compared(WORDS),)
+_WORD_OF_README = (Compared(README, "paper (README)", missing="ours"),)
+
+#: Experiment → the cells that are compared. Parameters (mixed/table-2) are no result.
+COMPARED: dict[str, tuple[Compared, ...]] = {
+    "pkg/table-2": (Compared(NEAR),),
+    "pkg/figure-4": _WORDS,
+    "pkg/threshold": _WORDS,
+    "pkg/figure-6": _WORDS,
+    "pkg/probing": _WORDS,
+    "pkg/figure-7": (Compared(NEAR, "paper: breaks at z"),),
+    "pkg/figure-9": (Compared(WORDS, "paper: least d"),),
+    "mixed/figure-4": (Compared(PRINTED),),
+    "mixed/figure-7": (Compared(NEAR, "paper: max / min load"),),
+    **{f"mixed/figure-{n}": _CURVES for n in ("8", "9", "10", "11", "12", "17", "18", "19")},
+    "mixed/figures-20-21": _CURVES,
+    "mixed/claims": (Compared(CLAIM),),
+    **{f"mixed/figure-{n}": _CURVES for n in ("13", "14", "15", "16")},
+    "mixed/live-claims": (Compared(CLAIM),),
+    "posg/figure-11": (Compared(COURSE, ours="POSG"),),
+    "posg/figure-12": (Compared(SPEED_UP, "paper: S_L"),),
+    "posg/theorem-4.3": (Compared(PRINTED),),
+    "posg/default": (Compared(SPEED_UP, "paper: S_L"),),
+    "posg/start": (Compared(WORDS, missing="ours"),),
+    **{f"posg/{name}": _UPS for name in ("figure-4", "figure-5", "figure-6", "figure-7", "figure-8", "figure-9")},
+    **{f"posg/{name}": _UPS for name in ("items", "tolerance", "window")},
+    "posg/figure-10": (Compared(WORDS, missing="ours"),),
+    "dpa/table-1": (Compared(SPREAD, "paper: with LB"),),  # our workloads are made to have the paper's S without it
+    "dpa/figure-3": (Compared(WORDS, "paper, after the first"),),
+    "dkg/skew": _WORD_OF_README,
+    "dkg/workers": _WORD_OF_README,
+    "dkg/half-skew": _WORD_OF_README,
+}
+
+AGREE, REASON, NO_REASON, NONE = "agree", "differ, with a reason", "differ, without one", "no figure in the paper"
+VERDICTS = (AGREE, REASON, NO_REASON, NONE)
+#: The heading of the summary.
+TITLE = "Do they agree?"
+
+
+def compared_cells(table: Table) -> list[tuple[Compared, str, Pair | None]]:
+    """Each compared cell of a table: how it is compared, its verdict, and the two figures, if the paper has one."""
+    found: list[tuple[Compared, str, Pair | None]] = []
+    rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
+    for compared in COMPARED.get(table.name, ()):
+        at = table.columns.index(compared.paper) if compared.paper in table.columns else None
+        for cells, row in zip(table.rows, rows, strict=True):
+            if at is None or not cells[at]:
+                found.append((compared, NONE, None))
+                continue
+            # By position, because a table may have two columns of one heading.
+            ours = cells[at + 1] if compared.ours is None else row[compared.ours]
+            pair = Pair(cells[at], ours, row, rows)
+            differs = REASON if row.get("why they differ") and not _says(pair) else NO_REASON
+            found.append((compared, AGREE if compared.kind.agrees(pair) else differs, pair))
+    return found
+
+
+def verdicts(table: Table) -> list[tuple[Compared, str]]:
+    """Each compared cell of a table: whether it agrees, differs (has it a reason?), or has no figure of the paper."""
+    return [(compared, verdict) for compared, verdict, _ in compared_cells(table)]
+
+
+def summary(tables: Sequence[Table], papers: Mapping[str, str]) -> str:
+    """The section that answers whether the papers and the reproduction agree, as Markdown.
+
+    ``papers`` gives each paper's title by its name.
+    """
+    found = {table: verdicts(table) for table in tables}
+    cells = [cell for of_table in found.values() for cell in of_table]
+    of_papers, of_tables = [_head("paper", "tables")], [_head("table", "measure")]
+    for paper, title in papers.items():
+        its = {table: of_table for table, of_table in found.items() if table.name.partition("/")[0] == paper}
+        if its:
+            of_papers.append(_line(title, [cell for of_table in its.values() for cell in of_table], str(len(its))))
+        for table, of_table in its.items():
+            given = any(verdict != NONE for _, verdict in of_table)
+            kinds = ", ".join(compared.kind.name for compared in COMPARED.get(table.name, ())) if given else "–"
+            of_tables.append(_line(f"[{table.title}](#{anchor(table.title)})", of_table, kinds))
+    of_papers.append(_line("all", cells, str(len(found))))
+    kinds = dict.fromkeys(compared.kind for compared, verdict in cells if verdict != NONE)
+    missing = Counter(compared.missing for compared, verdict in cells if verdict == NONE)
+    lines = [
+        f"## {TITLE}\n",
+        _sentence(Counter(verdict for _, verdict in cells)) + "\n",
+        *of_papers,
+        "\nTwo cells agree, by the measure of their table:\n",
+        *(f"- **{kind.name}**: {kind.means}" for kind in kinds),
+        "\nWhere a paper has no figure:\n",
+        *(f"- {count} cells: {MISSING[why]}." for why, count in missing.items()),
+        "",
+        *of_tables,
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _head(first: str, last: str) -> str:
+    rule = f"| --- |{' ---: |' * (1 + len(VERDICTS))} --- |"
+    return f"| {first} | figures in the paper | {' | '.join(VERDICTS)} | {last} |\n{rule}"
+
+
+def _line(first: str, cells: Sequence[tuple[Compared, str]], last: str) -> str:
+    counts = Counter(verdict for _, verdict in cells)
+    given = counts.total() - counts[NONE]
+    columns = (str(count or "–") for count in (given, *(counts[verdict] for verdict in VERDICTS)))
+    return f"| {first} | {' | '.join(columns)} | {last} |"
+
+
+def _sentence(total: Counter[str]) -> str:
+    without = f"; {total[NO_REASON]} differ without one" if total[NO_REASON] else ""
+    return (
+        f"Of {total.total() - total[NONE]} cells for which a paper says something, {total[AGREE]} agree and "
+        f"{total[REASON]} differ for the reason in their row{without}. "
+        "A cell is a figure, a word or a claim of the paper beside ours."
+    )

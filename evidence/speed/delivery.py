@@ -1,0 +1,157 @@
+"""What it costs to publish results exactly once, beside at least once.
+
+    python -m evidence.speed.delivery [--records N] [--rate TUPLES] [--seconds N] [--rounds N] [--grouping NAME]
+
+Two measures, each of both deliveries in turns, with one broker. *Tuples/s* is the rate at which a topology drains a
+topic, without its first batch; tuples cost nothing (x0). *Latency* is of a result of a steady stream: from its window's
+end until a plain ``read_committed`` consumer has it. (The record's time in Kafka would not do: nobody can read a record
+before its transaction is committed.) The first minute counts apart, because Spark warms up then.
+"""
+
+import argparse
+import multiprocessing
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+
+import numpy as np
+import orjson
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from evidence.speed.latency import compete
+from evidence.speed.measuring import SOURCES, TYPE, in_turns, ours, rate, records_option, settings
+from unskew.apps.run.session import session
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import DELIVERIES, Settings
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader
+from unskew.deploy.kafka.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+_WARM = 60.0  # s
+#: A result: seconds since the run began, and its latency in s.
+Result = tuple[float, float]
+
+
+def draining(run: Settings, pipe: Pipe) -> None:
+    """Drain a topic in a process of its own, and send the rate."""
+    with session(run) as spark:
+        pipe.send(rate(ours(spark, run)))
+
+
+def drained(run: Settings) -> float:
+    """The rate (tuples/s) at which a run drains its topic."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=draining, args=(run, there))
+    process.start()
+    found = here.recv()
+    process.join()
+    return found
+
+
+@contextmanager
+def arriving(run: Settings) -> Iterator[list[Result]]:
+    """A list that gets the results as a consumer reads them, as long as the block lasts."""
+    found: list[Result] = []
+    over, begun = threading.Event(), time.time()
+
+    def read() -> None:
+        with TopicReader(run.connection, result_topics(run)["aggregator"]) as reader:
+            while not over.is_set():
+                messages, now = reader.new(0.005), time.time()
+                ends = (orjson.loads(message.value() or b"")["timestamp"] / 1000 for message in messages)
+                found.extend((now - begun, now - end) for end in ends)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        thread.join()
+
+
+def steady(run: Settings, tuples: float) -> list[Result]:
+    """The results of a run beside its producer, which publishes so many tuples a second."""
+    for topic in (run.topic, result_topics(run)["aggregator"]):
+        ensure_topic(run.connection, topic, run.sources)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=compete, args=("ours", run, there))
+    process.start()
+    assert here.recv() == "ready"
+    over = threading.Event()
+    of = run.connection, run.topic, create(TYPE, records=round(tuples * (run.run_time or 0)))
+    producer = threading.Thread(target=publish, args=of, kwargs={"pace": Rate(tuples), "stopped": over.is_set})
+    with arriving(run) as found:
+        producer.start()
+        here.recv()
+        over.set()
+        producer.join()
+        process.join()
+    return found
+
+
+def latency(results: list[Result], q: float, *, warm: bool) -> float:
+    """A percentile of the latencies (ms) of the first minute, or of what comes after it."""
+    chosen = [1000 * waited for at, waited in results if (at >= _WARM) == warm]
+    return float(np.percentile(chosen, q)) if chosen else float("nan")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    records_option(parser, 20_000_000)
+    parser.add_argument("--rate", type=float, default=10_000, help="of the steady stream, tuples/s (default: 10000)")
+    parser.add_argument("--seconds", type=float, default=120.0, help="of each run of the steady stream (default: 120)")
+    parser.add_argument("--window", type=float, default=2.0, help="a window's length, s (default: 2)")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each delivery runs (default: 3)")
+    parser.add_argument("--grouping", default="PARTIAL_KEY")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        connection = Connection(broker.bootstrap_servers)
+        ensure_topic(connection, "bench", SOURCES)
+        publish(connection, "bench", create(TYPE, records=arguments.records))
+
+        def one(delivery: str, kind: str, number: int) -> Settings:
+            how = {"delivery": delivery, "window": arguments.window}
+            if kind == "steady":
+                topic = f"steady-{number}-{delivery}"
+                how |= {"topic": topic, "trigger": 1.0, "until_drained": False, "run_time": arguments.seconds}
+            return settings(connection, arguments.grouping, Path(folder) / f"{kind}-{number}-{delivery}", **how)
+
+        def draining_once(delivery: str, number: int) -> float:
+            return drained(one(delivery, "drained", number))
+
+        def steady_once(delivery: str, number: int) -> list[Result]:
+            return steady(one(delivery, "steady", number), arguments.rate)
+
+        rates = in_turns(
+            {name: partial(draining_once, name) for name in DELIVERIES}, arguments.rounds, lambda each: f"{each:,.0f}"
+        )
+        waits = in_turns({name: partial(steady_once, name) for name in DELIVERIES}, arguments.rounds)
+    table = Table(f"of {arguments.rounds} rounds", *DELIVERIES, "compared", box=MARKDOWN)
+    before, after = (statistics.median(rates[name]) for name in DELIVERIES)
+    table.add_row("tuples/s, median", f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.3f} ×")
+    for warm in (False, True):
+        for name, q in (("median", 50), ("p99", 99)):
+            before, after = (latency([each for run in waits[of] for each in run], q, warm=warm) for of in DELIVERIES)
+            when = "after the first minute" if warm else "the first minute"
+            compared = f"{after - before:+,.0f} ms"
+            table.add_row(f"latency, {name}, {when}, ms", f"{before:,.0f}", f"{after:,.0f}", compared)
+    Console(highlight=False, width=140).print(table)
+
+
+if __name__ == "__main__":
+    main()

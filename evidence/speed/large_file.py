@@ -1,0 +1,82 @@
+"""A clickstream file larger than one wants in memory, published with flat memory.
+
+    python -m evidence.speed.large_file [--gigabytes 5]
+
+A process of its own makes such a file from the generator's clicks; then this process publishes the file into an
+embedded broker, and prints its memory on the way. The broker keeps only the last records of the topic, so the disk
+needs room for the file and little more.
+"""
+
+import argparse
+import multiprocessing
+import resource
+import tempfile
+from pathlib import Path
+
+import psutil
+import pyarrow.compute as pc
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.publish import publish
+from unskew.producers.readers.files import Files
+from unskew.producers.readers.inputs import inputs
+from unskew.producers.readers.rejects import Rejects
+from unskew.producers.registry import FORMATS, create
+
+NAME, STEPS = "WIKIPEDIA_CLICKSTREAM", 10
+JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'
+
+
+def write(path, size):
+    """A file of about so many bytes in Wikimedia's format."""
+    with path.open("wb") as file:
+        for block in create(NAME, scale=1, records=1 << 40).blocks():
+            rows = pc.replace_substring_regex(block.messages.cast("string"), JSON, "\\1\t\\2\t\\3\t\\4\n")
+            file.write(memoryview(rows.buffers()[2])[: pc.sum(pc.binary_length(rows)).as_py()])
+            if file.tell() >= size:
+                return
+
+
+def memory():
+    """Resident bytes of this process: now, and the most there ever were."""
+    now = psutil.Process().memory_info().rss
+    return now, max(now, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # the kernel's own lags a little
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=5.0)
+    size = int(parser.parse_args().gigabytes * 1e9)
+    table = Table("read", "records", "memory", "most so far", box=MARKDOWN)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "clickstream.tsv"
+        # spawned: a fork would share our memory, and its count
+        writer = multiprocessing.get_context("spawn").Process(target=write, args=(path, size))
+        writer.start()
+        writer.join()
+        assert writer.exitcode == 0
+        dataset = Files(NAME, inputs([str(path)]), FORMATS[NAME], Rejects())
+
+        def progress(records, _, seen=[0]):  # noqa: B006  the default keeps the steps that were printed
+            if dataset.consumed >= seen[0] * dataset.size / STEPS:
+                seen[0] += 1
+                now, most = memory()
+                row = (f"{dataset.consumed / 1e9:.2f} GB", f"{records:,}", f"{now >> 20} MiB", f"{most >> 20} MiB")
+                print(*row, flush=True)
+                table.add_row(*row)
+
+        with Broker(Path(directory) / "broker", properties={"log.retention.check.interval.ms": "5000"}) as broker:
+            connection = Connection(broker.bootstrap_servers)
+            ensure_topic(connection, "large", 5, {"retention.bytes": "10000000", "segment.bytes": "10000000"})
+            summary = publish(connection, "large", dataset, progress=progress)
+    Console().print(table)
+    Console().print(summary.table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,211 @@
+"""What a batch costs on a steady stream, beside Spark's own groupBy(window, key).count() into Kafka.
+
+    python -m evidence.speed.latency [--rates 1000,10000] [--seconds 120] [--rounds N] [--grouping NAME]
+
+Each contestant has a fresh process and JVM, a topic of its own that is written to at the rate from its first moment on,
+the same state store, windows and trigger. *Native* is Spark as it comes; the third contestant has what ours sets for
+the JVM's start and the checkpoint's files. The tables have a batch's time as Spark reports it, and the latency of a
+result: from its window's end to its record's time in Kafka, which leaves out the window's own wait. There is a table of
+the first minute and one of what comes after it; the contestants run in turns, and the figures are of all rounds.
+"""
+
+import argparse
+import multiprocessing
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import chain
+from multiprocessing.connection import Connection as Pipe
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+from evidence.speed.measuring import TYPE, in_turns, messages, settings
+from evidence.speed.native import counted
+from unskew.apps.run.ending import stop_between_batches
+from unskew.apps.run.listeners import Follower, follow
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.topology.publisher import result_topics
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.producers.pace import Rate
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+#: Spark's own settings where we set others: no class data that `make setup` records, its own way to write a checkpoint.
+AS_IT_COMES = {
+    "spark.driver.extraJavaOptions": "-XX:+IgnoreUnrecognizedVMOptions",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+    ),
+}
+#: Name → the kind of contestant, and settings of Spark's.
+CONTESTANTS: dict[str, tuple[str, dict[str, str]]] = {
+    "ours": ("ours", {}),
+    "native": ("native", AS_IT_COMES),
+    "native, our settings": ("native", {}),
+}
+_WARM = 60.0  # s after which a contestant counts as warm
+
+#: A batch: seconds since the contestant's query began, and Spark's progress of the batch.
+Batch = tuple[float, Mapping[str, Any]]
+#: A result: seconds from the first window's end to its own window's end, and its latency in s.
+Result = tuple[float, float]
+
+
+class Measured(NamedTuple):
+    """What a contestant's run, or several of them, gave."""
+
+    batches: list[Batch]
+    results: list[Result]
+
+
+def compete(name: str, run: Settings, pipe: Pipe) -> None:
+    """Run a contestant for ``run.run_time``, in a process of its own.
+
+    It sends ``ready`` when Spark has started, and its batches at the end.
+    """
+    batches: list[Batch] = []
+    with session(run) as spark:
+        pipe.send("ready")
+        begun = time.monotonic()
+
+        def append(progress: Mapping[str, Any]) -> None:
+            batches.append((time.monotonic() - begun, progress))
+
+        if name == "ours":
+            Run(run, [], [append]).run(spark)
+        else:
+            native(spark, run, append)
+    pipe.send(batches)
+
+
+def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
+    """Run Spark's own count by window and key for ``run.run_time``, with its results in Kafka."""
+    counts = counted(spark, run)
+    message = F.struct("key", "count", F.unix_millis("window.end").alias("timestamp"))
+    with follow(spark, run.name, listener):
+        query = (
+            counts.select("key", F.to_json(message).alias("value"))
+            .writeStream.queryName(run.name)
+            .format("kafka")
+            .options(**run.connection.spark())
+            .option("topic", result_topics(run)["aggregator"])
+            .option("checkpointLocation", run.checkpoint)
+            .trigger(processingTime=f"{run.trigger} seconds")
+            .start()
+        )
+        query.awaitTermination(run.run_time)  # pyright: ignore[reportArgumentType]  it takes floats, too
+        stop_between_batches(query)
+
+
+def race(name: str, run: Settings, rate: float) -> Measured:
+    """Run a contestant beside its producer."""
+    for topic in (run.topic, result_topics(run)["aggregator"]):
+        ensure_topic(run.connection, topic, run.sources)
+    here, there = multiprocessing.get_context("spawn").Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, there))
+    process.start()
+    assert here.recv() == "ready"
+    over = threading.Event()
+    dataset = create(TYPE, records=round(rate * run.run_time))
+    producer = threading.Thread(
+        target=publish,
+        args=(run.connection, run.topic, dataset),
+        kwargs={"pace": Rate(rate), "stopped": over.is_set},
+    )
+    producer.start()
+    batches = here.recv()
+    over.set()
+    producer.join()
+    process.join()
+    return Measured(batches, latencies(run))
+
+
+def latencies(run: Settings) -> list[Result]:
+    """The results in the run's topic."""
+    written = messages(run.connection, result_topics(run)["aggregator"])
+    found = [(orjson.loads(each.value() or b"")["timestamp"], each.timestamp()[1]) for each in written]
+    first = min((end for end, _ in found), default=0)
+    return [((end - first) / 1000, (at - end) / 1000) for end, at in found]
+
+
+def figures(measured: Measured, *, warm: bool) -> dict[str, float]:
+    """The figures of the first minute, or of what comes after it, in ms."""
+    chosen = [progress["durationMs"] for at, progress in measured.batches if (at >= _WARM) == warm]
+    waits = [1000 * latency for at, latency in measured.results if (at >= _WARM) == warm]
+    took = [spent["triggerExecution"] for spent in chosen]
+    found = {"batches": float(len(chosen))}
+    for measure, values in (("batch", took), ("latency", waits)):
+        for name, q in (("median", 50), ("p99", 99)):
+            found[f"{measure}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
+    for step in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
+        values = [spent.get(step, 0) for spent in chosen]
+        found[f"… {step}, median"] = float(np.median(values)) if values else float("nan")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rates", default="10000", help="tuples/s, several separated by commas (default: 10000)")
+    parser.add_argument("--seconds", type=float, default=90.0, help="of each contestant's run (default: 90)")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each contestant runs (default: 1)")
+    parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours (default: PARTIAL_KEY)")
+    parser.add_argument("--sources", type=int, default=4, help="the topic's partitions (default: 4)")
+    parser.add_argument("--workers", type=int, default=10, help="of ours (default: 10)")
+    parser.add_argument("--window", type=float, default=2.0, help="a window's length, s (default: 2)")
+    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for all")
+    parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
+    arguments = parser.parse_args()
+    console = Console(highlight=False, width=120)
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        for rate in map(float, arguments.rates.split(",")):
+
+            def one(name: str, number: int, rate: float = rate) -> Measured:
+                kind, conf = CONTESTANTS[name]
+                topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
+                connection, checkpoint = Connection(broker.bootstrap_servers), Path(folder) / topic
+                stream = {"topic": topic, "sources": arguments.sources, "workers": arguments.workers}
+                times = {"window": arguments.window, "trigger": arguments.trigger, "run_time": arguments.seconds}
+                spark = {"conf": conf | dict(pair.split("=", 1) for pair in arguments.conf)}
+                how = stream | times | spark | {"until_drained": False}
+                return race(kind, settings(connection, arguments.grouping, checkpoint, **how), rate)
+
+            rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
+            together = {name: Measured(*map(_joined, zip(*runs, strict=True))) for name, runs in rounds.items()}
+            _print(console, f"{rate:,.0f} tuples/s", together)
+
+
+def _joined(lists: Iterable[list[Any]]) -> list[Any]:
+    return list(chain.from_iterable(lists))
+
+
+def _print(console: Console, title: str, measured: Mapping[str, Measured]) -> None:
+    for warm in (False, True):
+        found = {name: figures(measured[name], warm=warm) for name in CONTESTANTS}
+        if not all(each["batches"] for each in found.values()):
+            continue
+        table = Table(title=f"{title}, {'after it' if warm else 'the first minute'} (ms)")
+        for column in ("", *CONTESTANTS, "ours / native"):
+            table.add_column(column, justify="right" if column else "left")
+        for figure in found["ours"]:
+            values = [each[figure] for each in found.values()]
+            table.add_row(
+                figure, *(f"{each:,.0f}" for each in values), f"{values[0] / values[1]:.2f}" if values[1] else ""
+            )
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

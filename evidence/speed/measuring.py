@@ -1,0 +1,211 @@
+"""How benchmarks measure: contestants in turns, runs of a topology, a stream's batches, a topic's messages."""
+
+import argparse
+import heapq
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import Message
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from evidence.speed.processes import spent
+from unskew.apps.run.ending import Halted, stop_between_batches
+from unskew.apps.run.listeners import Follower
+from unskew.apps.run.progress import kafka_source
+from unskew.apps.run.run import Run
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.reader import TopicReader
+
+#: The stream of most benchmarks, the partitions of its topic, and the workers.
+TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
+
+Name = TypeVar("Name")
+Measured = TypeVar("Measured")
+
+
+def in_turns(
+    contestants: Mapping[Name, Callable[[int], Measured]], repeats: int, text: Callable[[Measured], str] | None = None
+) -> dict[Name, list[Measured]]:
+    """Run all contestants one after the other, and that several times.
+
+    In each repeat another contestant comes first: the first one meets a machine that the others have not warmed.
+
+    Parameters
+    ----------
+    contestants : mapping
+        Name → a function that runs the contestant once, and returns what it measured. It gets the repeat's number,
+        from 0.
+    repeats : int
+        How often each contestant runs.
+    text : Measured → str, optional
+        What is printed of a run. By default the run's end alone is printed.
+
+    Returns
+    -------
+    dict
+        Name → what was measured, run by run.
+
+    """
+    names = list(contestants)
+    found: dict[Name, list[Measured]] = {name: [] for name in names}
+    for repeat in range(repeats):
+        first = repeat % len(names)
+        for name in names[first:] + names[:first]:
+            measured = contestants[name](repeat)
+            found[name].append(measured)
+            print(f"repeat {repeat + 1} of {repeats}: {name}", *([text(measured)] if text else []), flush=True)
+    return found
+
+
+def spread(values: Sequence[float]) -> list[str]:
+    """Median, lowest and highest, as a table shows them."""
+    return [f"{value:,.0f}" for value in (statistics.median(values), min(values), max(values))]
+
+
+def settings(connection: Connection, grouping: str, checkpoint: Path, **others: Any) -> Settings:
+    """A topology over the topic ``bench``, whose tuples cost nothing (x0), where ``others`` don't say otherwise."""
+    usual = Settings("LOCAL", TYPE, grouping, "bench", SOURCES, WORKERS, "x0", connection, str(checkpoint))
+    return replace(usual, **({"window": 5.0, "until_drained": True} | others))
+
+
+def records_option(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add ``--records``, refusing so few that a run would have nothing after its first batch."""
+    first = settings(Connection(""), "KEY", Path()).batch_limit
+
+    def integer(text: str) -> int:
+        if (records := int(text)) <= first:
+            raise argparse.ArgumentTypeError(f"{records:,} is too few; above {first:,}: the first batch isn't counted")
+        return records
+
+    parser.add_argument("--records", type=integer, default=default)
+
+
+class Batch(NamedTuple):
+    """A batch that had messages: how many, the seconds that it took, and when its end was noticed (monotonic, s)."""
+
+    messages: int
+    seconds: float
+    done: float
+
+
+def ours(spark: SparkSession, run: Settings) -> list[Batch]:
+    """Run a topology until its topic is drained; its batches."""
+    batches: list[Batch] = []
+    assert Run(run, [], [into(batches)]).run(spark).drained
+    return batches
+
+
+def into(batches: list[Batch]) -> Follower:
+    """A listener to a query's progress that appends each batch with messages to a list."""
+
+    def append(progress: Mapping[str, Any]) -> None:
+        if read := kafka_source(progress)["numInputRows"]:
+            batches.append(Batch(read, progress["durationMs"]["triggerExecution"] / 1000, time.monotonic()))
+
+    return append
+
+
+def rate(batches: Sequence[Batch]) -> float:
+    """Messages/s after the first batch."""
+    return sum(batch.messages for batch in batches[1:]) / (batches[-1].done - batches[0].done)
+
+
+def run_until(query: StreamingQuery, over: Callable[[], bool]) -> None:
+    """Let a query run until something is over, then stop it between two batches."""
+    while not over():
+        if query.awaitTermination(0.05):  # pyright: ignore[reportArgumentType]  it takes floats, too
+            raise RuntimeError("the stream ended by itself")
+    stop_between_batches(query)
+
+
+@dataclass
+class Batches:
+    """A stream's batches: what the sink returned for each, and when each was over (wall and CPU, in s)."""
+
+    returned: list[Any] = field(default_factory=list)
+    over: list[tuple[float, float]] = field(default_factory=list)
+
+    def seconds(self, warm: int) -> tuple[float, float]:
+        """Wall and CPU seconds of the batches after the first ``warm`` ≥ 1."""
+        (wall, spent), (first, before) = self.over[-1], self.over[warm - 1]
+        return wall - first, spent - before
+
+
+def capped(df: DataFrame, checkpoint: str, count: int, sink: Callable[[DataFrame], Any]) -> Batches:
+    """Run a stream for so many batches, as fast as it can, each through ``sink``.
+
+    The stream's source must cap its batches, and have messages for one batch more.
+    """
+    found = Batches()
+
+    def batch(rows: DataFrame, _: int) -> None:
+        if len(found.over) == count:
+            raise Halted
+        found.returned.append(sink(rows))
+        found.over.append((time.monotonic(), spent()))
+
+    query = df.writeStream.option("checkpointLocation", checkpoint).foreachBatch(batch).start()
+    run_until(query, lambda: len(found.over) == count)
+    return found
+
+
+def filed(
+    spark: SparkSession, ddl: str, stream: Callable[[DataFrame, str], DataFrame], tables: Iterable[pa.Table]
+) -> list[tuple[float, float]]:
+    """Run a stream over Parquet files, one a batch, and throw its results away.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        It runs the stream.
+    ddl : str
+        The schema of the files.
+    stream : (DataFrame, str) → DataFrame
+        Makes the stream of the files' rows and the checkpoint's path.
+    tables : iterable of pyarrow.Table
+        The batches. A file is written before its batch's time begins.
+
+    Returns
+    -------
+    list
+        CPU and wall seconds of each batch.
+
+    """
+    taken = []
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "in").mkdir()
+        rows = spark.readStream.schema(ddl).parquet(f"{folder}/in")
+        checkpoint = f"{folder}/checkpoint"
+        writer = stream(rows, checkpoint).writeStream.format("noop").outputMode("append")
+        query = writer.option("checkpointLocation", checkpoint).start()
+        for number, table in enumerate(tables):
+            pq.write_table(table, f"{folder}/{number}")
+            before, began = spent(), time.monotonic()
+            Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
+            query.processAllAvailable()
+            taken.append((spent() - before, time.monotonic() - began))
+        query.stop()
+    return taken
+
+
+def on_slots(tasks: Iterable[int], slots: int) -> list[int]:
+    """The load of each slot, where slots take tasks as they become free, in the tasks' order."""
+    loads = [0] * slots
+    for load in tasks:
+        heapq.heapreplace(loads, loads[0] + load)
+    return loads
+
+
+def messages(connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> list[Message]:
+    """All messages that a topic has now, from these offsets on; by default from the first one on."""
+    with TopicReader(connection, topic, start) as reader:
+        return [*reader.to_end()]

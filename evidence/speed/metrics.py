@@ -1,0 +1,117 @@
+"""What metrics cost a run: tuples per second with and without them, and with an InfluxDB in trouble.
+
+    python -m evidence.speed.metrics [--records N] [--repeats N] [--batch N]
+
+Tuples cost nothing here (x0). All runs share one broker, one topic and one Spark; the contestants run in turns, and the
+table has the median of each. The first batch of a run is not counted. Trouble begins before a run's first batch.
+"""
+
+import argparse
+import os
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from rich.box import MARKDOWN
+from rich.console import Console
+from rich.table import Table
+
+from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spread
+from unskew.apps.compare.contest import warm_up
+from unskew.apps.monitoring.monitor import Monitor
+from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.run.run import Run
+from unskew.apps.run.session import session
+from unskew.apps.run.summary import Tally
+from unskew.apps.topology.settings import Settings
+from unskew.deploy.kafka.connection import Connection
+from unskew.deploy.kafka.topics import ensure_topic
+from unskew.deploy.servers.broker import Broker
+from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.prometheus import Prometheus
+from unskew.producers.publish import publish
+from unskew.producers.registry import create
+
+GROUPING = "DYNAMIC_KEY"
+NONE, ALL = "no metrics", "InfluxDB and Prometheus"
+KILLED, PAUSED, REFUSING = "InfluxDB killed", "InfluxDB paused", "InfluxDB refusing the token"
+
+
+class Measured(NamedTuple):
+    """A run's tuples/s, and the points that InfluxDB got and that were lost."""
+
+    rate: float
+    written: int
+    lost: int
+
+
+def measure(spark: SparkSession, run: Settings, kind: str, folder: Path) -> Measured:
+    """Run a topology with metrics of a kind, or without any."""
+    with ExitStack() as stack:
+        destinations = Destinations()
+        server = stack.enter_context(InfluxDB(folder / "influxdb"))
+        if kind != NONE:
+            token = "no such token" if kind == REFUSING else server.token
+            destinations = Destinations.of(server.url, token, server.org, server.bucket, 0)
+        outputs = stack.enter_context(Outputs(destinations))
+        if outputs.exporter is not None:
+            targets = {"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}
+            stack.enter_context(Prometheus(folder / "prometheus", targets=targets, every=1))
+        if kind == KILLED:
+            server.kill()
+        if kind == PAUSED:
+            server.pause()
+        tally, monitor = Tally(run.grouping), Monitor(run, outputs)
+        assert Run(run, [tally, monitor.batch], [monitor.progress]).run(spark).drained
+    influx = outputs.influx
+    return Measured(tally.summary().tuples_per_second, influx.written if influx else 0, influx.lost if influx else 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=1_000_000, help="tuples a batch")
+    arguments = parser.parse_args()
+    console = Console(highlight=False, width=120)
+    with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
+        folder, connection = Path(name), Connection(broker.bootstrap_servers)
+        ensure_topic(connection, "bench", SOURCES)
+        publish(connection, "bench", create(TYPE, records=arguments.records))
+        with session(settings(connection, GROUPING, folder / "first")) as spark:
+            warm_up(spark, settings(connection, GROUPING, folder / "warm"), lambda: False)
+
+            def run(kind: str, repeat: int) -> Measured:
+                own = folder / f"{repeat}-{kind.replace(' ', '-')}"
+                chosen = replace(settings(connection, GROUPING, own / "checkpoint"), max_tuples=arguments.batch)
+                return measure(spark, chosen, kind, own)
+
+            runs = {kind: partial(run, kind) for kind in (NONE, ALL, KILLED, PAUSED, REFUSING)}
+            measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
+    _print(console, arguments, measured)
+
+
+def _print(console: Console, arguments: argparse.Namespace, measured: Mapping[str, Sequence[Measured]]) -> None:
+    base = statistics.median(run.rate for run in measured[NONE])
+    title = (
+        f"{GROUPING}, {arguments.records:,} tuples in batches of {arguments.batch:,}, {SOURCES} sources, "
+        f"{WORKERS} workers, {os.cpu_count()} cores, median of {arguments.repeats}"
+    )
+    table = Table(title=title, box=MARKDOWN)
+    for column in ("", "tuples/s", "lowest", "highest", "× without", "points written", "points lost"):
+        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
+    for kind, runs in measured.items():
+        rates, written, lost = zip(*runs, strict=True)
+        points = (f"{statistics.median(numbers):,.0f}" for numbers in (written, lost))
+        table.add_row(kind, *spread(rates), f"{statistics.median(rates) / base:.2f}", *points)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""`unskew reproduce`: the papers' tables and figures, done again with this library."""
