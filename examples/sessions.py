@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from unskew import keyed_map, settings
-from unskew.works import Sessions
+from unskew.operators import Sessions
 
 WORKERS = 4
 MESSAGE = "user string, at timestamp"

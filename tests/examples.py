@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-_ROOMS = ("apps", "dashboards", "deploy", "grouping", "producers", "works")
+_ROOMS = ("apps", "dashboards", "deploy", "grouping", "producers")
 _PACKAGES = ("unskew", *(f"unskew.{room}" for room in _ROOMS), "evidence.papers")
 _SESSION = re.compile(r">>> (?!.*\+SKIP).*(?<![\w.\"])spark[.,)]")  # a line that needs a session, the name `spark`
 

@@ -15,7 +15,7 @@ import typer
 
 import unskew
 from tests.pages import blocks
-from unskew import GROUPINGS, works
+from unskew import GROUPINGS, operators
 from unskew.apps.checkpoint.checkpoint import FORMAT
 from unskew.apps.cli import app
 from unskew.apps.monitoring.catalogue import METRICS
@@ -45,12 +45,12 @@ def _names(module: str, names: list[str]) -> Iterator[str]:
 
 def _works() -> Iterator[str]:
     """The works: their options, and by default the columns of their states, which checkpoints have, and results."""
-    rest = set(works.__all__) - set(unskew.__all__)
-    abstract = {name for name in rest if not _has_schemas(getattr(works, name))}
-    yield from _names("unskew.works", sorted(abstract))
+    rest = set(operators.__all__) - set(unskew.__all__)
+    abstract = {name for name in rest if not _has_schemas(getattr(operators, name))}
+    yield from _names("unskew.operators", sorted(abstract))
     for name in sorted(rest - abstract):
-        work = getattr(works, name)
-        yield f"unskew.works.{name}{_arguments(work)}"
+        work = getattr(operators, name)
+        yield f"unskew.operators.{name}{_arguments(work)}"
         made = work()
         for what, schema in (("state", made.state), ("results", made.results)):
             yield from (f"{what} of {name}: {field.name} {field.type}" for field in schema)
@@ -58,7 +58,7 @@ def _works() -> Iterator[str]:
 
 def _has_schemas(value: type) -> bool:
     """Whether it is a work whose states and results are known by itself, other than those of a user's function."""
-    return issubclass(value, works.KeyedWork) and not inspect.isabstract(value) and value is not works.PerKey
+    return issubclass(value, operators.KeyedWork) and not inspect.isabstract(value) and value is not operators.PerKey
 
 
 def _arguments(value: Any) -> str:

@@ -11,7 +11,7 @@ import typer
 
 import unskew
 from tests.pages import AWAY, PAGES, ROOT, blocks, logical, prose
-from unskew import GROUPINGS, works
+from unskew import GROUPINGS, operators
 from unskew.apps.cli import app
 
 
@@ -76,7 +76,7 @@ def test_the_reference_has_all_public_names():
         for word in re.findall(r"auto\w+:: [\w.]*?(\w+)$|^#+ `(?:unskew )?([\w -]+)`$", line)[:1]
         for word in word
     }
-    public = {*unskew.__all__, *GROUPINGS, *works.__all__, *(command for command in options() if command)}
+    public = {*unskew.__all__, *GROUPINGS, *operators.__all__, *(command for command in options() if command)}
     assert not public - entries - {"GROUPINGS"}
 
 

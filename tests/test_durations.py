@@ -5,10 +5,10 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
+from unskew.apps.operators.loader import load
 from unskew.durations import milliseconds, seconds
 from unskew.errors import UsageError
-from unskew.works import Distinct, PerKey, Sessions
-from unskew.works.named import load
+from unskew.operators import Distinct, PerKey, Sessions
 
 
 def test_durations():
@@ -58,4 +58,4 @@ def test_works_take_durations():
     assert Distinct(within="1 day").ttl_ms == 86_400_000
     schema = {"state": Distinct().state, "results": Distinct().results}
     assert PerKey(lambda *_: ([], {}), **schema, ttl="2 hours").ttl_ms == 7_200_000
-    assert load("unskew.works:Sessions", {"gap": "1 hour 30 minutes"}).ttl_ms == 5_400_001
+    assert load("unskew.operators:Sessions", {"gap": "1 hour 30 minutes"}).ttl_ms == 5_400_001

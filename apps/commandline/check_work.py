@@ -10,11 +10,11 @@ from unskew.shell import pairs
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unskew.works import KeyedWork
+    from unskew.apps.operators import KeyedWork
 
 
 def check_work(
-    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The work, such as unskew.works:Sessions.")],
+    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The work, such as unskew.operators:Sessions.")],
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the work.")
     ] = None,
@@ -33,11 +33,11 @@ def check_work(
 
     Exit code 0: all properties that could be checked hold. Exit code 1: at least one doesn't.
 
-    Example: unskew check-work unskew.works:Sessions --option gap=30
+    Example: unskew check-work unskew.operators:Sessions --option gap=30
     """
     # pyarrow and numba: the commands' help needn't wait for them.
-    from unskew.works.check import check, exact
-    from unskew.works.named import load
+    from unskew.apps.operators.conformance import check, exact
+    from unskew.apps.operators.loader import load
 
     loaded = load(work, pairs("--option", option or []))
     kinds = {name: _type(name, text, loaded) for name, text in pairs("--column", column or []).items()}

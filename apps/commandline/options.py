@@ -258,7 +258,7 @@ def load_work(path: str | None, options: Mapping[str, str]) -> Any:
         The work can't be loaded, it has no such option, or an option has a bad value.
 
     """
-    from unskew.works.named import load, named
+    from unskew.apps.operators.loader import load, named
 
     if path is None:
         if options:

@@ -23,6 +23,7 @@ from unskew.apps.keyed.program import Program, lifetime, merging, splits, taken_
 from unskew.apps.keyed.static import AT_THE_END, executed_at_once
 from unskew.apps.keyed.store import KEY
 from unskew.apps.measured import Observation, of_keys, of_rejected
+from unskew.apps.operators.interface import KeyedWork, require_work
 from unskew.apps.planning.server import place_of
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats, sources_of
@@ -37,7 +38,6 @@ from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.grouping import parameters
 from unskew.grouping.arguments import integer
 from unskew.grouping.registry import KEEPING, OWNING, capitals
-from unskew.works.interface import KeyedWork, require_work
 
 
 def keyed_map(
@@ -82,7 +82,7 @@ def keyed_map(
         So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
         until the query has started.
     work : KeyedWork
-        The work (``unskew.works``).
+        The work (``unskew.operators``).
     grouping : str
         One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
         the other tables, POSG, CONSISTENT_HASH. One that splits keys needs a work with a ``merge``. With feedback,
@@ -158,7 +158,7 @@ def keyed_map(
     --------
     Statistics of each sensor's values. A stream needs a ``checkpoint`` besides; this DataFrame isn't one:
 
-    >>> from unskew.works import Running
+    >>> from unskew.apps.operators import Running
     >>> events = spark.range(6).selectExpr("concat('sensor ', id % 2) AS sensor", "cast(id AS double) AS value")
     >>> means = keyed_map(events, "sensor", 2, Running("value"), ttl="1 hour")
     >>> [tuple(row) for row in means.select("sensor", "count", "mean").orderBy("sensor").collect()]
@@ -166,7 +166,7 @@ def keyed_map(
 
     Sessions by the events' own time:
 
-    >>> from unskew.works import Sessions
+    >>> from unskew.apps.operators import Sessions
     >>> events = spark.range(5).selectExpr("'ada' AS user", "timestamp_seconds(if(id < 3, id, 100 + id)) AS at")
     >>> sessions = keyed_map(events, "user", 2, Sessions(gap="30 seconds"), "KEY", time="at")
     >>> sorted(row["count"] for row in sessions.collect())

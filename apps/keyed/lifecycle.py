@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from unskew.apps.keyed.store import KEY, LAST, NEVER, Due
 from unskew.apps.keyed.table import Table, Touched
+from unskew.apps.operators.errors import StateFault, raised_at
+from unskew.apps.operators.interface import KeyedWork, Now, has_state
 from unskew.grouping.keys import Keys, encode
-from unskew.works.faults import StateFault, raised_at
-from unskew.works.interface import KeyedWork, Now, has_state
 
 T = TypeVar("T")
 

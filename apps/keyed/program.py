@@ -14,6 +14,7 @@ from unskew.apps.checkpoint.visible import require_visible
 from unskew.apps.feedback.monitors import Monitors
 from unskew.apps.keyed.store import Address, Store
 from unskew.apps.measured import Observation
+from unskew.apps.operators.interface import KeyedWork, Now
 from unskew.apps.reports import Reports
 from unskew.apps.routing.batches import state_partitions
 from unskew.apps.routing.cost import FREE, Cost
@@ -22,7 +23,6 @@ from unskew.durations import Duration, milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.keys import sum_by_key
 from unskew.grouping.registry import KEEPING, OWNING
-from unskew.works.interface import KeyedWork, Now
 
 
 class Counts(KeyedWork):

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.works.faults import StateFault
+from unskew.apps.operators.errors import StateFault
 
 #: n rows of a table → when each is due, int64[n], ms since the epoch; ``NEVER``: it isn't.
 Due: TypeAlias = Callable[[pa.RecordBatch], NDArray[np.int64]]

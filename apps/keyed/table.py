@@ -20,9 +20,9 @@ from unskew.apps.keyed.store import (
     rows_of,
     wanted_buckets,
 )
+from unskew.apps.operators.errors import StateFault
+from unskew.apps.operators.interface import has_state
 from unskew.grouping.keys import Keys, encode, hash_keys
-from unskew.works.faults import StateFault
-from unskew.works.interface import has_state
 
 #: The number of the bucket that has the directory of the others.
 DIRECTORY = -1

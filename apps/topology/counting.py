@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.feedback.monitors import Monitors
+from unskew.apps.operators.interface import KeyedWork
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.packets import packets_at_workers
 from unskew.apps.routing.router import Routing
@@ -18,7 +19,6 @@ from unskew.apps.topology.failures import FailureLog
 from unskew.apps.topology.stage import Query, Stage
 from unskew.apps.topology.worker import POSITION, Worker
 from unskew.errors import UsageError
-from unskew.works.interface import KeyedWork
 
 
 @dataclass(frozen=True)

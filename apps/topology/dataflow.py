@@ -9,6 +9,7 @@ from typing import Any, Self
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.apps.feedback.plans import Plans
+from unskew.apps.operators.interface import KeyedWork
 from unskew.apps.planning.planner import Planner
 from unskew.apps.reports import Reports
 from unskew.apps.routing.router import Routing, planner_of
@@ -20,7 +21,6 @@ from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
 from unskew.grouping import create, named, with_sources
 from unskew.grouping.loop import Loop
-from unskew.works.interface import KeyedWork
 
 
 def stage_of(settings: Settings) -> Stage:

@@ -19,9 +19,9 @@ from typing import Self, TypeAlias
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.reports import Failures
 from unskew.errors import EnvironmentFault
-from unskew.works.faults import StateFault
 
 #: How many tuples a worker may reject in a batch. All of them go through the driver.
 MOST_FAILED = 10_000

@@ -18,6 +18,7 @@ from unskew.apps.keyed.migration import Transfers
 from unskew.apps.keyed.parcels import COUNTS, WINDOW
 from unskew.apps.keyed.program import Period, Program, lifetime, merging, splits, taken_over
 from unskew.apps.keyed.store import KEY
+from unskew.apps.operators.interface import KeyedWork
 from unskew.apps.reports import Reports, StateSummary, TaskReports
 from unskew.apps.routing.batches import batch_time, heartbeats
 from unskew.apps.routing.router import Routing
@@ -29,7 +30,6 @@ from unskew.apps.topology.source import splitter_of
 from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
 from unskew.grouping.registry import OWNING
-from unskew.works.interface import KeyedWork
 
 #: The columns of a message that a keyed work may read.
 MESSAGE = ("value", "topic", "partition", "offset", "timestamp")

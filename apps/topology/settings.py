@@ -21,9 +21,9 @@ from unskew.errors import UsageError, suggest_names
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
+    from unskew.apps.operators.interface import KeyedWork
     from unskew.apps.routing.cost import Cost
     from unskew.apps.topology.worker import Work
-    from unskew.works.interface import KeyedWork
 
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.feedback.monitors import Monitors, costs_by
+from unskew.apps.operators.errors import StateFault, WorkFault, raised_at
 from unskew.apps.reports import Reports, WorkerReport
 from unskew.apps.routing import packets
 from unskew.apps.routing.batches import batch_number, milliseconds, windows_of
@@ -18,7 +19,6 @@ from unskew.apps.topology.failures import MOST_RAISED, Failed, FailureLog, Place
 from unskew.grouping import encode
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import sum_by_key
-from unskew.works.faults import StateFault, WorkFault, raised_at
 
 #: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
 #: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost

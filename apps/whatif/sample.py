@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from unskew.apps.operators import KeyedWork, Now
 from unskew.apps.topology.worker import Work, described
 from unskew.apps.whatif.minutes import TupleCost
 from unskew.apps.whatif.stream import Given, take_rows, with_columns
 from unskew.errors import UsageError
-from unskew.works import KeyedWork, Now
 
 #: Tuples that are sampled at most, and the time (s) after which no other part of them is measured.
 MOST, PATIENCE = 20_000, 5.0

@@ -217,8 +217,8 @@ class Ours(Shuffling):
         }
         if job.stateful:
             del options["--window"]
-            sessions = {"--work": "unskew.works:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
-            distinct = {"--work": "unskew.works:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
+            sessions = {"--work": "unskew.operators:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
+            distinct = {"--work": "unskew.operators:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
             options |= distinct if job.distinct else sessions
         if named:
             options["--key-field"] = job.field

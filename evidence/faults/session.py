@@ -25,7 +25,7 @@ from unskew.apps.run.ending import cause
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.grouping.registry import OWNING
-from unskew.works import Distinct
+from unskew.operators import Distinct
 
 #: Seconds that a key's state lives after the key's last tuple: longer than any campaign.
 TTL = 7 * 86_400.0

@@ -16,20 +16,20 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew import works
+from unskew import operators
 
-NOW = works.Now(0, 0)
+NOW = operators.Now(0, 0)
 ALL = {
-    "Running": works.Running(),
-    "Distinct": works.Distinct(kind="int64"),
-    "DistinctCount": works.DistinctCount(),
-    "Sessions": works.Sessions(gap=30.0),
-    "TopK": works.TopK(),
-    "Quantiles": works.Quantiles(),
-    "KllQuantiles": works.KllQuantiles(),
-    "NaiveBayes": works.NaiveBayes(),
-    "Latest": works.Latest(),
-    "Enriched": works.Enriched(),
+    "Running": operators.Running(),
+    "Distinct": operators.Distinct(kind="int64"),
+    "DistinctCount": operators.DistinctCount(),
+    "Sessions": operators.Sessions(gap=30.0),
+    "TopK": operators.TopK(),
+    "Quantiles": operators.Quantiles(),
+    "KllQuantiles": operators.KllQuantiles(),
+    "NaiveBayes": operators.NaiveBayes(),
+    "Latest": operators.Latest(),
+    "Enriched": operators.Enriched(),
 }
 
 

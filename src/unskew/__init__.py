@@ -5,7 +5,7 @@
 [0, 1, 2]
 
 What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
-Spark), ``unskew.works`` (keyed works), ``unskew.apps`` (the topology and its commands),
+Spark), ``unskew.operators`` (keyed works), ``unskew.apps`` (the topology and its commands),
 ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from unskew.apps.balance import balance, balanced_map
     from unskew.apps.kafka_sink import kafka_sink
     from unskew.apps.keyed.keyed_map import keyed_map
+    from unskew.apps.operators.errors import StateFault
+    from unskew.apps.operators.interface import Folded, KeyedWork
     from unskew.apps.run.topology import Topology
     from unskew.apps.shipping import ship
     from unskew.apps.tuning import check, settings
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from unskew.errors import EnvironmentFault, UsageError, UserError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
-    from unskew.works.faults import StateFault
-    from unskew.works.interface import Folded, KeyedWork
 
     #: The version of the installed package.
     __version__: str
@@ -53,10 +53,10 @@ __all__ = [
 _HOMES = {
     "GROUPINGS": "unskew.grouping",
     "EnvironmentFault": "unskew.errors",
-    "Folded": "unskew.works.interface",
-    "KeyedWork": "unskew.works.interface",
+    "Folded": "unskew.apps.operators.interface",
+    "KeyedWork": "unskew.apps.operators.interface",
     "Partitioner": "unskew.producers.partitioning",
-    "StateFault": "unskew.works.faults",
+    "StateFault": "unskew.apps.operators.errors",
     "UsageError": "unskew.errors",
     "UserError": "unskew.errors",
     "Topology": "unskew.apps.run.topology",

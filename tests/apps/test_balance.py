@@ -25,7 +25,7 @@ from unskew.apps.run.ending import cause
 from unskew.errors import UsageError
 from unskew.grouping import create
 from unskew.grouping.registry import CAPPED
-from unskew.works import Sessions
+from unskew.operators import Sessions
 
 pytestmark = pytest.mark.spark
 

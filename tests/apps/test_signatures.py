@@ -10,7 +10,7 @@ from unskew import balance, balanced_map, keyed_map
 from unskew.apps.checkpoint.location import location_in
 from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, parameters
-from unskew.works import Running
+from unskew.operators import Running
 
 FUNCTIONS = (balance, balanced_map, keyed_map)
 

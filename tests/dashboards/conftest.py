@@ -23,7 +23,7 @@ from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.loop import Rebalance
-from unskew.works import Running
+from unskew.operators import Running
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}

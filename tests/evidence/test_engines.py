@@ -23,9 +23,9 @@ from evidence.engines.jobs import (
 from evidence.engines.latency import Result, Tap, in_the_end, latencies
 from evidence.engines.ours.channels import Channels
 from evidence.engines.recovery import lateness
+from unskew.apps.operators.interface import joined
+from unskew.operators import Now
 from unskew.producers.registry import create
-from unskew.works import Now
-from unskew.works.interface import joined
 
 
 @pytest.mark.nightly(group="evidence")

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 import unskew.apps.spark as names
 from unskew import balance, balanced_map, check, keyed_map, observed, settings, watch
 from unskew.grouping.registry import OWNING
-from unskew.works import Distinct, Sessions
+from unskew.operators import Distinct, Sessions
 
 WORKERS = 4
 ROWS = "key string, id long, at timestamp"

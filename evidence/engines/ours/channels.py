@@ -2,7 +2,7 @@
 
     python channels.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINT GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/works/README.md ("Write your own"). Spark reads the
+After docs/library.md ("`keyed_map`", "A fast session") and docs/operators/README.md ("Write your own"). Spark reads the
 JSON, and its own sink writes a channel's row again in each batch in which it has changed. A split channel is merged in
 each batch.
 """
@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from evidence.engines.jobs import STATISTICS
 from evidence.engines.queries import messages, session, write
 from unskew import keyed_map, settings
+from unskew.apps.operators.list_columns import gathered, spread
 from unskew.grouping.registry import OWNING
-from unskew.works import Folded, Summary
-from unskew.works.entries import gathered, spread
+from unskew.operators import Folded, Summary
 
 BATCH = 400_000  # records
 BID = "bid struct<auction long, bidder long, price long, channel string, dateTime string>"

@@ -2,9 +2,9 @@
 
     python last_bids.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINT GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/works/README.md ("The works that come with it"). The
-latest value is the whole message. Where a key is at several workers, each batch merges what they know. Spark's own sink
-writes the results.
+After docs/library.md ("`keyed_map`", "A fast session") and docs/operators/README.md ("The works that come with it").
+The latest value is the whole message. Where a key is at several workers, each batch merges what they know. Spark's own
+sink writes the results.
 """
 
 import sys
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from evidence.engines.queries import messages, session, write
 from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
-from unskew.works import Latest
+from unskew.operators import Latest
 
 BATCH = 400_000  # records
 

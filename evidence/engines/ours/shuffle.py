@@ -2,7 +2,7 @@
 
     python shuffle.py BOOTSTRAP TOPIC OUTPUT WORKERS FOLDER GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/works/README.md ("Write your own"). FOLDER has the
+After docs/library.md ("`keyed_map`", "A fast session") and docs/operators/README.md ("Write your own"). FOLDER has the
 segments (`matcher`), and gets the checkpoint. Spark's own sink writes the events.
 
 Where a consumer is at one worker, an event is what it knows at the tenth record: ``AtEachTenth``. Where it is split, no
@@ -21,7 +21,7 @@ from evidence.engines.matcher import EVERY, TUPLES, first_longs, tuples
 from evidence.engines.queries import messages, session, write
 from unskew import keyed_map, settings
 from unskew.grouping.registry import OWNING
-from unskew.works import Folded, KeyedWork, Now
+from unskew.operators import Folded, KeyedWork, Now
 
 #: Records a batch, of which a fifth goes to the workers.
 BATCH = 400_000

@@ -31,7 +31,7 @@ from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.loop import PlanState
-from unskew.works import Running
+from unskew.operators import Running
 
 ORDINARY, CHUNK = 5, 200_000
 

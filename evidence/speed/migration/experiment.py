@@ -36,7 +36,7 @@ from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.loop import PlanState, Rebalance
-from unskew.works import Running
+from unskew.operators import Running
 
 SOURCES, TOPIC = 4, "migration"
 _FILL = 100_000  # tuples a batch at most

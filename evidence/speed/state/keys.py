@@ -25,7 +25,7 @@ from rich.table import Table
 from evidence.speed.measuring import filed
 from unskew import keyed_map
 from unskew.apps.run import session
-from unskew.works import KeyedWork, Now
+from unskew.operators import KeyedWork, Now
 
 PARTITIONS = 4
 SUM = "sum long"

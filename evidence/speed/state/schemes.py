@@ -45,9 +45,9 @@ from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures, parameters
 from unskew.grouping.registry import OWNING
+from unskew.operators import Running
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
-from unskew.works import Running
 
 GROUPINGS = (
     *("KEY", "MIXED"),

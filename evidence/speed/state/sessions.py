@@ -24,7 +24,7 @@ from rich.table import Table
 from evidence.speed.measuring import filed
 from unskew import keyed_map
 from unskew.apps.run import session
-from unskew.works import Sessions
+from unskew.operators import Sessions
 
 WORKERS, PARTITIONS, WARM = 10, 4, 2
 GAP, SPAN, LATENESS = 5, 10, 1  # s

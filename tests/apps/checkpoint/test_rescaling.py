@@ -16,7 +16,7 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
-from unskew.works import Running
+from unskew.operators import Running
 
 START, LENGTH = 1_700_000_000_000, 10_000
 

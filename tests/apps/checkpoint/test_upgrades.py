@@ -27,7 +27,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.grouping.loop import PlanState
-from unskew.works import Running
+from unskew.operators import Running
 
 KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic

@@ -104,7 +104,7 @@ def test_an_executors_python_that_cannot_run_tasks(connection, topic, tmp_path, 
 @pytest.mark.takes(15)
 def test_states_need_the_executors_python_at_the_driver_too(connection, topic, tmp_path, cluster):
     ensure_topic(connection, topic, 2)
-    work = ["--work", "unskew.works:Sessions", "--work-option", "gap=1"]
+    work = ["--work", "unskew.operators:Sessions", "--work-option", "gap=1"]
     done = topology(connection, topic, tmp_path, *conf_of(cluster, Path("./environment/bin/python")), *work)
     assert done.returncode == 2, done.stderr
     assert "on the driver's machine, and it isn't there; valid:" in " ".join(done.stderr.split())

@@ -11,9 +11,9 @@ from unskew.apps.keyed import merger, parcels, worker
 from unskew.apps.keyed.parcels import OUT, RESULTS, Parcel
 from unskew.apps.keyed.program import Program, Progress, WorkerBatch
 from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.operators.interface import KeyedWork, Now
 from unskew.apps.routing.packets import cut
 from unskew.grouping import create
-from unskew.works.interface import KeyedWork, Now
 
 
 class Tally(KeyedWork):

@@ -5,7 +5,7 @@ from collections import Counter
 from tests.sessions import sessions
 
 GAP_MS = 400
-SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
+SESSIONS = ["--work", "unskew.operators:Sessions", "--work-option", f"gap={GAP_MS / 1000}"]
 
 #: Keys move after every batch in which workers' measured times differ: after most.
 ALWAYS = ["-g", "theta_max=0", "-g", "window=1"]

@@ -15,7 +15,7 @@ from tests.sessions import sessions
 from unskew.apps.keyed import store, table, worker
 from unskew.apps.keyed.program import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
-from unskew.works import Distinct, PerKey, Sessions
+from unskew.operators import Distinct, PerKey, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
 FAR = 1 << 40

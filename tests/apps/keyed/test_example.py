@@ -1,4 +1,4 @@
-"""examples/keyed_works.py publishes the true results of its stream, work by work."""
+"""examples/keyed_operators.py publishes the true results of its stream, work by work."""
 
 import math
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from examples.keyed_works import BATCHES, WORKS, classes, clicks, last, run
+from examples.keyed_operators import BATCHES, WORKS, classes, clicks, last, run
 from tests.apps.keyed.in_time import in_time
 from tests.sessions import sessions as sessions_of
 

@@ -10,14 +10,14 @@ import pytest
 from tests.apps.keyed.driver import Driver, Hoard, Tally
 from unskew.apps.commandline.options import load_work
 from unskew.apps.keyed.program import Period, Program, lifetime, splits
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.run.ending import cause
 from unskew.apps.topology.dataflow import Dataflow, stage_of
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
-from unskew.works import DistinctCount
-from unskew.works.faults import StateFault
+from unskew.operators import DistinctCount
 
 KEYS = [f"k{i}" for i in range(40)]
 
@@ -191,11 +191,11 @@ def test_settings_that_dont_fit(given, message):
 
 
 def test_works_by_name():
-    assert load_work("unskew.works:Sessions", {"gap": "7"}).gap_ms == 7_000
+    assert load_work("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
     assert load_work("tests.apps.keyed.test_faults:run", {}) is run
     for path, options, message in (
-        ("unskew.works:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
-        ("unskew.works:Sessions", {"gap": "x"}, "gap is 'x'; valid: a duration"),
+        ("unskew.operators:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
+        ("unskew.operators:Sessions", {"gap": "x"}, "gap is 'x'; valid: a duration"),
         ("tests.apps.keyed.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none for a function"),
         (None, {"gap": "7"}, "there is no --work"),
     ):

@@ -108,7 +108,7 @@ PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
 from unskew import keyed_map, settings
-from unskew.works import Running
+from unskew.operators import Running
 
 folder = sys.argv[1]
 conf = {"spark.ui.enabled": "false", **settings(workers=4)}
@@ -156,7 +156,7 @@ CONNECT = """
 import sys
 from pyspark.sql import SparkSession
 from unskew import keyed_map, settings
-from unskew.works import Running
+from unskew.operators import Running
 
 conf = {"spark.ui.enabled": "false", **settings(workers=4)}
 spark = SparkSession.builder.config(map=conf).remote("local[1]").getOrCreate()

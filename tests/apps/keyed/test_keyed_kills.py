@@ -15,7 +15,7 @@ from unskew.deploy.kafka.topics import end_offsets
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
 NIGHTLY = pytest.mark.nightly(group="kills")
 
-DISTINCT = ["--work", "unskew.works:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
+DISTINCT = ["--work", "unskew.operators:Distinct", "--work-option", "id=offset", "--work-option", "kind=int64"]
 
 ONCE = [everything, python_workers]
 #: Of each nightly one: 36 kills in the first three.

@@ -25,7 +25,7 @@ from unskew.apps.run.ending import cause
 from unskew.apps.spark import tokens
 from unskew.errors import UsageError
 from unskew.grouping.registry import CAPPED
-from unskew.works import PerKey, Sessions
+from unskew.operators import PerKey, Sessions
 
 pytestmark = pytest.mark.spark
 
@@ -331,7 +331,7 @@ def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
         ({"key": ["value", "who"]}, "there is no column 'who'; valid: timestamp, value"),
         ({"key": "timestamp", "work": READER}, "PerKey reads the key, which is timestamp; valid for it: one column, s"),
         ({"work": Sessions}, "work is the class Sessions; valid: Sessions"),
-        ({"work": Tally.update}, "work is <function .*; valid: one of unskew.works"),
+        ({"work": Tally.update}, "work is <function .*; valid: one of unskew.operators"),
         ({"work": Tally("speed")}, "Tally reads the column 'speed', which there isn't; valid: timestamp, value"),
         ({"merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
         (

@@ -17,13 +17,13 @@ from unskew.apps.keyed.parcels import windowed
 from unskew.apps.keyed.program import Progress
 from unskew.apps.keyed.store import KEY, Delayed, MemoryStore
 from unskew.apps.keyed.table import Table
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import encode, hash_keys
 from unskew.grouping.loop import Loop, PlanState
-from unskew.works.faults import StateFault
 
 N = 4_000
 NAMES = pa.array([f"k{i}" for i in range(N)])

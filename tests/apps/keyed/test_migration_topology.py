@@ -14,7 +14,7 @@ from tests.sessions import sessions
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.keyed.state_reader import States
 from unskew.apps.topology.publisher import result_topics
-from unskew.works import Sessions
+from unskew.operators import Sessions
 
 pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests

@@ -19,9 +19,9 @@ from unskew.apps.keyed.lifecycle import Calls
 from unskew.apps.keyed.program import Period, Program, taken_over
 from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.keyed.table import Table
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.topology.publisher import result_topics
 from unskew.errors import UsageError
-from unskew.works.faults import StateFault
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -18,7 +18,7 @@ from unskew.apps.routing import order
 from unskew.apps.routing.order import in_order
 from unskew.apps.spark import is_on, plan_of
 from unskew.errors import UsageError
-from unskew.works import Running
+from unskew.operators import Running
 
 pytestmark = pytest.mark.spark
 

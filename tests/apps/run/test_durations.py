@@ -10,7 +10,7 @@ from unskew import Topology
 from unskew.apps.topology.settings import DURATIONS, Settings
 from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
-from unskew.works import Distinct
+from unskew.operators import Distinct
 
 
 def made(grouping: str = "KEY", **settings: Any) -> Settings:

@@ -12,7 +12,7 @@ from unskew.apps.run import session
 from unskew.deploy.servers.embedded import address_of
 
 #: Workers with states: their tasks serve them to Python by sockets of their own.
-SESSIONS = ["--work", "unskew.works:Sessions", "--work-option", "gap=0.4"]
+SESSIONS = ["--work", "unskew.operators:Sessions", "--work-option", "gap=0.4"]
 #: What else can be switched on, and then listens.
 PAGES = ["--prometheus-port", "0", "--conf", "spark.ui.enabled=true"]
 

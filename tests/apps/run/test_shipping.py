@@ -20,7 +20,7 @@ from unskew.apps.keyed.operators import InPandas, MergerOperator, WorkerOperator
 from unskew.apps.keyed.program import Program
 from unskew.apps.run import python
 from unskew.apps.spark import explained
-from unskew.works import Running
+from unskew.operators import Running
 
 PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
 

@@ -15,7 +15,7 @@ from unskew.apps.results.reader import Record, Selection
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.deploy.kafka.reader import TopicReader
-from unskew.works import Running
+from unskew.operators import Running
 
 HOUR = 3_600_000  # ms
 

@@ -22,7 +22,7 @@ from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault
-from unskew.works import PerKey
+from unskew.operators import PerKey
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the tasks can't import the tests

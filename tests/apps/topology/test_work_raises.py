@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.routing.packets import cut
 from unskew.apps.run.run import Run
 from unskew.apps.topology import failures as failures_
@@ -17,7 +18,6 @@ from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
 from unskew.apps.topology.worker import POSITION, Worker, results
 from unskew.errors import EnvironmentFault
-from unskew.works.faults import StateFault
 
 
 def make():

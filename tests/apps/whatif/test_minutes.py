@@ -18,7 +18,7 @@ from unskew.apps.whatif.timing import Timing
 from unskew.errors import UsageError, UserError
 from unskew.grouping import create, encode
 from unskew.grouping.simulator import arrivals_at, simulate, workload
-from unskew.works import DistinctCount
+from unskew.operators import DistinctCount
 
 
 def no_kafka():
@@ -277,14 +277,14 @@ def test_the_command_prints_advice_and_details_only_when_asked():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--cost", "1", "--work", "unskew.works:TopK"], "--cost and --work are both given"),
+        (["--cost", "1", "--work", "unskew.operators:TopK"], "--cost and --work are both given"),
         (["--cores", "2"], "--cores is about the time of batches; valid: with --cost or --work"),
         (["--fixed", "2"], "--fixed is about"),
         (["--batch", "2"], "--batch is about"),
         (["--cost", "1", "--groupings", "OFF_GREEDY"], "OFF_GREEDY must know the whole stream"),
         (["--cost", "1", "--split", "odd"], "split is 'odd'"),
-        (["--work", "unskew.works:DistinctCount"], "stream 'zipf' has no column 'id'"),
-        (["--work", "unskew.works:None"], "unskew.works has no 'None'"),
+        (["--work", "unskew.operators:DistinctCount"], "stream 'zipf' has no column 'id'"),
+        (["--work", "unskew.operators:None"], "unskew.operators has no 'None'"),
     ],
 )
 def test_bad_options_are_named(arguments, says):

@@ -1,0 +1,31 @@
+"""Keyed works: what a worker remembers of each of its keys, and the results that it makes of this."""
+
+from unskew.apps.operators.distinct import Distinct
+from unskew.apps.operators.distinct_count import DistinctCount
+from unskew.apps.operators.interface import Folded, KeyedWork, Now, Summary
+from unskew.apps.operators.kll_quantiles import KllQuantiles
+from unskew.apps.operators.latest import Enriched, Latest
+from unskew.apps.operators.naive_bayes import NaiveBayes
+from unskew.apps.operators.per_key import PerKey
+from unskew.apps.operators.quantiles import Quantiles
+from unskew.apps.operators.sessions import Sessions
+from unskew.apps.operators.statistics import Running
+from unskew.apps.operators.top_k import TopK
+
+__all__ = [
+    "Distinct",
+    "DistinctCount",
+    "Enriched",
+    "Folded",
+    "KeyedWork",
+    "KllQuantiles",
+    "Latest",
+    "NaiveBayes",
+    "Now",
+    "PerKey",
+    "Quantiles",
+    "Running",
+    "Sessions",
+    "Summary",
+    "TopK",
+]

@@ -1,0 +1,375 @@
+"""Check whether a work keeps what ``KeyedWork`` promises, on random tuples. It is a contract for any work.
+
+The tuples have few keys and few values, so that many coincide. Some values are extreme.
+"""
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.random import Generator
+
+from unskew.apps.operators.interface import KeyedWork, Now, has_state, joined, result_schema
+
+_FLOATS = (0.0, 0.1, 0.25, 1.0, 3.5, -2.0, -0.1, 1e-9, 1e17, -1e17)
+
+_ODD_FLOATS = (float("nan"), float("inf"), -float("inf"), 5e-324)
+
+_TEXTS = ("", "a", "b", "c", "d", "e", "ü", "long " * 20)
+
+#: States, one a key, and the numbers of these keys.
+States: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of checking one property.
+
+    Attributes
+    ----------
+    name, says : str
+        The property's name, and the property as a sentence.
+    skipped : str
+        Why the property wasn't checked. Empty: it was.
+    cases : int
+        How many cases were tried. If one failed, it was the last.
+    failure : str
+        How the work breaks the property. Empty: the property holds.
+
+    """
+
+    name: str
+    says: str
+    skipped: str
+    cases: int
+    failure: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """A batch of tuples of some keys, and where to cut it.
+
+    Attributes
+    ----------
+    tuples : RecordBatch
+        n tuples of ``keys`` keys. Each key has at least one.
+    keys : int
+        k, the number of keys.
+    parts : int64[n]
+        The part of each tuple, 0 to 2. The parts stand for three batches, or for three workers.
+    now : Now
+        The time of the batch.
+
+    """
+
+    tuples: pa.RecordBatch
+    keys: int
+    parts: np.ndarray
+    now: Now
+
+    def part(self, which: int) -> tuple[pa.RecordBatch, np.ndarray]:
+        """The tuples of one part, with slots counted from 0, and the numbers of the part's keys."""
+        tuples = self.tuples.filter(pa.array(self.parts == which))
+        keys, slots = np.unique(tuples.column("slot").to_numpy(), return_inverse=True)
+        return tuples.set_column(0, "slot", pa.array(slots.astype(np.int32))), keys
+
+
+def check(
+    work: KeyedWork,
+    cases: int = 200,
+    seed: int = 0,
+    types: Mapping[str, pa.DataType] | None = None,
+    *,
+    nulls: bool = True,
+) -> Iterator[Outcome]:
+    """Check every property on random tuples, small cases first.
+
+    Parameters
+    ----------
+    work : KeyedWork
+        The work that is checked.
+    cases : int
+        How many cases are tried. Equal seeds give equal cases.
+    seed : int
+        The seed of the random tuples.
+    types : mapping of str to DataType, optional
+        The types of the columns that are not in the work's ``types``. Default: strings.
+    nulls : bool
+        Whether values may be null, and floats also NaN or infinite.
+
+
+    Yields
+    ------
+    Outcome
+        The result of one property.
+
+    """
+    for name, (says, holds) in _PROPERTIES.items():
+        if name == "upgrade" and not work.older:
+            continue
+        skipped, failure, tried = _why_not(work, name), "", 0
+        while not skipped and not failure and tried < cases:
+            tried += 1
+            try:
+                failure = holds(work, case(work, 1 + tried // 4, seed, types or {}, nulls=nulls)) or ""
+            except Exception as error:  # noqa: BLE001  whatever the user's code may raise
+                failure = f"it raises {' '.join(f'{type(error).__name__}: {error}'.split())}"
+        yield Outcome(name, says, skipped, tried, failure)
+
+
+def exact(work: KeyedWork) -> bool:
+    """Whether the work's states are compared for equality. If not, the work has an ``agree`` of its own."""
+    return type(work).agree is KeyedWork.agree
+
+
+def _why_not(work: KeyedWork, name: str) -> str:
+    if name not in ("schemas", "repeatable", "cuts", "upgrade") and not work.mergeable:
+        return "it has no merge, so that only a grouping that keeps a key at one worker runs it"
+    if name in ("cuts", "split") and work.by_batch:
+        return "it says that batches matter to it (by_batch)"
+    return ""
+
+
+def _schemas(work: KeyedWork, of: Case) -> str | None:
+    """Each method gives a state for each key and results of valid slots, both with the declared schemas."""
+    strange = [name for name in work.identity if name not in work.results.names]
+    if strange:
+        return f"identity has {strange[0]!r}, which results haven't"
+    nothing = _new(work, of.keys)
+    results, after = work.update(of.tuples, nothing, of.now)
+    wrong = _unfit(work, "update", results, after, of.keys)
+    settled, kept = work.settle(nothing, after, of.now)
+    wrong = wrong or _unfit(work, "settle", settled, kept, of.keys)
+    moments = work.due(kept)
+    if not wrong and moments is not None and (moments.type != pa.int64() or len(moments) != of.keys):
+        return f"due gives {len(moments)} {moments.type} of {of.keys} states"
+    _, again = work.update(of.tuples, kept, of.now)  # from the settled states on
+    wrong = wrong or _unfit(work, "update", None, again, of.keys)
+    if work.mergeable and not wrong:
+        left = np.flatnonzero(has_state(kept))
+        both = _merged(work, [(kept.take(pa.array(left)), left), (after, np.arange(of.keys))])
+        wrong = _unfit(work, "merge", None, both[0], of.keys)
+    return wrong or _unfit(work, "finish", work.finish(again, of.now), again, of.keys)
+
+
+def _unfit(
+    work: KeyedWork, method: str, results: pa.RecordBatch | None, states: pa.RecordBatch, keys: int
+) -> str | None:
+    if states.schema != work.state:
+        return f"{method} gives states of {_short(states.schema)}, not of {_short(work.state)}"
+    if states.num_rows != keys:
+        return f"{method} gives {states.num_rows} states of {keys} keys"
+    states.validate(full=True)
+    if results is None:
+        return None
+    if results.schema != result_schema(work):
+        return f"{method} gives results of {_short(results.schema)}, not of {_short(result_schema(work))}"
+    results.validate(full=True)
+    slots = results.column("slot").to_numpy(zero_copy_only=False)
+    if len(slots) and not (0 <= slots.min() <= slots.max() < keys):
+        return f"{method} gives a result of slot {slots.max()}, of {keys} keys"
+    return None
+
+
+def _repeatable(work: KeyedWork, of: Case) -> str | None:
+    """A copy, and another call, give the same: nothing is kept between calls."""
+    nothing = _new(work, of.keys)
+    results, states = work.update(of.tuples, nothing, of.now)
+    settled, _ = work.settle(nothing, states, of.now)
+    for each in (pickle.loads(_pickled(work)), work):  # noqa: S301
+        again, after = each.update(of.tuples, nothing, of.now)
+        wrong = _differ(work, states, after)
+        if not wrong and exact(work):
+            settled_again, _ = each.settle(nothing, after, of.now)
+            wrong = _unlike(results, again) or _unlike(settled, settled_again)
+        if wrong:
+            return wrong
+    return None
+
+
+def _pickled(work: KeyedWork) -> bytes:
+    """The work as it travels to Spark's tasks."""
+    try:
+        from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
+    except ImportError:
+        return pickle.dumps(work)
+    return cloudpickle.dumps(work)
+
+
+def _unlike(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -> str | None:
+    rows, others = ([] if each is None else each.to_pylist() for each in (one, other))
+    if repr(rows) == repr(others):
+        return None
+    return f"results {_short(rows)}, another time {_short(others)}"
+
+
+def _cuts(work: KeyedWork, of: Case) -> str | None:
+    """Three batches of a worker, one after the other, and all in one."""
+    states = _new(work, of.keys)
+    for which in range(3):
+        tuples, keys = of.part(which)
+        if len(keys):
+            after = work.update(tuples, states.take(pa.array(keys)), of.now)[1]
+            states = _with(states, after, keys)
+    return _differ(work, states, work.update(of.tuples, _new(work, of.keys), of.now)[1])
+
+
+def _alone(work: KeyedWork, of: Case) -> str | None:
+    """A state merged with no other."""
+    whole = work.update(of.tuples, _new(work, of.keys), of.now)[1]
+    return _differ(work, whole, _merged(work, [(whole, np.arange(of.keys))])[0])
+
+
+def _commutative(work: KeyedWork, of: Case) -> str | None:
+    """The states of three workers, in two orders."""
+    a, b, c = _fragments(work, of)
+    return _differ(work, _merged(work, [a, b, c])[0], _merged(work, [c, b, a])[0])
+
+
+def _associative(work: KeyedWork, of: Case) -> str | None:
+    """The states of three workers: the first two merged before the third, and the last two before the first."""
+    a, b, c = _fragments(work, of)
+    left = _merged(work, [_merged(work, [a, b]), c])[0]
+    return _differ(work, left, _merged(work, [a, _merged(work, [b, c])])[0]) or _differ(
+        work, left, _merged(work, [a, b, c])[0]
+    )
+
+
+def _split(work: KeyedWork, of: Case) -> str | None:
+    """Three workers, merged, and one that has all."""
+    whole = work.update(of.tuples, _new(work, of.keys), of.now)[1]
+    return _differ(work, _merged(work, _fragments(work, of))[0], whole)
+
+
+def _upgrade(work: KeyedWork, of: Case) -> str | None:
+    """States of older schemas: columns that are still there with their values of today, others at random."""
+    states, random = work.update(of.tuples, _new(work, of.keys), of.now)[1], np.random.default_rng(of.keys)
+    for schema in work.older:
+        columns = [
+            states.column(field.name) if field in [*work.state] else _values(random, field.type, of.keys, nulls=True)
+            for field in schema
+        ]
+        old = pa.RecordBatch.from_arrays(columns, schema=schema)
+        new = work.upgrade(old)
+        wrong = _unfit(work, "upgrade", None, new, of.keys)
+        wrong = wrong or _differ(work, new, work.upgrade(old))
+        if not wrong:
+            results, after = work.update(of.tuples, new, of.now)
+            wrong = _unfit(work, "update", results, after, of.keys)
+        if not wrong:
+            wrong = _unfit(work, "finish", work.finish(new, of.now), new, of.keys)
+        if not wrong and work.mergeable:
+            both = _merged(work, [(new, np.arange(of.keys)), (states, np.arange(of.keys))])
+            wrong = _unfit(work, "merge", None, both[0], of.keys)
+        if wrong:
+            return f"of states of {_short(schema)}: {wrong}"
+    return None
+
+
+Property: TypeAlias = Callable[[KeyedWork, Case], str | None]
+
+_PROPERTIES: dict[str, tuple[str, Property]] = {
+    "schemas": ("states and results are as declared", _schemas),
+    "repeatable": ("equal tuples and states give equal states and results, of a copy too", _repeatable),
+    "cuts": ("batches one after the other give what one batch of all gives", _cuts),
+    "alone": ("a state that is merged with no other stays as it is", _alone),
+    "commutative": ("the order of the states doesn't matter to merge", _commutative),
+    "associative": ("it doesn't matter which states are merged first", _associative),
+    "split": ("workers that share a key, merged, have what one with all tuples has", _split),
+    "upgrade": ("states of the older schemas become states that the work goes on with", _upgrade),
+}
+
+
+def _new(work: KeyedWork, keys: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(keys, field.type) for field in work.state], schema=work.state)
+
+
+def _fragments(work: KeyedWork, of: Case) -> list[States]:
+    fragments = []
+    for which in range(3):
+        tuples, keys = of.part(which)
+        empty = _new(work, len(keys))
+        fragments.append((work.update(tuples, empty, of.now)[1] if len(keys) else empty, keys))
+    return fragments
+
+
+def _merged(work: KeyedWork, parts: list[States]) -> States:
+    keys, slots = np.unique(np.concatenate([each for _, each in parts]), return_inverse=True)
+    states = joined([states for states, _ in parts], work.state)
+    return work.merge(states, pa.array(slots.astype(np.int32)), len(keys)) if len(keys) else states, keys
+
+
+def _with(states: pa.RecordBatch, after: pa.RecordBatch, keys: np.ndarray) -> pa.RecordBatch:
+    """The states, with those of ``keys`` replaced by ``after``."""
+    where = np.arange(states.num_rows)
+    where[keys] = states.num_rows + np.arange(len(keys))
+    return joined([states, after], states.schema).take(pa.array(where))
+
+
+def _differ(work: KeyedWork, one: pa.RecordBatch, other: pa.RecordBatch) -> str | None:
+    """How two batches of states that should agree differ; None: they agree."""
+    if work.agree(one, other):
+        return None
+    for slot in range(one.num_rows):
+        a, b = one.slice(slot, 1), other.slice(slot, 1)
+        if not work.agree(a, b):
+            return f"{_short(a.to_pylist()[0])} is not {_short(b.to_pylist()[0])}"
+    return f"{_short(one.to_pylist())} is not {_short(other.to_pylist())}"
+
+
+def _short(what: object) -> str:
+    text = " ".join(str(what).split())
+    return text if len(text) <= 300 else f"{text[:300]} …"
+
+
+def case(work: KeyedWork, size: int, seed: int, types: Mapping[str, pa.DataType], *, nulls: bool) -> Case:
+    """A random case. Equal arguments give equal cases.
+
+    Parameters
+    ----------
+    work : KeyedWork
+        The work, whose columns the tuples have.
+    size : int
+        The largest number of tuples, at least 1.
+    seed : int
+        The seed of all random values.
+    types : mapping of str to DataType
+        The types of columns. Other columns have the type to which the work casts them, or are strings.
+    nulls : bool
+        Whether values may be null.
+
+    """
+    random = np.random.default_rng([seed, size])
+    n = int(random.integers(1, size + 1))
+    keys, slots = np.unique(random.integers(0, random.integers(1, 5), n), return_inverse=True)
+    times = 1_000_000 + random.integers(0, random.choice([1, 20, 100_000]), n)
+    columns: dict[str, Any] = {"slot": pa.array(slots.astype(np.int32)), "time": pa.array(times)}
+    for name in work.columns:
+        if name == "key":
+            columns[name] = pa.array([f"key {each}" for each in keys[slots]])
+        else:
+            kind = types.get(name) or work.types.get(name) or pa.string()
+            columns[name] = _values(random, kind, n, nulls=nulls)
+    now = Now(2_000_000, int(random.choice([0, times.min(), times.max() + 1])))
+    return Case(pa.RecordBatch.from_pydict(columns), len(keys), random.integers(0, 3, n), now)
+
+
+def _values(random: Generator, kind: pa.DataType, n: int, *, nulls: bool) -> pa.Array:
+    if pa.types.is_floating(kind):
+        values = random.choice([*_FLOATS, *(_ODD_FLOATS if nulls else ())], n).tolist()
+    elif pa.types.is_integer(kind):
+        values = random.integers(0 if pa.types.is_unsigned_integer(kind) else -3, 5, n).tolist()
+    elif pa.types.is_boolean(kind):
+        values = random.choice([True, False], n).tolist()
+    elif pa.types.is_temporal(kind):
+        values = random.integers(0, 1000, n).tolist()
+    elif pa.types.is_nested(kind):
+        values = [None] * n
+    else:
+        values = [_TEXTS[i] for i in random.integers(0, len(_TEXTS), n)]
+    missing = random.random(n) < 0.1
+    shown = [None if nulls and gone else value for value, gone in zip(values, missing, strict=True)]
+    return pa.array(shown, kind)

@@ -1,0 +1,421 @@
+"""The interface of keyed works, vectorised over the keys of a batch.
+
+``KeyedWork`` is the interface. ``Folded`` is a base for works whose states are only ever merged. ``Summary`` is a base
+for works whose results are a function of the state.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.errors import UsageError
+from unskew.grouping.arguments import one_of
+
+
+@dataclass(frozen=True)
+class Now:
+    """The time of a batch; a replay repeats it.
+
+    Attributes
+    ----------
+    batch_ms : int
+        The batch's own time, ms since the epoch.
+    watermark_ms : int
+        A lower bound on the times of all tuples to come, ms since the epoch. By event time it is the latest time less
+        the lateness, by batch time the batch's time.
+
+    """
+
+    batch_ms: int
+    watermark_ms: int
+
+
+class KeyedWork(ABC):
+    """A keyed work: a work with a state per key.
+
+    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. (Where these states have
+    more than 256 MiB, it calls it for some of the keys at a time.) Each row of ``states`` is a key. A *slot* is the
+    number of such a row, by which tuples and results name their key. An instance keeps nothing between calls, because
+    Spark sends copies of it to the tasks. Everything that it remembers is in the states.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns of the tuples that it reads; the key's own is ``key``, in which null is a key, too. ``time`` (int64,
+        ms since the epoch) is always there.
+    types : mapping of str to pyarrow.DataType
+        The types to which ``column`` casts columns. A column that isn't named keeps its type.
+    state : pyarrow.Schema
+        The columns of a key's state, which is one row. All are nullable: in a new key's state all are null.
+    results : pyarrow.Schema
+        The columns of a result, besides the key.
+    identity : tuple of str
+        The columns of ``results`` that tell a result from the other results of the same key and window. A result
+        overwrites an earlier one with equal identity.
+    ttl_ms : int or None
+        How long a state must live after its key's last tuple, measured by the watermark. Then it may leave, and
+        ``finish`` is called. None: the run's options decide.
+    parameters : mapping of str to a number or a string
+        Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
+        parameters.
+    older : tuple of pyarrow.Schema
+        The schemas that ``state`` had in earlier versions of the work. A run takes over a checkpoint with such states,
+        and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
+    by_batch : bool
+        Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
+        its state after one batch with all their tuples.
+
+    Examples
+    --------
+    A work that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
+
+    >>> class Count(KeyedWork):
+    ...     state = pa.schema([("n", pa.int64())])
+    ...     results = pa.schema([("tuples", pa.int64())])
+    ...
+    ...     def update(self, tuples, states, now):
+    ...         here = np.bincount(tuples.column("slot"), minlength=states.num_rows)
+    ...         n = pa.array(states.column("n").fill_null(0).to_numpy() + here)
+    ...         slots = pa.array(np.arange(states.num_rows, dtype=np.int32))
+    ...         results = pa.RecordBatch.from_arrays([slots, n], names=["slot", "tuples"])
+    ...         return results, pa.RecordBatch.from_arrays([n], schema=self.state)
+
+    Slot 0 is a key with 40 tuples so far, and slot 1 a new key:
+
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": pa.array([0, 1, 0], pa.int32()), "time": [5, 6, 7]})
+    >>> states = pa.RecordBatch.from_pydict({"n": [40, None]})
+    >>> results, states = Count().update(tuples, states, Now(batch_ms=7, watermark_ms=7))
+    >>> results.to_pylist(), states.to_pylist()
+    ([{'slot': 0, 'tuples': 42}, {'slot': 1, 'tuples': 1}], [{'n': 42}, {'n': 1}])
+
+    """
+
+    columns: tuple[str, ...] = ()
+    types: Mapping[str, pa.DataType] = {}
+    state: pa.Schema
+    results: pa.Schema
+    identity: tuple[str, ...] = ()
+    ttl_ms: int | None = None
+    parameters: Mapping[str, int | float | str] = {}
+    older: tuple[pa.Schema, ...] = ()
+    by_batch: bool = False
+
+    @abstractmethod
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Take in the tuples of a batch.
+
+        Parameters
+        ----------
+        tuples : RecordBatch
+            n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``. Tuples of one source are in its order. A
+            column of more than 2 GiB of texts or bytes has Arrow's large type.
+        states : RecordBatch
+            k states with the columns of ``state``. Each of their keys has a tuple.
+        now : Now
+            The time of the batch.
+
+        Returns
+        -------
+        results : RecordBatch or None
+            Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys, these
+            aren't published, because a worker doesn't have a key's whole state. The results of ``settle`` and
+            ``finish`` are.
+        states : RecordBatch
+            The k new states, in the order of the old ones.
+
+        Raises
+        ------
+        ValueError
+            A column can't be cast to its type in ``types``: see ``column``, by which this package's works read columns.
+
+        """
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """Merge all states of a key into one. It must be associative and commutative.
+
+        A work without ``merge`` runs only with groupings that keep a key at one worker.
+
+        Parameters
+        ----------
+        states : RecordBatch
+            n states. In each of them at least one column isn't null.
+        slots : int32[n]
+            The key of each state, 0 to ``keys`` − 1. Each key has at least one state.
+        keys : int
+            k, the number of keys.
+
+        Returns
+        -------
+        RecordBatch
+            k states, in the order of the slots.
+
+        """
+        raise NotImplementedError
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Give the results of keys whose whole states have changed.
+
+        At this call a key's state is whole. If the key is at one worker, the call follows ``update``. If keys are
+        split, it follows ``merge``: all workers have then sent their fragments, so no tuple older than the watermark is
+        missing. Where states live for a TTL, it is also called for keys without a tuple that are ``due``. Their states
+        before and after are then equal.
+
+        Parameters
+        ----------
+        before, after : RecordBatch
+            The k keys' states after the last call, and now. A new key's state before is null.
+        now : Now
+            The time of the batch.
+
+        Returns
+        -------
+        results : RecordBatch or None
+            Any number of rows: ``slot`` and the columns of ``results``.
+        states : RecordBatch
+            The k states that are kept.
+
+        """
+        return None, after
+
+    def due(self, states: pa.RecordBatch) -> pa.Array | None:
+        """Give the watermark from which ``settle`` must be called for a key, even if the key gets no tuple.
+
+        Parameters
+        ----------
+        states : RecordBatch
+            k states that are kept.
+
+        Returns
+        -------
+        int64[k] or None
+            ms since the epoch. Null: never due before expiry. Return None if no state is ever due.
+
+        """
+        return None
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Give the last results of states whose window closes or which expire. The columns are as in ``update``."""
+        return None
+
+    def upgrade(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """Convert states of an older schema to the current one. By default, new columns are null.
+
+        It is called once for each state, in the first batch of a run on a checkpoint of an older version.
+
+        Parameters
+        ----------
+        states : RecordBatch
+            k states, of one of the schemas in ``older``.
+
+        Returns
+        -------
+        RecordBatch
+            k states, in the order of the old ones.
+
+        Raises
+        ------
+        ValueError
+            The default can't convert the states: an old column is gone, or has another type.
+
+        """
+        for field in states.schema:
+            if field not in [*self.state]:
+                kept = f"{field.name} {field.type}"
+                raise ValueError(f"the older state's column {kept} isn't in today's: write an upgrade that says how")
+        there = states.schema.names
+        columns = [states.column(f.name) if f.name in there else pa.nulls(states.num_rows, f.type) for f in self.state]
+        return pa.RecordBatch.from_arrays(columns, schema=self.state)
+
+    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+        """Whether two batches of k states may come from the same tuples. By default they must be equal (NaN is NaN).
+
+        A work whose states depend on the order of merges overrides this, and allows what its error bounds allow. Only
+        tests and ``unskew check-work`` call it.
+        """
+        return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
+
+    def column(self, tuples: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the tuples, decoded if it is dictionary-encoded, and cast to its type in ``types``.
+
+        Raises
+        ------
+        ValueError
+            The column can't be cast; the message names it.
+
+        """
+        array = tuples.column(name)
+        if isinstance(array, pa.DictionaryArray):
+            array = array.dictionary_decode()
+        try:
+            return array.cast(self.types.get(name, array.type))
+        except pa.ArrowException as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"column {name!r} is {array.type}, not {self.types[name]}: {reason}") from None
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether a key's states can be merged, so that a grouping may split the key."""
+        return type(self).merge is not KeyedWork.merge
+
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether ``finish`` may give results. If not, a run that ends needn't wait until its states expire."""
+        return type(self).finish is not KeyedWork.finish
+
+    @property
+    def settles_later(self) -> bool:
+        """Whether ``settle`` may give results for keys without a tuple."""
+        return type(self).due is not KeyedWork.due
+
+
+#: When a summary is published: whenever its key has changed, or when its window closes or its state expires.
+WHEN = ("change", "end")
+
+
+class Folded(KeyedWork):
+    """A work that makes a small state of each tuple (``lift``) and merges several states into one (``merge``).
+
+    Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
+    cut into batches and spread over workers.
+
+    Examples
+    --------
+    Each key's largest amount. The state of a tuple is its amount, and two states merge into the larger one:
+
+    >>> class Largest(Folded):
+    ...     columns = ("amount",)
+    ...     state = results = pa.schema([("largest", pa.int64())])
+    ...
+    ...     def lift(self, tuples):
+    ...         return pa.RecordBatch.from_arrays([tuples.column("amount")], schema=self.state)
+    ...
+    ...     def merge(self, states, slots, keys):
+    ...         rows = pa.table([slots, states.column("largest")], names=["slot", "largest"])
+    ...         largest = rows.group_by("slot").aggregate([("largest", "max")]).sort_by("slot").column("largest_max")
+    ...         return pa.RecordBatch.from_arrays([largest.combine_chunks()], schema=self.state)
+
+    Slot 0 is a key whose largest amount so far is 40, and slot 1 a new key:
+
+    >>> slots = pa.array([0, 1, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6, 7], "amount": [3, 9, 42]})
+    >>> states = pa.RecordBatch.from_pydict({"largest": pa.array([40, None])})
+    >>> _, states = Largest().update(tuples, states, Now(batch_ms=7, watermark_ms=7))
+    >>> states.to_pylist()
+    [{'largest': 42}, {'largest': 9}]
+
+    """
+
+    @abstractmethod
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """The state of each tuple on its own: n rows of ``state``."""
+
+    @abstractmethod
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """As ``KeyedWork.merge``. Here too, every key has at least one state."""
+
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Merge the tuples' states into the old ones."""
+        old = has_state(states)
+        slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
+        rows = joined([states.filter(pa.array(old)), self.lift(tuples)], self.state)
+        return None, self.merge(rows, pa.array(slots), states.num_rows)
+
+
+class Summary(KeyedWork):
+    """A work that publishes an answer for each key: a function of the key's state.
+
+    Parameters
+    ----------
+    when : str
+        ``change``: the answer is published each time the key has changed, and overwrites the earlier one.
+        ``end``: it is published once, when the window closes or the state expires.
+
+    Raises
+    ------
+    ValueError
+        ``when`` is neither.
+
+    Examples
+    --------
+    >>> from unskew.apps.operators import Running
+    >>> slots = pa.array([0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6], "value": [2.0, 4.0]})
+    >>> now = Now(batch_ms=6, watermark_ms=6)
+    >>> for when in WHEN:
+    ...     work = Running(when=when)
+    ...     state = work.merge(work.lift(tuples), slots, keys=1)
+    ...     settled, finished = work.settle(state, state, now)[0], work.finish(state, now)
+    ...     print(when, [None if each is None else each.column("mean").to_pylist() for each in (settled, finished)])
+    change [[3.0], None]
+    end [None, [3.0]]
+
+    """
+
+    def __init__(self, when: str = "change") -> None:
+        self.when = one_of("when", when, WHEN)
+
+    @property
+    def tells_at_end(self) -> bool:
+        """Whether answers are published at the end."""
+        return self.when == "end"
+
+    @abstractmethod
+    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """The answers for k states: ``slot`` and the columns of ``results``."""
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Give the answers of the keys that have changed, unless answers are published at the end."""
+        return (self.answer(after) if self.when == "change" else None), after
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Give the answers, unless they were published at each change."""
+        return self.answer(states) if self.when == "end" else None
+
+
+def require_work(work: Any) -> None:
+    """Raise ``UsageError`` for what isn't a keyed work, such as its class."""
+    if isinstance(work, KeyedWork):
+        return
+    if isinstance(work, type) and issubclass(work, KeyedWork):
+        raise UsageError(f"work is the class {work.__name__}; valid: {work.__name__}(…), an instance of it")
+    raise UsageError(
+        f"work is {work!r}; valid: one of unskew.operators, or an instance of your own subclass of KeyedWork"
+    )
+
+
+def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Which of k keys have a state, bool[k]. A state whose columns are all null counts as none."""
+    there = np.zeros(states.num_rows, np.bool_)
+    for column in states.columns:
+        there |= column.is_valid().to_numpy(zero_copy_only=False)
+    return there
+
+
+def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Several batches of one schema as one."""
+    columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def results_of(work: KeyedWork, slots: pa.Array, *columns: pa.Array) -> pa.RecordBatch:
+    """A batch of results: the slots, and the columns of ``work.results`` in that order, cast to their types."""
+    arrays = [column.cast(field.type) for column, field in zip(columns, work.results, strict=True)]
+    return pa.RecordBatch.from_arrays([slots, *arrays], schema=result_schema(work))
+
+
+def result_schema(work: KeyedWork) -> pa.Schema:
+    """The schema of the results of a work's methods: the slot, and the columns of ``work.results``."""
+    return pa.schema([pa.field("slot", pa.int32()), *work.results])

@@ -1,0 +1,174 @@
+"""LATEST: the latest value of a key. ENRICHED: tuples with the latest value of their key."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.apps.operators.interface import Folded, KeyedWork, Now, has_state, joined, results_of
+from unskew.apps.operators.list_columns import array, ordered
+
+_STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()), pa.field("value", pa.string())])
+
+
+class Latest(Folded):
+    """The latest value of a key: a table made of a stream of changes.
+
+    The latest value is the one with the greatest time. Among equal times it is the one with the greatest ``version``,
+    and among equal versions it is the greatest value. So it doesn't depend on the order, the batches or the workers. A
+    tuple costs some 0.4 µs.
+
+    Parameters
+    ----------
+    value : str
+        The column, which must be castable to a string. Null is a value too, the smallest; Kafka calls it a tombstone.
+    version : str
+        A column of integers, such as ``offset``. Of two values of the same time, the one with the greater version is
+        later. Empty: there are no versions. By batch time all tuples of a batch have the same time.
+
+    Notes
+    -----
+    The columns of a result are ``value`` and ``time`` (ms since the epoch). It is published when one of them changes.
+
+    Examples
+    --------
+    The tuple of the greatest time has the latest value, though it comes first:
+
+    >>> slots = pa.array([0, 0], pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [9, 5], "value": ["new", "old"]})
+    >>> work, now = Latest(), Now(batch_ms=9, watermark_ms=9)
+    >>> before = pa.RecordBatch.from_pylist([{}], work.state)  # of a new key: all null
+    >>> _, after = work.update(tuples, before, now)
+    >>> work.settle(before, after, now)[0].to_pylist()
+    [{'slot': 0, 'value': 'new', 'time': 9}]
+
+    """
+
+    state = _STATE
+    results = pa.schema([pa.field("value", pa.string()), pa.field("time", pa.int64())])
+
+    def __init__(self, value: str = "value", version: str = "") -> None:
+        self.value, self.version = value, version
+        self.columns = (value, version) if version else (value,)
+        self.types = {value: pa.string(), version: pa.int64()}
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """Each value with its time and version."""
+        return _versions(self, tuples, self.value, self.version)
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """The latest of a key's states."""
+        flat = _sorted(pa.table([slots, *states.columns], names=["slot", *states.schema.names]), *_STATE.names)
+        last = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys), side="right") - 1
+        return pa.RecordBatch.from_arrays(
+            [array(flat, name).take(pa.array(last)) for name in _STATE.names], schema=_STATE
+        )
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Publish the values that have changed."""
+        changed = np.zeros(after.num_rows, np.bool_)
+        for name in ("time", "value"):
+            old, new = before.column(name), after.column(name)
+            differs = pc.call_function("not_equal", [old, new]).fill_null(False)
+            nulls = (each.is_null().to_numpy(zero_copy_only=False) for each in (old, new))
+            changed |= differs.to_numpy(zero_copy_only=False) | np.not_equal(*nulls)
+        slots = pa.array(np.flatnonzero(changed).astype(np.int32))
+        return results_of(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
+
+
+class Enriched(KeyedWork):
+    """Tuples joined to the latest value of their key: a stream and a table, in one stream.
+
+    A tuple with a value changes the key's value. A tuple without one is a question. Its result is the value as of its
+    time, or the value that the key had before the batch if that value is later. The order of a batch's tuples doesn't
+    matter: of equal times, changes come before questions.
+
+    Only groupings that keep a key at one worker run the work, because a question must come to the worker that has the
+    key's value. A tuple costs some 0.4 µs.
+
+    Parameters
+    ----------
+    value, version : str
+        As for ``Latest``, but a tuple with a null value is a question.
+    id : str
+        The column that tells a question from the key's other questions, as a string.
+
+    Notes
+    -----
+    The columns of a result are ``id``, ``time`` of the question, and ``value``. ``value`` is null if the key has none
+    yet.
+
+    Examples
+    --------
+    A key's value changes at 5 and at 9. A question of 7 is answered with the value of 5:
+
+    >>> tuples = pa.RecordBatch.from_pydict(
+    ...     {
+    ...         "slot": pa.array([0, 0, 0], pa.int32()),
+    ...         "time": [5, 9, 7],
+    ...         "value": ["old", "new", None],
+    ...         "id": [None, None, "q"],
+    ...     }
+    ... )
+    >>> work = Enriched()
+    >>> new = pa.RecordBatch.from_pylist([{}], work.state)  # of a new key: all null
+    >>> results, states = work.update(tuples, new, Now(batch_ms=9, watermark_ms=9))
+    >>> results.to_pylist()
+    [{'slot': 0, 'id': 'q', 'time': 7, 'value': 'old'}]
+    >>> states.to_pylist()
+    [{'time': 9, 'version': 0, 'value': 'new'}]
+
+    """
+
+    state = _STATE
+    results = pa.schema([pa.field("id", pa.string()), pa.field("time", pa.int64()), pa.field("value", pa.string())])
+    identity = ("id",)
+
+    def __init__(self, value: str = "value", id: str = "id", version: str = "") -> None:  # noqa: A002
+        self.value, self.id, self.version = value, id, version
+        self.columns = (value, id, version) if version else (value, id)
+        self.types = {value: pa.string(), id: pa.string(), version: pa.int64()}
+
+    def update(
+        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Order all tuples by time, and answer each question with the change before it."""
+        old = has_state(states)
+        rows = joined([states.filter(pa.array(old)), _versions(self, tuples, self.value, self.version)], _STATE)
+        slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
+        ids = pa.concat_arrays([pa.nulls(int(old.sum()), pa.string()), self.column(tuples, self.id)])
+        was = np.arange(len(slots)) < old.sum()
+        asks = ~was & rows.column("value").is_null().to_numpy(zero_copy_only=False)
+        names = ["slot", *_STATE.names, "id", "asks", "was"]
+        flat = pa.table([pa.array(slots), *rows.columns, ids, pa.array(asks), pa.array(was)], names=names)
+        flat = _sorted(flat, "time", "asks", "version", "value")
+        slot, time, asks, was = (array(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was"))
+        # The row of the value that each key had, −1: none. A change that is older than that value has no effect.
+        had = np.full(states.num_rows, -1)
+        had[slot[was]] = np.flatnonzero(was)
+        changes = ~asks & ((had[slot] < 0) | (time >= time[had[slot]]))
+        change = np.maximum.accumulate(np.where(changes, np.arange(len(slot)), -1))
+        change = np.where((change >= 0) & (slot[change] == slot), change, had[slot])
+        value = array(flat, "value").take(pa.array(change, mask=change < 0))
+        questions = pa.array(asks)
+        answers = [
+            column.filter(questions) for column in (*(array(flat, name) for name in ("slot", "id", "time")), value)
+        ]
+        last = change[np.searchsorted(slot, np.arange(states.num_rows), side="right") - 1]  # each key has a tuple
+        kept = pa.array(last, mask=last < 0)
+        after = pa.RecordBatch.from_arrays([array(flat, name).take(kept) for name in _STATE.names], schema=_STATE)
+        return results_of(self, *answers), after
+
+
+def _versions(work: KeyedWork, tuples: pa.RecordBatch, value: str, version: str) -> pa.RecordBatch:
+    versions = work.column(tuples, version) if version else pa.array(np.zeros(tuples.num_rows, np.int64))
+    return pa.RecordBatch.from_arrays(
+        [tuples.column("time"), pc.fill_null(versions, 0), work.column(tuples, value)], schema=_STATE
+    )
+
+
+def _sorted(flat: pa.Table, *names: str) -> pa.Table:
+    """By slot and these columns, a null value before all others."""
+    flat = flat.append_column("there", flat.column("value").is_valid())
+    return ordered(flat, *(each for name in names for each in (("there", name) if name == "value" else (name,))))

@@ -1,0 +1,179 @@
+"""NAIVE_BAYES: a classifier that is trained and asked in the stream, the application in the PKG paper."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.apps.operators.interface import Folded, Now, joined, results_of
+from unskew.apps.operators.list_columns import array, entries, gathered, lists, ordered, reduced, spread
+
+_COUNTS = pa.list_(pa.struct([pa.field("class", pa.string()), pa.field("count", pa.int64())]))
+_QUESTIONS = pa.list_(pa.string())  # the documents that ask; in checkpoints the column is called `asked`
+
+#: The key that each document has once beside its words: its counters are the documents of each class.
+PRIOR = ""
+
+
+class NaiveBayes(Folded):
+    """Counters by (word, class): how many documents of the class have the word.
+
+    Before the grouping, a document is cut into its distinct words and ``PRIOR``. Each word is the key of a tuple. A
+    tuple with a class trains. A tuple without one asks for the word's counters. The answer comes at the end of the
+    batch, or at the merge where the grouping splits keys. ``classify`` makes a class of all answers to a document.
+
+    States don't depend on the order, the batches and the workers. Answers are those of the model at the time of the
+    answer. A tuple costs some 0.2 µs. A state has 12 bytes for each class, and the class's name.
+
+    Parameters
+    ----------
+    label : str
+        The column with the class, a string. A tuple in which it is null asks.
+    document : str
+        The column with the name of the document that asks, a string.
+
+    Notes
+    -----
+    The columns of a result are ``document``, ``class`` and ``count``, a row for each class. If no class has the word,
+    there is one row with a null class and the count 0. When the window closes or a state expires, the counters
+    themselves are published, with a null document.
+
+    References
+    ----------
+    M. A. U. Nasir, G. De Francisci Morales, D. García-Soriano, N. Kourtellis, M. Serafini, Partial Key Grouping,
+    sections 2.1 (the classifier) and 3.1 (with split keys). There, workers send their counters to the aggregator every
+    period. Here, questions travel with the counters, so that no answer rests on a part of a word's counters.
+
+    Examples
+    --------
+    Three documents train with a word, and then one asks for it:
+
+    >>> slots = pa.array([0] * 4, pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict(
+    ...     {
+    ...         "slot": slots,
+    ...         "time": [5, 6, 7, 8],
+    ...         "class": ["spam", "spam", "ham", None],
+    ...         "document": [None, None, None, "mail"],
+    ...     }
+    ... )
+    >>> work = NaiveBayes()
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> results, states = work.settle(states, states, Now(batch_ms=8, watermark_ms=8))
+    >>> for result in results.to_pylist():
+    ...     print(result)
+    {'slot': 0, 'document': 'mail', 'class': 'ham', 'count': 1}
+    {'slot': 0, 'document': 'mail', 'class': 'spam', 'count': 2}
+
+    """
+
+    state = pa.schema([pa.field("counts", _COUNTS), pa.field("asked", _QUESTIONS)])
+    results = pa.schema(
+        [pa.field("document", pa.string()), pa.field("class", pa.string()), pa.field("count", pa.int64())]
+    )
+    identity = ("document", "class")
+
+    def __init__(self, label: str = "class", document: str = "document") -> None:
+        self.label, self.document = label, document
+        self.columns = (label, document)
+        self.types = dict.fromkeys(self.columns, pa.string())
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """The count of one class for each tuple that trains, one question for each tuple that asks."""
+        label, document = self.column(tuples, self.label), self.column(tuples, self.document)
+        trains = label.is_valid().to_numpy(zero_copy_only=False)
+        labels = label.filter(pa.array(trains))
+        ones = pa.array(np.ones(len(labels), np.int64))
+        counts = pa.StructArray.from_arrays([labels, ones], fields=list(_COUNTS.value_type))
+        slots = np.arange(tuples.num_rows, dtype=np.int32)
+        return self._states(
+            gathered(pa.array(slots[trains]), counts, len(slots), _COUNTS),
+            gathered(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _QUESTIONS),
+        )
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """Add the counters up. A document that asks for a word several times is answered once."""
+        owners = slots.to_numpy()
+        counts = ordered(reduced(entries(states.column("counts"), owners), "class", count="sum"), "class")
+        questions = states.column("asked")
+        flat = pa.table([spread(questions, owners), questions.flatten()], names=["slot", "document"])
+        flat = ordered(flat.group_by(["slot", "document"], use_threads=False).aggregate([]), "document")
+        return self._states(
+            lists(counts, keys, _COUNTS), gathered(array(flat, "slot"), array(flat, "document"), keys, _QUESTIONS)
+        )
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Answer the questions, and forget them."""
+        counts = lists(entries(after.column("counts")), after.num_rows, _COUNTS, empty=False)
+        return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _QUESTIONS))
+
+    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Publish the counters, and answer the questions that are left."""
+        flat = entries(states.column("counts"))
+        no_document = pa.nulls(flat.num_rows, pa.string())
+        model = results_of(self, array(flat, "slot"), no_document, array(flat, "class"), array(flat, "count"))
+        return joined([model, self._answers(states)], model.schema)
+
+    def _answers(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """Each question with each counter of its word."""
+        questions = states.column("asked")
+        word = spread(questions).to_numpy()
+        flat = entries(states.column("counts"))
+        bounds = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(states.num_rows + 1))
+        classes = np.diff(bounds)[word]
+        rows = np.maximum(classes, 1)
+        question = np.repeat(np.arange(len(word)), rows)
+        nth = np.arange(len(question)) - np.repeat(np.cumsum(rows) - rows, rows)
+        counter = pa.array(bounds[word][question] + nth, mask=(classes == 0)[question])
+        columns = [questions.flatten().take(pa.array(question)), array(flat, "class").take(counter)]
+        count = pc.fill_null(array(flat, "count").take(counter), 0)
+        return results_of(self, pa.array(word[question]), *columns, count)
+
+    def _states(self, counts: pa.ListArray, questions: pa.ListArray) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([counts, questions], schema=self.state)
+
+
+def classify(
+    answers: Mapping[str, Mapping[str, Mapping[str | None, int]]], alpha: float = 1.0
+) -> dict[str, str | None]:
+    """The most likely class of each document, from the answers for all of its words.
+
+    It is argmax over C of log P(C) + Σ log P(word | C), with P(word | C) = (count + α) / (documents of C + 2α).
+
+    Parameters
+    ----------
+    answers : mapping
+        Document → word → class → count, ``PRIOR`` among the words.
+    alpha : float
+        α > 0, for Laplace's smoothing: it is added to each count, so that no probability is 0.
+
+    Returns
+    -------
+    dict
+        Document → class. The class is None if the document was asked before any document trained. Of equally likely
+        classes it is the first by name.
+
+    Examples
+    --------
+    >>> prior = {"spam": 2, "ham": 3}
+    >>> classify({"mail": {"": prior, "win": {"spam": 2}, "lunch": {None: 0}}})
+    {'mail': 'spam'}
+
+    """
+    chosen: dict[str, str | None] = {}
+    for document, words in answers.items():
+        prior = {name: count for name, count in words.get(PRIOR, {}).items() if name is not None}
+        scores = {
+            name: np.log(documents)
+            + sum(
+                np.log((counts.get(name, 0) + alpha) / (documents + 2 * alpha))
+                for word, counts in words.items()
+                if word != PRIOR
+            )
+            for name, documents in prior.items()
+        }
+        chosen[document] = min(scores, key=lambda name: (-scores[name], name)) if scores else None
+    return chosen

@@ -1,0 +1,152 @@
+"""TOP_K: a key's most frequent items, with a bound on the error."""
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.operators.interface import Folded, Now, Summary, joined, results_of
+from unskew.apps.operators.list_columns import array, counts, entries, lists, ordered, ranks, reduced
+from unskew.grouping.arguments import integer
+from unskew.grouping.keys import sum_by_key
+
+_ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa.int64())]))
+
+
+class TopK(Summary, Folded):
+    """The k most frequent items of a key, from at most m counters.
+
+    For each item of a key with n tuples, ``count`` ≤ true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1). So the
+    state has every item with more than n/(m + 1) tuples. This holds for any order, batches, workers and merges. While a
+    key has at most m items, all counts are exact and the error is 0. Beyond that, states depend on the order of merges,
+    within these bounds.
+
+    A tuple costs some 0.4 µs. In each batch with a tuple of a key, each of the key's counters costs as much.
+
+    Parameters
+    ----------
+    item : str
+        The column, which must be castable to a string. Null is an item too.
+    k : int
+        How many items are published, at least 1.
+    counters : int
+        m, at least k. 0: 10·k.
+    when : str
+        ``change`` (publish at each change) or ``end``.
+
+    Raises
+    ------
+    ValueError
+        A parameter is invalid.
+
+    Notes
+    -----
+    The columns of a result are ``rank`` from 1, ``item``, ``count`` and ``error``. Items of equal counts are ordered by
+    name. A rank that has become empty is published with a null item, which overwrites its earlier result.
+
+    References
+    ----------
+    J. Misra, D. Gries, Finding Repeated Elements, 1982. P. Agarwal, G. Cormode, Z. Huang, J. Phillips, Z. Wei, K. Yi,
+    Mergeable Summaries, PODS 2012, section 3: add the counters up, then subtract the (m + 1)th largest from all.
+
+    Examples
+    --------
+    With one counter for three items, the result is the item of more than half of the tuples. Its true count is 3, which
+    is ``count + error``:
+
+    >>> slots = pa.array([0] * 5, pa.int32())
+    >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 5, "item": ["a", "a", "b", "a", "c"]})
+    >>> work = TopK(k=1, counters=1)
+    >>> states = work.merge(work.lift(tuples), slots, keys=1)
+    >>> work.answer(states).to_pylist()
+    [{'slot': 0, 'rank': 1, 'item': 'a', 'count': 2, 'error': 1}]
+
+    """
+
+    state = pa.schema([pa.field("total", pa.int64()), pa.field("error", pa.int64()), pa.field("items", _ITEMS)])
+    results = pa.schema(
+        [
+            pa.field("rank", pa.int32()),
+            pa.field("item", pa.string()),
+            pa.field("count", pa.int64()),
+            pa.field("error", pa.int64()),
+        ]
+    )
+    identity = ("rank",)
+
+    def __init__(self, item: str = "item", k: int = 10, counters: int = 0, when: str = "change") -> None:
+        super().__init__(when)
+        self.k = integer("k", k, 1)
+        self.counters = integer("counters", counters, self.k) if counters else 10 * self.k
+        self.item = item
+        self.columns = (item,)
+        self.types = {item: pa.string()}
+
+    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+        """The count of one item for each tuple."""
+        n = tuples.num_rows
+        ones = pa.array(np.ones(n, np.int64))
+        fields = list(_ITEMS.value_type)
+        alone = pa.StructArray.from_arrays([self.column(tuples, self.item), ones], fields=fields)
+        items = pa.ListArray.from_arrays(pa.array(np.arange(n + 1, dtype=np.int32)), alone, type=_ITEMS)
+        return pa.RecordBatch.from_arrays([ones, pa.array(np.zeros(n, np.int64)), items], schema=self.state)
+
+    def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
+        """Add the counters up. If there are more than m, subtract the (m + 1)th largest from all."""
+        owners = slots.to_numpy()
+        flat = ordered(reduced(entries(states.column("items"), owners), "item", count="sum"), "-count", "item")
+        slot, count = array(flat, "slot").to_numpy(), array(flat, "count").to_numpy()
+        surplus = np.zeros(keys, np.int64)
+        first_out = ranks(slot) == self.counters
+        surplus[slot[first_out]] = count[first_out]
+        left = count - surplus[slot]
+        flat = flat.set_column(flat.column_names.index("count"), "count", pa.array(left)).filter(pa.array(left > 0))
+        total = sum_by_key(owners, states.column("total").to_numpy(), keys)
+        error = sum_by_key(owners, states.column("error").to_numpy(), keys) + surplus
+        return pa.RecordBatch.from_arrays(
+            [pa.array(total), pa.array(error), lists(flat, keys, _ITEMS)], schema=self.state
+        )
+
+    def settle(
+        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
+    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+        """Publish the items in order, and the ranks that have become empty."""
+        if self.when == "end":
+            return None, after
+        had, has = (np.minimum(counts(states.column("items")), self.k) for states in (before, after))
+        gone = np.maximum(had - has, 0)
+        slot = np.repeat(np.arange(len(gone), dtype=np.int32), gone)
+        rank = has[slot] + ranks(slot) + 1
+        zero = pa.array(np.zeros(len(slot), np.int64))
+        empty = results_of(self, pa.array(slot), pa.array(rank), pa.nulls(len(slot), pa.string()), zero, zero)
+        return joined([self.answer(after), empty], empty.schema), after
+
+    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+        """The k most frequent items of each key."""
+        flat = entries(states.column("items"))
+        flat = flat.filter(pa.array(ranks(array(flat, "slot").to_numpy()) < self.k))
+        slot = array(flat, "slot")
+        error = states.column("error").take(slot)
+        rank = pa.array(ranks(slot.to_numpy()) + 1)
+        return results_of(self, slot, rank, array(flat, "item"), array(flat, "count"), error)
+
+    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+        """Whether totals are equal, and the bounds on each item's true count overlap."""
+        if one.column("total") != other.column("total"):
+            return False
+        bounds = [_bounds(states) for states in (one, other)]
+        for slot, item in bounds[0].keys() | bounds[1].keys():
+            (low, high), (other_low, other_high) = (
+                each.get((slot, item), (0, states.column("error")[slot].as_py()))
+                for each, states in zip(bounds, (one, other), strict=True)
+            )
+            if low > other_high or other_low > high:
+                return False
+        errors, totals = (
+            np.concatenate([each.column(name).to_numpy() for each in (one, other)]) for name in ("error", "total")
+        )
+        return bool((errors * (self.counters + 1) <= totals).all())
+
+
+def _bounds(states: pa.RecordBatch) -> dict[tuple[int, str | None], tuple[int, int]]:
+    error = states.column("error").to_pylist()
+    rows = entries(states.column("items")).to_pylist()
+    return {(row["slot"], row["item"]): (row["count"], row["count"] + error[row["slot"]]) for row in rows}

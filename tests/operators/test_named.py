@@ -1,0 +1,102 @@
+"""Works by name, with options that are texts."""
+
+import pyarrow as pa
+import pytest
+from pyspark import cloudpickle
+
+from unskew.apps.operators.loader import load
+from unskew.errors import UsageError
+from unskew.operators import Distinct, KeyedWork, PerKey, Quantiles, Sessions
+
+COUNT = PerKey(lambda key, tuples, state: ([], {"n": 1}), state=pa.schema([("n", pa.int64())]), results=pa.schema([]))
+PLAIN = 3
+
+
+class Mine(Sessions):
+    def __init__(self, gap: int, *, loud: bool = False, name: str | None = None) -> None:
+        super().__init__(gap)
+        self.loud, self.name = loud, name
+
+
+def longer(gap: float = 1.0) -> KeyedWork:
+    return Sessions(2 * gap)
+
+
+HERE = __name__
+
+
+def test_options_have_the_types_of_the_parameters():
+    assert load("unskew.operators:Sessions", {"gap": "1.5"}).gap_ms == 1500
+    work = load("unskew.operators:Quantiles", {"at": "0.5, 0.99", "error": "0.1"})
+    assert isinstance(work, Quantiles)
+    assert work.at == (0.5, 0.99)
+    work = load("unskew.operators:Distinct", {"id": "offset", "kind": "int64"})
+    assert isinstance(work, Distinct)
+    assert work.columns == ("offset",)
+    work = load(f"{HERE}:Mine", {"gap": "2", "loud": "true", "name": "x"})
+    assert (work.gap_ms, work.loud, work.name) == (2000, True, "x")
+
+
+def test_a_function_or_an_object():
+    assert load(f"{HERE}:longer", {"gap": "3"}).gap_ms == 6000
+    assert load(f"{HERE}:COUNT") is COUNT
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("Sessions", {}, "the work is 'Sessions'; valid: MODULE:NAME, such as unskew.operators:Sessions"),
+        (".here:Work", {}, "the work is '.here:Work'; valid: MODULE:NAME, such as unskew.operators:Sessions"),
+        ("nowhere:Work", {}, "the work 'nowhere:Work' can't be loaded (No module named 'nowhere'; looked in "),
+        (
+            "unskew.operators:Session",
+            {},
+            "unskew.operators has no 'Session'; valid: Distinct, DistinctCount, Enriched, ",
+        ),
+        ("unskew.operators:Sessions", {"gap": "soon"}, "unskew.operators:Sessions: gap is 'soon'; valid: a duration"),
+        (
+            "unskew.operators:Sessions",
+            {"gap": "-1"},
+            "unskew.operators:Sessions: gap is '-1'; valid: a duration of at least 0",
+        ),
+        ("unskew.operators:Sessions", {"gaps": "1"}, "unskew.operators:Sessions has no option 'gaps'; valid: gap"),
+        ("unskew.operators:TopK", {"k": "3.5"}, "k is '3.5'; valid: an integer"),
+        ("unskew.operators:KeyedWork", {}, "unskew.operators:KeyedWork"),
+        (f"{HERE}:Mine", {}, f"{HERE}:Mine needs the option 'gap': give gap=VALUE"),
+        (f"{HERE}:Mine", {"gap": "1", "loud": "very"}, "loud is 'very'; valid: true or false"),
+        (f"{HERE}:PLAIN", {}, f"{HERE}:PLAIN is int; valid: a class of unskew.operators.KeyedWork's, or one's object"),
+        (f"{HERE}:dict", {}, f"{HERE} has no 'dict'; valid: "),
+        (f"{HERE}:COUNT", {"n": "1"}, f"{HERE}:COUNT is made already and has no option 'n'; valid: none"),
+        ("builtins:dict", {}, "builtins:dict makes dict; valid: an object of a class of unskew.operators.KeyedWork's"),
+    ],
+)
+def test_mistakes_are_one_line(path, options, message):
+    with pytest.raises(UsageError) as raised:
+        load(path, options)
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_module_with_a_mistake(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "unfinished_work.py").write_text("def make(:\n")
+    with pytest.raises(UsageError, match=r"can't be loaded \(.*unfinished_work\.py, line 1\)"):
+        load("unfinished_work:make")
+
+
+def test_types_that_are_there_for_type_checkers_alone(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "typed_work.py").write_text(
+        "from unskew.operators import Sessions\n"
+        "def make(gap: 'Gap' = 3) -> Sessions:\n"
+        "    return Sessions(gap)\n"
+    )  # fmt: skip
+    assert load("typed_work:make").gap_ms == 3000
+    with pytest.raises(UsageError, match=r"typed_work:make: the type of an option can't be found \(.*'Gap'"):
+        load("typed_work:make", {"gap": "4"})
+
+
+def test_what_every_python_has_does_not_travel():
+    with pytest.raises(UsageError):
+        load("builtins:dict")
+    assert "builtins" not in cloudpickle.list_registry_pickle_by_value()
