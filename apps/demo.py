@@ -16,10 +16,10 @@ from rich.console import Console
 from unskew.apps.topology.settings import Settings
 from unskew.dashboards import checked_in
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
-from unskew.deploy.servers import embedded, stack
+from unskew.deploy.servers import embedded_broker, stack
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.shell import interrupted, unskew
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tup
         return Connection.of(bootstrap_servers, kafka_config), []
     except EnvironmentFault:
         _say("starting Kafka ...")
-        address = embedded.start()
+        address = embedded_broker.start()
         _say(f"Kafka is ready at {address.bootstrap_servers}")
         return Connection(address.bootstrap_servers), [f"{unskew()} kafka stop"]
 

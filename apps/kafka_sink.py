@@ -1,7 +1,7 @@
 """``kafka_sink``: a query of one's own writes to Kafka, and readers of committed messages see each record once.
 
 A batch's records are divided into parts. A task writes a part's records and the batch's number in one transaction, and
-writes nothing if it finds the number there (``unskew.deploy.kafka.transactions``). So it must get the same records in
+writes nothing if it finds the number there (``unskew.kafka.transactions``). So it must get the same records in
 each attempt of a batch. The partitions of the stream itself give no such promise: adaptive execution merges them by
 their sizes, and a shuffle without keys deals rows by turns. So the records are divided by a hash of their key into a
 number of parts that the checkpoint notes. Values may differ from attempt to attempt then, but keys may not. Records
@@ -28,11 +28,11 @@ from unskew.apps.checkpoint.location import location_in
 from unskew.apps.checkpoint.visible import require_own
 from unskew.apps.spark import explained, is_remote, no_column, nondeterministic, require_frame, type_of
 from unskew.apps.topology.parts import Writing, bounded, noted, pairs
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import ANY_PARTITION
-from unskew.deploy.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, ensure_topic, missing_topic, partitions_of
-from unskew.deploy.kafka.transactions import COMMITS, Number, Part
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import ANY_PARTITION
+from unskew.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, ensure_topic, missing_topic, partitions_of
+from unskew.kafka.transactions import COMMITS, Number, Part
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter

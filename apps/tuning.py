@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, location_in
 from unskew.apps.spark import disk_manager, is_remote
-from unskew.deploy.directories import data_directory
+from unskew.directories import data_directory
 from unskew.errors import UsageError
 
 #: The setting that names the state store, and the store that ``keyed_map`` needs.

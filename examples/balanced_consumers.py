@@ -16,9 +16,9 @@ from confluent_kafka import Consumer
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.partitioning import Partitioner
 from unskew.producers.publish import publish
 from unskew.producers.registry import create as dataset

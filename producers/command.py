@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 from unskew.shell import interrupted
 
 PARTITIONS = 5  # of a topic that is made

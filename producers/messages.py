@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.deploy.kafka.json_columns import digits, joined, quoted
+from unskew.kafka.json_columns import digits, joined, quoted
 from unskew.producers.dataset import Block
 
 #: The beginning of a page's address, before its title; not part of the key.

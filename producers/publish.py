@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import Outbox
-from unskew.deploy.kafka.topics import missing_topic, partitions_of
 from unskew.errors import EnvironmentFault, UsageError, UserError
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import Outbox
+from unskew.kafka.topics import missing_topic, partitions_of
 from unskew.producers.dataset import Block, Dataset
 from unskew.producers.keycounts import KeyCounts
 from unskew.producers.pace import Pace
@@ -125,7 +125,7 @@ def publish(
     connection : Connection
         The cluster.
     topic : str
-        The topic, which must exist (``unskew.deploy.kafka.topics.ensure_topic``).
+        The topic, which must exist (``unskew.kafka.topics.ensure_topic``).
     dataset : Dataset
         What to send.
     pace : Pace or None

@@ -16,11 +16,11 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, first_offsets
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, first_offsets
 from unskew.producers.dataset import Dataset
 from unskew.producers.partitioning import Placement
 

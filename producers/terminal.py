@@ -13,9 +13,9 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from unskew.deploy.kafka import topics
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka import topics
+from unskew.kafka.connection import Connection
 from unskew.producers.dataset import Dataset
 from unskew.producers.pace import Pace, Rate, Replay
 from unskew.producers.partitioning import Partitioner, Placement

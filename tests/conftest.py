@@ -11,12 +11,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.steps import exclusive
-from unskew.deploy.kafka import topics
 from unskew.deploy.servers.broker import Broker
+from unskew.directories import data_directory
 from unskew.grouping import compile_all
 from unskew.grouping.compiled import cache_home
+from unskew.kafka import topics
 
 pytest_plugins = ["tests.schedule"]
 

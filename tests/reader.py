@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pages import ROOT
-from unskew.deploy.directories import data_directory
+from unskew.directories import data_directory
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from unskew.apps.commandline.options import (
     names_as_typed,
 )
 from unskew.apps.topology.settings import Settings, scheme
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 from unskew.shell import pairs
 
 

@@ -22,9 +22,9 @@ from unskew.deploy.commands.options import (
     InfluxUrl,
     KafkaConfigOption,
 )
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.loopback import LOOPBACK
 from unskew.shell import pair, pairs, value
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from unskew.apps.commandline.options import Conf
 from unskew.apps.topology.messages import window_id
-from unskew.deploy.directories import data_directory
+from unskew.directories import data_directory
 from unskew.errors import UsageError
 from unskew.shell import pairs, plain
 

@@ -19,7 +19,7 @@ from unskew.apps.commandline.options import (
     schemes,
 )
 from unskew.apps.topology.settings import Settings, mode_of
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 from unskew.shell import interrupted, pairs
 
 

@@ -28,10 +28,10 @@ from unskew.apps.run.session import session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import named, parameters
+from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of
 from unskew.shell import ask_to_stop, unskew
 
 _WARM_UP = 15.0  # s after the first batch

@@ -17,9 +17,9 @@ from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import COMMON, METRICS, UNITS, Metric, Sample
 from unskew.deploy.influx_target import Target
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.deploy.servers.stack import scraped
 from unskew.errors import UsageError
+from unskew.loopback import LOOPBACK
 
 QUEUE = 100_000  # points; some 50 MB
 _CHUNK = 5_000  # points a request, as InfluxDB advises

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.planning.wire import REFUSED, Address, answering, shut
 from unskew.apps.spark import is_remote
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault, UsageError, UserError
+from unskew.loopback import LOOPBACK
 
 log = logging.getLogger(__name__)
 

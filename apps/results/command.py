@@ -11,15 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.deploy.commands.options import BootstrapOption, KafkaConfigOption
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from unskew.apps.results.layouts import Windows
     from unskew.apps.results.reader import Record, Selection
-    from unskew.deploy.kafka.reader import TopicReader
+    from unskew.kafka.reader import TopicReader
 
 _PAUSE = 0.5  # s; after so long without a record, the records that came are taken for complete
 
@@ -52,7 +52,7 @@ def results(
     """
     # confluent_kafka: the commands' help needn't wait for it.
     from unskew.apps.results.reader import LATEST, Record, Selection, kind_of, published, require_results
-    from unskew.deploy.kafka.reader import TopicReader
+    from unskew.kafka.reader import TopicReader
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:

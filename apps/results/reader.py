@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 import orjson
 
 from unskew.apps.topology.messages import NO_WINDOW
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, topics
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

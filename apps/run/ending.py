@@ -13,8 +13,8 @@ from unskew.apps.run.session import log_file
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.sink import BatchReport
 from unskew.apps.topology.source import TOO_LARGE
-from unskew.deploy.kafka.transactions import Interrupted
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.transactions import Interrupted
 
 _LOOK_EVERY = 0.05  # s
 # Spark and Py4J wrap an error several times over.

@@ -12,7 +12,7 @@ from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.kafka.reader import Ends
+from unskew.kafka.reader import Ends
 
 _MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
 _LOOK_EVERY = 0.5  # s

@@ -19,9 +19,9 @@ from unskew.apps.topology.parts import Commits, noted
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import loss_message, lost_messages, skipped_messages
-from unskew.deploy.kafka.reader import newest_messages
-from unskew.deploy.kafka.topics import COMMITS_TOPIC, end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
+from unskew.kafka.reader import newest_messages
+from unskew.kafka.topics import COMMITS_TOPIC, end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mappin
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from unskew.deploy.kafka.reader import Ends
+from unskew.kafka.reader import Ends
 
 _HELD_BACK = "heldBack"
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.run.interpreter import OWN_VERSION, VERSION
 from unskew.apps.shipping import ARCHIVE
-from unskew.deploy.directories import data_directory
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 
 _SCRIPT = """#!/bin/sh

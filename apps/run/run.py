@@ -39,10 +39,10 @@ from unskew.apps.topology.sink import BatchReport, Sink
 from unskew.apps.topology.source import TOO_LARGE, contradicted, newest_ms
 from unskew.apps.topology.stage import Query
 from unskew.apps.tuning import PARTITIONS, start_python
-from unskew.deploy.kafka.clock import broker_time
-from unskew.deploy.kafka.group import ConsumerGroup
-from unskew.deploy.kafka.reader import Ends
-from unskew.deploy.kafka.topics import end_offsets, topic_id
+from unskew.kafka.clock import broker_time
+from unskew.kafka.consumer_group import ConsumerGroup
+from unskew.kafka.reader import Ends
+from unskew.kafka.topics import end_offsets, topic_id
 
 log = logging.getLogger(__name__)
 

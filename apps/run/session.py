@@ -31,15 +31,15 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.source import MOST_ROWS
 from unskew.apps.topology.stage import Stage
 from unskew.apps.tuning import CHANGELOG, DAEMON, MANAGER, OWN_DAEMON, PARTITIONS, PROVIDER, ROCKSDB, ROWS, TRACEBACK
-from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, store_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, secret_of
-from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.deploy.servers.process import hold, is_held, lives
+from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, secret_of
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.file_locks import hold, is_held, lives
 from unskew.grouping import warm
+from unskew.loopback import LOOPBACK
 
 _SETTINGS = {
     "spark.ui.enabled": "false",

@@ -13,10 +13,10 @@ from unskew.apps.run.session import require_no_session
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.settings import DURATIONS, Settings, mode_of, scheme
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.connection import Connection
+from unskew.directories import data_directory
 from unskew.durations import seconds
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 
 #: Settings that ``start`` is given, or that follow from others.
 _LATER = ("mode", "connection", "checkpoint")

@@ -16,10 +16,10 @@ from unskew.apps.spark import jvm_process
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.steps import exclusive
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import Delivery
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import Delivery
+from unskew.kafka.topics import ensure_topic
 
 _TOPIC = "training"
 _DUMP = 300.0  # s for a JVM to write its archive when it ends

@@ -25,10 +25,10 @@ from unskew.apps.routing.batches import batch_number, partition
 from unskew.apps.topology.messages import message_id, window_id
 from unskew.apps.topology.observer import Distribution, Observer, together
 from unskew.apps.topology.parts import Commits
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.json_columns import digits, joined, quoted
-from unskew.deploy.kafka.outbox import Delivery
-from unskew.deploy.kafka.transactions import Number, Once
+from unskew.kafka.connection import Connection
+from unskew.kafka.json_columns import digits, joined, quoted
+from unskew.kafka.outbox import Delivery
+from unskew.kafka.transactions import Number, Once
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
 MERGED = pa.schema(

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.routing.batches import partition
 from unskew.apps.tuning import BYTES, ROWS
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import partitions_of
-from unskew.deploy.kafka.transactions import Number, Once, Part, last_numbers
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import partitions_of
+from unskew.kafka.transactions import Number, Once, Part, last_numbers
 
 log = logging.getLogger(__name__)
 

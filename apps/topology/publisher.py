@@ -13,11 +13,11 @@ from unskew.apps.topology.dataflow import stage_of
 from unskew.apps.topology.messages import LONGEST_RECORD, Message
 from unskew.apps.topology.parts import Commits, Writing, bounded, pairs
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import ESCAPE, Connection
-from unskew.deploy.kafka.outbox import Delivery
-from unskew.deploy.kafka.topics import ensure_topic, largest_batches
-from unskew.deploy.kafka.transactions import COMMITS, Number, deliver
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import ESCAPE, Connection
+from unskew.kafka.outbox import Delivery
+from unskew.kafka.topics import ensure_topic, largest_batches
+from unskew.kafka.transactions import COMMITS, Number, deliver
 
 _PART = 10_000  # messages
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import LONGEST_TOPIC
 from unskew.durations import LONGEST, too_long
 from unskew.errors import UsageError, suggest_names
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import LONGEST_TOPIC
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location

@@ -12,9 +12,9 @@ from unskew.apps.splitter.splitter import LAST, Splitter, rejecting_times
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.worker import POSITION
 from unskew.apps.tuning import BYTES, ROWS
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import given_by_producer, newest_messages
-from unskew.deploy.kafka.topics import end_offsets, first_offsets
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import given_by_producer, newest_messages
+from unskew.kafka.topics import end_offsets, first_offsets
 
 _UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffers
 

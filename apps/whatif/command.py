@@ -18,8 +18,8 @@ from unskew.apps.commandline.flattened import flattened
 from unskew.apps.commandline.options import WorkOptions
 from unskew.apps.topology.settings import numbers, scheme
 from unskew.deploy.commands.options import BootstrapOption, JsonOption, KafkaConfigOption
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 
 if TYPE_CHECKING:
     from unskew.apps.whatif.simulation import Contestant

@@ -14,12 +14,12 @@ from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from unskew.apps.splitter.fields import Fields
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, first_offsets
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import CHUNK, KeyStream
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, first_offsets
 from unskew.producers import registry
 from unskew.producers.readers.columns import KeyedRows, RejectRow, read_keys
 from unskew.producers.readers.inputs import Input

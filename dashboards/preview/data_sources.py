@@ -18,8 +18,8 @@ from urllib3.exceptions import HTTPError as ConnectionFault
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.influx_target import Target, require_http
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import DIRECT, LOOPBACK
 from unskew.errors import EnvironmentFault
+from unskew.loopback import DIRECT, LOOPBACK
 
 _TIMEOUT = 30  # s
 _THIS_MACHINE = (LOOPBACK, "localhost", "::1")

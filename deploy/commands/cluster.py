@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.servers.cluster import Cluster, home
 from unskew.deploy.servers.process import Foreground
+from unskew.deploy.servers.spark_cluster import Cluster, home
 from unskew.errors import EnvironmentFault
 
 

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew.deploy.commands.options import BootstrapOption, JsonOption, KafkaConfigOption
-from unskew.deploy.directories import data_directory, jars_directory
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import (
     DISK_GB,
@@ -27,12 +26,13 @@ from unskew.deploy.installation.machine import (
     require_python,
 )
 from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
-from unskew.deploy.kafka.connection import BOOTSTRAP_VARIABLE, Connection
-from unskew.deploy.kafka.topics import topics
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.embedded import running
-from unskew.deploy.servers.loopback import free_port
+from unskew.deploy.servers.embedded_broker import running
+from unskew.directories import data_directory, jars_directory
 from unskew.errors import UserError
+from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
+from unskew.kafka.topics import topics
+from unskew.loopback import free_port
 
 
 @dataclass(frozen=True)

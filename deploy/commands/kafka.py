@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import topics
-from unskew.deploy.servers import embedded
+from unskew.deploy.servers import embedded_broker
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.embedded import Address
+from unskew.deploy.servers.embedded_broker import Address
 from unskew.deploy.servers.process import Foreground
 from unskew.deploy.servers.server import moved
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import topics
 from unskew.shell import pairs
 
 app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whether it runs.", no_args_is_help=True)
@@ -46,12 +46,12 @@ def start(
     """Start a broker on this machine and leave it running. The other commands then use it."""
     extra = pairs("--property", properties or [])
     if foreground:
-        _stay(Broker(data or embedded.default_data(), port=port, properties=extra))
+        _stay(Broker(data or embedded_broker.default_data(), port=port, properties=extra))
         return
-    before = embedded.running()
+    before = embedded_broker.running()
     if not before:
         print("starting Kafka ...", flush=True)
-    address = embedded.start(data, port, extra)
+    address = embedded_broker.start(data, port, extra)
     _show("runs already" if before else "is ready", address)
     print("stop it:         unskew kafka stop")
 
@@ -59,7 +59,7 @@ def start(
 @app.command()
 def stop() -> None:
     """Stop the broker. Its topics are kept for the next start."""
-    address = embedded.stop()
+    address = embedded_broker.stop()
     if address is None:
         print("no embedded broker is running")
     else:
@@ -69,7 +69,7 @@ def stop() -> None:
 @app.command()
 def status() -> None:
     """Show whether the broker runs, at which address, and its topics. Exit code 1: it doesn't run."""
-    address = embedded.running()
+    address = embedded_broker.running()
     if address is None:
         raise EnvironmentFault("no embedded broker is running; start one with `unskew kafka start`")
     _show("runs", address)
@@ -79,12 +79,12 @@ def status() -> None:
 
 
 def _stay(broker: Broker) -> None:
-    if address := embedded.running():
+    if address := embedded_broker.running():
         raise EnvironmentFault(f"a broker runs already at {address.bootstrap_servers}; stop it: `unskew kafka stop`")
     print("starting Kafka ...", flush=True)
     with broker:
         foreground = Foreground()
-        _show("is ready", embedded.announce(broker))
+        _show("is ready", embedded_broker.announce(broker))
         print("stop it:         Ctrl-C", flush=True)
         stopped = foreground.stay(lambda: broker.alive)
     if stopped:

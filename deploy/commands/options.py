@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.kafka.connection import BOOTSTRAP_VARIABLE
+from unskew.kafka.connection import BOOTSTRAP_VARIABLE
 
 BootstrapOption = Annotated[
     str | None,

@@ -7,9 +7,9 @@ import typer
 
 from unskew.deploy.commands.options import JsonOption
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import response
 from unskew.deploy.servers.server import moved
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.loopback import response
 
 app = typer.Typer(
     help="InfluxDB and Prometheus on this machine, without Docker: start, stop, see whether they run.",

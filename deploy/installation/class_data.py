@@ -9,9 +9,9 @@ import hashlib
 import os
 from pathlib import Path
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.jars import identity
 from unskew.deploy.installation.machine import find_java
+from unskew.directories import data_directory
 
 #: What runs in a JVM of ours and has an archive.
 PROGRAMS = ("spark", "broker")

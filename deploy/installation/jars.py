@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from unskew.deploy.directories import jars_directory
 from unskew.deploy.installation.machine import find_java
 from unskew.deploy.installation.steps import Progress, exclusive, followed
-from unskew.deploy.installation.timestamps import lenient
+from unskew.deploy.installation.timestamp_patch import lenient
+from unskew.directories import jars_directory
 from unskew.errors import EnvironmentFault
 
 #: The Ivy file, and how the name of the archive with Spark's Kafka source begins.

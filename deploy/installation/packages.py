@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from unskew.deploy.directories import checkout
+from unskew.directories import checkout
 
 LOCK = (checkout() or Path()) / "requirements.lock"
 #: The packages that a run needs, and those that build packages without wheels. The Docker image has no others.

@@ -10,9 +10,11 @@ from pathlib import Path
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK, free_port, is_free
-from unskew.deploy.servers.server import PortTakenError, Server, write_private
+from unskew.deploy.servers.server import PortTakenError, Server
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import write_private
+from unskew.kafka.embedded_broker import KIND
+from unskew.loopback import LOOPBACK, free_port, is_free
 
 _LOGGING = Path(__file__).with_name("broker-log4j2.xml")
 _SETTINGS = "broker.properties"
@@ -59,7 +61,7 @@ class Broker(Server):
     []
     """
 
-    name = "broker"
+    name = KIND
 
     def __init__(
         self,

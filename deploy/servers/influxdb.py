@@ -7,10 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from unskew.deploy.directories import cache_directory
-from unskew.deploy.servers.loopback import response
-from unskew.deploy.servers.server import HttpServer, write_private
+from unskew.deploy.servers.server import HttpServer
+from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import write_private
+from unskew.loopback import response
 
 #: What the tests run, and what `make servers` puts into the user's cache.
 VERSION = "2.7.12"

@@ -3,7 +3,6 @@
 Each process has its own session and its own log. None outlives us, unless it is detached.
 """
 
-import fcntl
 import os
 import queue
 import signal
@@ -12,11 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-_LEASH = Path(__file__).with_name("leash.py")
+_UNTIL_PARENT_DIES = Path(__file__).with_name("parent_death.py")
 
 
 class Child:
@@ -53,7 +51,15 @@ class Child:
     ) -> None:
         argv = [str(part) for part in command]
         if not detached:
-            argv = [sys.executable, "-I", "-S", str(_LEASH), str(os.getpid()), str(at_our_death.value), *argv]
+            argv = [
+                sys.executable,
+                "-I",
+                "-S",
+                str(_UNTIL_PARENT_DIES),
+                str(os.getpid()),
+                str(at_our_death.value),
+                *argv,
+            ]
 
         def start() -> subprocess.Popen[bytes]:
             with log.open("ab") as output:
@@ -93,47 +99,6 @@ class Child:
         if self.alive:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-
-
-def lives(pid: int) -> bool:
-    """Whether there is a process with this id."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
-
-
-def hold(new: Path, path: Path) -> int:
-    """Hold a new file or folder, so that no other process takes it for one that was left, and then name it ``path``.
-
-    Others find it under that name, so one that they find unheld was left for good.
-
-    The kernel ends the hold when this process ends, however it ends, or closes the descriptor that is returned. Other
-    containers see a hold, where a process id says nothing. A child that is forked holds too, unless it starts a
-    program.
-    """
-    descriptor = os.open(new, os.O_RDONLY)
-    with suppress(OSError):  # a file system without locks, on which `is_held` is always true
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    new.replace(path)
-    return descriptor
-
-
-def is_held(path: Path) -> bool:
-    """Whether a process that lives may hold the file or folder. True if the system can't say."""
-    try:
-        # Another user's link isn't followed, and another user's pipe isn't waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: two that look don't see each other
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return True
-    return False
 
 
 def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:

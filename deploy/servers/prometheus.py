@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 
 import orjson
 
-from unskew.deploy.directories import cache_directory
-from unskew.deploy.servers.loopback import response
 from unskew.deploy.servers.server import HttpServer
+from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
+from unskew.loopback import response
 
 #: What to tell a user who has no Prometheus.
 INSTALL = (

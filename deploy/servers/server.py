@@ -4,19 +4,18 @@ A server listens on a port of the loopback interface and has its own directory. 
 the address at which clients reach it, and the port of its last run. It also has a lock that the running server holds.
 """
 
-import fcntl
-import json
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-from unskew.deploy.servers.loopback import LOOPBACK, free_port, is_free, response
 from unskew.deploy.servers.process import Child
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import write_private
+from unskew.loopback import LOOPBACK, free_port, is_free, response
+from unskew.server_addresses import occupied, write_address
 
 _ATTEMPTS = 3  # to start on a port that the caller hasn't named
 _LOG_BYTES = 10 << 20  # a start puts a larger log aside, in the place of the one before
@@ -237,64 +236,6 @@ class HttpServer(Server):
         return {"url": self.url}
 
 
-@contextmanager
-def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
-    """Lock the directory for a server. Yields the file descriptor that the server's process must inherit.
-
-    The kernel frees the directory when we and that process have closed the descriptor, however they ended. Kafka's own
-    lock comes too late: by then a second broker has already written to the first one's metadata.
-
-    Parameters
-    ----------
-    directory
-        The server's own directory.
-    kind
-        The kind of server, such as `broker`. Each kind has its own lock.
-    patience
-        Seconds to try.
-
-    Raises
-    ------
-    EnvironmentFault
-        If another server of this kind has the directory.
-    """
-    lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + patience
-    try:
-        while not _locks(lock):
-            if time.monotonic() >= deadline:
-                raise EnvironmentFault(f"another {kind} uses {directory}; stop that, or choose another directory")
-            time.sleep(0.05)
-        _address_file(directory, kind).unlink(missing_ok=True)  # of a server that has ended
-        yield lock
-    finally:
-        os.close(lock)
-
-
-def write_address(directory: Path, kind: str, address: Mapping[str, Any]) -> None:
-    """Write down the address of the server that has just started, for clients."""
-    write_private(_address_file(directory, kind), json.dumps(address))
-
-
-def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
-    """What the server that runs on this directory has written down. None if none runs or it isn't ready yet.
-
-    Besides what this kind of server announces, there are its `pid` and perhaps `moved_from`. That is the port of the
-    previous run, if another program has taken it.
-    """
-    try:
-        with occupied(directory, kind):
-            return None
-    except FileNotFoundError:
-        return None
-    except EnvironmentFault:
-        pass
-    try:
-        return json.loads(_address_file(directory, kind).read_text())
-    except FileNotFoundError:
-        return None
-
-
 def moved(title: str, port: int) -> str:
     """One line for the users of a server whose port isn't the one of its previous run.
 
@@ -315,26 +256,5 @@ def _last_port(directory: Path, kind: str) -> int | None:
         return None
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read. Readers find the old file or the new one, never a part."""
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)  # an interruption may have left one
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    temporary.replace(path)
-
-
-def _address_file(directory: Path, kind: str) -> Path:
-    return directory / f"{kind}.address"
-
-
 def _port_file(directory: Path, kind: str) -> Path:
     return directory / f"{kind}.port"
-
-
-def _locks(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

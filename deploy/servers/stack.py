@@ -11,14 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.servers import influxdb, prometheus
 from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.loopback import LOOPBACK
-from unskew.deploy.servers.process import end, hold, is_held, lives
+from unskew.deploy.servers.process import end
 from unskew.deploy.servers.prometheus import Prometheus
-from unskew.deploy.servers.server import HttpServer, read_address
+from unskew.deploy.servers.server import HttpServer
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import hold, is_held, lives
+from unskew.loopback import LOOPBACK
+from unskew.server_addresses import read_address
 
 RULES = tuple(sorted((Path(__file__).parents[1] / "rules").glob("*.yml")))
 _EVERY = 2  # seconds between scrapes: a topology's batches take one or a few

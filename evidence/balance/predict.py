@@ -36,9 +36,9 @@ from unskew.apps.whatif.minutes import KEY, Course, Prediction, Prices, TupleCos
 from unskew.apps.whatif.simulation import Contestant
 from unskew.apps.whatif.stream import Given
 from unskew.apps.whatif.timing import Timing
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

@@ -52,11 +52,11 @@ from evidence.engines.recovery import Recovery, killed
 from evidence.engines.running import LOOK_EVERY, SETTLE, made, running
 from evidence.speed.measuring import in_turns
 from unskew.apps.monitoring.colours import COLOURS
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.measures import straggling
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets
 
 Of = TypeVar("Of")
 

@@ -26,8 +26,8 @@ from unskew.apps.run.python import python
 from unskew.apps.topology.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.servers.loopback import free_port
+from unskew.kafka.connection import Connection
+from unskew.loopback import free_port
 
 _HERE = Path(__file__).parent
 _REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distinct``, because a state must end

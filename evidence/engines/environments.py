@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.installation.jars import described_jars
 from unskew.deploy.installation.machine import find_java
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
 
 _HERE = Path(__file__).parent

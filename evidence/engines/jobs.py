@@ -38,9 +38,9 @@ from numpy.typing import NDArray
 
 from evidence.engines.matcher import CIRCLE, EVERY
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import ensure_topic, topics
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic, topics
 from unskew.producers.dataset import Block, Dataset, Generated
 from unskew.producers.publish import publish
 from unskew.producers.registry import create, parsed

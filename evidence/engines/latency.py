@@ -36,9 +36,9 @@ from numpy.typing import NDArray
 from evidence.engines.contestants import Contestant, Started
 from evidence.engines.jobs import WINDOW_MS, Found, Job, Place, Truth, counted
 from evidence.engines.running import LOOK_EVERY, SETTLE, Running, made, running
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import ensure_topic
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.dataset import Block
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, TopicPartition
 from numpy.typing import ArrayLike, NDArray
 
 from evidence.engines.jobs import LATENESS_MS
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets
 
 #: Where a contestant's engine writes its own account, in the contestant's folder.
 ACCOUNT = "account"

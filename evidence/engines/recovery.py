@@ -36,8 +36,8 @@ from evidence.engines.latency import (
 )
 from evidence.engines.running import Running, running
 from evidence.speed.processes import end
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
 from unskew.producers.publish import DeliveryFault
 
 _SLACK_MS = 500

@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from evidence.engines.contestants import Started
 from evidence.speed.processes import end
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic, topics
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic, topics
 
 _MOST_MEMORY = 0.5  # of the machine's, above which a run is given up
 LOOK_EVERY = 0.2  # s between two looks at a contestant

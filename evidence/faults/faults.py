@@ -22,8 +22,8 @@ from evidence.faults.leaders import settle
 from evidence.faults.proxy import Proxy
 from evidence.faults.stage import TOPIC, Stage
 from evidence.speed.processes import of_kind
-from unskew.deploy.kafka.topics import partitions_of
 from unskew.deploy.servers.server import Server
+from unskew.kafka.topics import partitions_of
 
 
 @dataclass(frozen=True)

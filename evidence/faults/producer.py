@@ -18,9 +18,9 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.oracle.messages import fuzzed, large, largest, valid
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import partitions_of
 from unskew.errors import UserError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import partitions_of
 from unskew.producers.generators.country import SKEW_KEY, countries
 
 # The time (ms) of messages from a far future, 2100, and how far other messages are ahead: ten days.

@@ -18,9 +18,9 @@ import time
 from pathlib import Path
 from typing import Self
 
-from unskew.deploy.servers.loopback import LOOPBACK, free_port, is_free
 from unskew.deploy.servers.process import Child
 from unskew.errors import EnvironmentFault
+from unskew.loopback import LOOPBACK, free_port, is_free
 
 #: The address at which proxies listen. On Linux all of 127.0.0.0/8 is this machine.
 OUTSIDE = "127.0.0.2"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 _EVERY = 1.0  # s
 _FRESH = 2.5  # s after which a number of messages says nothing of now

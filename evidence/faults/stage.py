@@ -19,13 +19,13 @@ from evidence.faults.proxy import OUTSIDE, Proxy, free_ports
 from evidence.speed import processes
 from tests.oracle import truth
 from tests.oracle.truth import Record, Verdict
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, topics
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.cluster import Cluster
 from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.spark_cluster import Cluster
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic, topics
+from unskew.loopback import LOOPBACK
 
 TOPIC = "faults"
 _DISK_MB = 640  # keyed_map by D_CHOICES comes to more than 160

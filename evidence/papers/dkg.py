@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from unskew.apps.monitoring.colours import colour
 from unskew.apps.whatif.stream import read
-from unskew.deploy.kafka.connection import Connection
 from unskew.grouping import create, encode
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import Outcome, simulate, workload
+from unskew.kafka.connection import Connection
 
 RECORDS, SECONDS = 10_000_000, 1000.0  # 10 workers at 1 ms a tuple take 1,000 s for 10 M
 SOURCES = 5

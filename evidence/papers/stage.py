@@ -21,13 +21,13 @@ from unskew.apps.run import session
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import Outbox
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
 from unskew.grouping.loop import Rebalance
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import Outbox
+from unskew.kafka.topics import ensure_topic
 
 THREADS = 16  # workers that can wait side by side
 

@@ -23,9 +23,9 @@ from evidence.speed.measuring import SOURCES, in_turns, ours, rate, records_opti
 from evidence.speed.native import native
 from unskew.apps.run.session import session
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import DATASETS, create
 

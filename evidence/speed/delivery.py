@@ -31,10 +31,10 @@ from evidence.speed.measuring import SOURCES, TYPE, in_turns, ours, rate, record
 from unskew.apps.run.session import session
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import DELIVERIES, Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create

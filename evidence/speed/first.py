@@ -28,9 +28,9 @@ from evidence.speed.measuring import TYPE, in_turns, settings
 from evidence.speed.processes import end, spent
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create

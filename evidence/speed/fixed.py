@@ -25,9 +25,9 @@ from rich.table import Table
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
 from evidence.speed.native import native
 from unskew.apps.run.session import session
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

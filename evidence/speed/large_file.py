@@ -19,9 +19,9 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs

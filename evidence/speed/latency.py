@@ -36,9 +36,9 @@ from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
 from unskew.producers.registry import create

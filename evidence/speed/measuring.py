@@ -22,8 +22,8 @@ from unskew.apps.run.listeners import Follower
 from unskew.apps.run.progress import kafka_source
 from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
 
 #: The stream of most benchmarks, the partitions of its topic, and the workers.
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10

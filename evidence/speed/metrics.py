@@ -30,11 +30,11 @@ from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.run.summary import Tally
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.prometheus import Prometheus
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

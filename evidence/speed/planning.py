@@ -45,13 +45,13 @@ from unskew.apps.planning.server import Place
 from unskew.apps.planning.wire import packed
 from unskew.apps.run.session import session, start
 from unskew.apps.topology.settings import MODES
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.cluster import Cluster
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.spark_cluster import Cluster
 from unskew.grouping.planned.counts import Counts
 from unskew.grouping.planned.planned import Planned
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
+from unskew.loopback import LOOPBACK
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.measuring import in_turns
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import SETTINGS, Outbox
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import SETTINGS, Outbox
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import DATASETS, create
 

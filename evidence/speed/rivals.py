@@ -41,10 +41,10 @@ from unskew.apps.monitoring.colours import COLOURS
 from unskew.apps.routing.batches import partition
 from unskew.apps.run import session
 from unskew.apps.topology.source import source
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

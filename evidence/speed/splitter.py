@@ -40,9 +40,9 @@ from tests.oracle.messages import FIELD, fuzzed, read
 from unskew.apps.run.session import session
 from unskew.apps.splitter.fields import Fields
 from unskew.apps.topology.source import FETCH, MOST_ROWS, set_portions
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.registry import create
 
 #: name → a message, of a country and a number

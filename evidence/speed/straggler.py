@@ -20,10 +20,10 @@ from unskew.apps.run.run import Run
 from unskew.apps.run.session import session
 from unskew.apps.run.summary import Tally
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import parameters
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

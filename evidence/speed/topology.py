@@ -33,9 +33,9 @@ from unskew.apps.run.session import session
 from unskew.apps.splitter.formats import splitter
 from unskew.apps.topology.source import FETCH
 from unskew.apps.topology.worker import Worker
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.deploy.kafka.json_columns import joined
+from unskew.kafka.json_columns import joined
 
 _HOUR = 3600
 _DAY = 24 * _HOUR

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.deploy.kafka.json_columns import digits, joined
+from unskew.kafka.json_columns import digits, joined
 from unskew.producers.dataset import Block, Generated
 from unskew.producers.messages import auction, bid, person
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.deploy.kafka.json_columns import digits
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
+from unskew.kafka.json_columns import digits
 from unskew.producers.dataset import Block, Generated, Published
 from unskew.producers.messages import keyed
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.deploy.kafka.json_columns import joined
 from unskew.grouping.streams import KeyStream, Weighted, zipf
+from unskew.kafka.json_columns import joined
 from unskew.producers.dataset import Block, Published, Scaled, scaled
 from unskew.producers.generators.invented import times_of_day, titles
 from unskew.producers.messages import election, hashtag_keys, ticker

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.deploy.kafka.json_columns import joined
 from unskew.grouping.streams import KeyStream, Weighted, zipf
+from unskew.kafka.json_columns import joined
 from unskew.producers.dataset import Block, Published, Scaled, scaled
 from unskew.producers.generators.invented import times_of_day, titles
 from unskew.producers.messages import WIKI_URL, clickstream, pageview, pageviews_by_lang

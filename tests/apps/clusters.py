@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHORT_LIVED
-from unskew.deploy.servers.cluster import Cluster
+from unskew.deploy.servers.spark_cluster import Cluster
 
 
 @pytest.fixture(scope="session")

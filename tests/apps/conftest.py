@@ -17,11 +17,11 @@ from unskew.apps.run import session
 from unskew.apps.run.jvm import EXTRA
 from unskew.apps.run.run import Outcome, Run
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic
 
 #: A topic with this setting takes any timestamp. Brokers have a bound of their own since Kafka 3.6.
 LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}

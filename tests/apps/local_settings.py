@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 
 def settings(**changes) -> Settings:

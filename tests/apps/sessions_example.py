@@ -18,7 +18,7 @@ from tests.sessions import sessions
 from tests.waiting import awaited
 from tests.wheel.environments import ROOT
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 BATCHES, ROWS, USERS, KILLS = 16, 5_000, 1_500, 3  # a batch of the example has 5,000 rows
 GAP = timedelta(minutes=30)

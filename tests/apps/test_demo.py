@@ -8,7 +8,7 @@ from unskew.apps import demo
 from unskew.apps.compare import contest
 from unskew.apps.monitoring.outputs import Destinations
 from unskew.dashboards.preview import data_sources, files
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 
 @pytest.fixture

@@ -28,11 +28,11 @@ from unskew.apps.kafka_sink import Parts, Sink, columns_of, dividing, parts_of, 
 from unskew.apps.spark import explained
 from unskew.apps.topology import parts as writing_module
 from unskew.apps.topology.parts import Writing
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of
-from unskew.deploy.kafka.transactions import Number, Part, last_numbers
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of
+from unskew.kafka.transactions import Number, Part, last_numbers
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

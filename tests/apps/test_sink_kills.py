@@ -13,8 +13,8 @@ from tests.commands import with_spark
 from tests.harness.query import QueryProcess
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, ensure_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
 

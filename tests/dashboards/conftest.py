@@ -19,10 +19,10 @@ from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.loop import Rebalance
+from unskew.kafka.connection import Connection
 from unskew.operators import Running
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.programs import lacking
 from unskew.dashboards.checked_in import dashboards
-from unskew.deploy.directories import cache_directory
+from unskew.directories import cache_directory
 
 pytestmark = [pytest.mark.slow, pytest.mark.programs]
 

@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
 
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers import server
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic
 
 pytestmark = pytest.mark.kafka
 

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SHORT_LIVED
 from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.cluster import Cluster
+from unskew.deploy.servers.spark_cluster import Cluster
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.slow]
 
@@ -79,7 +79,7 @@ def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from unskew.deploy.servers.cluster import Cluster;"
+        "import sys, time; from pathlib import Path; from unskew.deploy.servers.spark_cluster import Cluster;"
         "cluster = Cluster(Path(sys.argv[1]), workers=1, memory_mb=512); cluster.start();"
         "print(cluster._master.pid, cluster._workers[0].pid, flush=True); time.sleep(600)"
     )

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from unskew.deploy.kafka import connection as connection_module
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka import connection as connection_module
+from unskew.kafka.connection import Connection
 
 KEY = "-----BEGIN PRIVATE KEY-----\nabc\n-----END PRIVATE KEY-----\n"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"

@@ -11,8 +11,8 @@ from unskew.deploy.commands import doctor as doctor_module
 from unskew.deploy.commands.doctor import doctor
 from unskew.deploy.installation import machine
 from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.servers.loopback import free_port
 from unskew.errors import EnvironmentFault
+from unskew.loopback import free_port
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from tests.deploy.containers import DRIVER, PATHS, ROOT, RUNNER, entrypoint
 from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold
 from unskew.apps.commandline import execution
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import BOOTSTRAP_VARIABLE
 from unskew.deploy.kubernetes.entrypoint import command
+from unskew.kafka.connection import BOOTSTRAP_VARIABLE
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 OPERATORS = ["apache", "kubeflow"]

@@ -8,8 +8,8 @@ import pytest
 from tests.http import Request, serving
 from unskew.dashboards.preview.data_sources import Prometheus
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.servers.cluster import Cluster
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.deploy.servers.spark_cluster import Cluster
+from unskew.loopback import LOOPBACK, free_port
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

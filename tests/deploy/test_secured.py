@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from tests.apps.conftest import countries, final_counts, publish, spark  # noqa: F401
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, require_reachable
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic, require_reachable
+from unskew.loopback import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.kafka, pytest.mark.slow]
 

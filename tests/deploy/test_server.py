@@ -13,8 +13,10 @@ import pytest
 
 from tests.waiting import gone
 from unskew.deploy.servers import server as server_module
-from unskew.deploy.servers.server import HttpServer, Server, moved, read_address, write_private
+from unskew.deploy.servers.server import HttpServer, Server, moved
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import write_private
+from unskew.server_addresses import read_address
 
 
 class Web(HttpServer):

@@ -3,9 +3,9 @@
 import shutil
 import zipfile
 
-from unskew.deploy.installation import timestamps
+from unskew.deploy.installation import timestamp_patch
 from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.installation.timestamps import changed, lenient
+from unskew.deploy.installation.timestamp_patch import changed, lenient
 
 
 def test_one_class_is_changed():
@@ -13,9 +13,9 @@ def test_one_class_is_changed():
     assert copy.parent.name == "lenient"
     with zipfile.ZipFile(copy.parent.parent / "connector" / copy.name) as before, zipfile.ZipFile(copy) as after:
         assert before.namelist() == after.namelist()
-        assert [name for name in before.namelist() if before.read(name) != after.read(name)] == [timestamps._CLASS]
-        assert changed(after.read(timestamps._CLASS)) is None
-    assert copy.read_bytes() == timestamps._copy(copy.parent.parent / "connector" / copy.name)
+        assert [name for name in before.namelist() if before.read(name) != after.read(name)] == [timestamp_patch._CLASS]
+        assert changed(after.read(timestamp_patch._CLASS)) is None
+    assert copy.read_bytes() == timestamp_patch._copy(copy.parent.parent / "connector" / copy.name)
 
 
 def test_a_copy_that_is_not_what_it_has_to_be_is_made_again(tmp_path):
@@ -33,7 +33,7 @@ def test_a_copy_that_is_not_what_it_has_to_be_is_made_again(tmp_path):
 def test_another_version_of_the_class_stays_as_it_is_with_a_warning(tmp_path, caplog):
     jar = tmp_path / "connector" / "spark-sql-kafka-1.jar"
     jar.parent.mkdir()
-    for content in {"other.class": b"x"}, {timestamps._CLASS: b"\xca\xfe\xba\xbe"}:
+    for content in {"other.class": b"x"}, {timestamp_patch._CLASS: b"\xca\xfe\xba\xbe"}:
         with zipfile.ZipFile(jar, "w") as archive:
             for name, code in content.items():
                 archive.writestr(name, code)

@@ -5,10 +5,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.waiting import awaited
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
-from unskew.deploy.servers.loopback import free_port
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
+from unskew.loopback import free_port
 
 pytestmark = pytest.mark.kafka
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from evidence.faults.proxy import OUTSIDE, Proxy, free_ports
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.loopback import LOOPBACK
 
 SENT = bytes(range(256)) * 20_000  # more than the buffers on the way
 PATIENCE = 60  # s

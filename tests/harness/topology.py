@@ -14,7 +14,7 @@ from tests.apps.conftest import countries, final_counts, publish
 from tests.commands import UNSKEW
 from tests.harness.query import QueryProcess, command_of
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 TUPLES = 24_000
 WINDOW_MS = 2_000

@@ -12,7 +12,7 @@ from tests.waiting import awaited
 from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.kafka, pytest.mark.spark]
 

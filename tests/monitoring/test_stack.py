@@ -12,7 +12,7 @@ from unskew.apps.monitoring import catalogue
 from unskew.apps.monitoring.catalogue import Sample
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.loopback import response
+from unskew.loopback import response
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program", "prometheus_program")]
 

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from tests.oracle.messages import LARGEST, REASONS, fuzzed, large, largest, read, reason_of
 from tests.oracle.rows import Row, beyond_cap, judge_rows, place, placed, remembered, rows_of, shared_place, written
 from tests.oracle.truth import Published, Record, judge, missing, noting, topic_records, truth_of
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 
 WINDOW_MS = 1000
 FUTURE_MS = 1_000_000

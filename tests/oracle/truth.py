@@ -16,8 +16,8 @@ import orjson
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.oracle.messages import read, reason_of
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets
 
 _NOTED = 500  # differences of a kind
 _NONE: Mapping[str, str] = MappingProxyType({})

@@ -12,8 +12,8 @@ from tests.commands import UNSKEW, unskew
 from tests.producers.topic_contents import size
 from tests.waiting import PATIENCE
 from unskew import shell
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets
 from unskew.producers.registry import DATASETS
 from unskew.producers.terminal import stop_on_signal
 

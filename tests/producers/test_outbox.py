@@ -10,11 +10,11 @@ import pytest
 
 from tests.producers.topic_contents import contents, expected
 from tests.waiting import awaited
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.outbox import Outbox
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.outbox import Outbox
+from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.pace import Rate
 from unskew.producers.publish import DeliveryFault, publish
 from unskew.producers.registry import create

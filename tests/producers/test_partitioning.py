@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.producers.topic_contents import contents
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import UsageError
 from unskew.grouping import create as grouping
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.dataset import Block
 from unskew.producers.partitioning import Partitioner, Spread
 from unskew.producers.publish import publish

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from tests.producers.topic_contents import contents, expected
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.dataset import Repeated
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish

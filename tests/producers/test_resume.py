@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 
 from tests.commands import UNSKEW
 from tests.producers.topic_contents import contents, expected, size
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.dataset import Dataset
 from unskew.producers.pace import Rate
 from unskew.producers.partitioning import Spread

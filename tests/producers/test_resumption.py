@@ -2,9 +2,9 @@
 
 import pytest
 
-from unskew.deploy.kafka import topics
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka import topics
+from unskew.kafka.connection import Connection
 from unskew.producers import resumption, terminal
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Spread

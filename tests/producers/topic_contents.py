@@ -3,8 +3,8 @@
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.waiting import PATIENCE
-from unskew.deploy.kafka.topics import end_offsets
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.topics import end_offsets
 
 
 def contents(connection, topic):

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from unskew.deploy.directories import cache_directory
 from unskew.deploy.installation.machine import require_disk
 from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
 from unskew.deploy.servers.influxdb import VERSION, cached, present
+from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 
 _DESCRIPTION = Path(__file__).with_name("go.mod")

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from unskew.deploy.directories import cache_directory
 from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
+from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 
 #: What to run, before the package's name, and the variables for it.

@@ -15,7 +15,7 @@ from tests.harness.query import kill_tree
 from tests.waiting import PATIENCE, awaited
 from tests.wheel.environments import ROOT, kept, requirements
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.loopback import LOOPBACK
 
 _ENVIRONMENTS = ROOT / ".unskew" / "matrix"
 #: How a query reaches Spark: in its own process, through a Connect server there, or with the thin client alone.

@@ -12,9 +12,9 @@ from tests.apps.conftest import by_key, final_counts
 from tests.waiting import PATIENCE
 from tests.wheel.environments import Environment
 from unskew.dashboards import checked_in
-from unskew.deploy.directories import data_directory
-from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers import stack
+from unskew.directories import data_directory
+from unskew.kafka.connection import Connection
 from unskew.producers.registry import create
 
 

@@ -27,8 +27,8 @@ from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, own
 from tests.wheel.query import CLASSIC, NAMES
 from unskew.deploy.installation.jars import connector_of
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
 NIGHTLY = pytest.mark.nightly(group="sparks")

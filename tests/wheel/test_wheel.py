@@ -16,7 +16,7 @@ from tests.conftest import ONE_CONNECT, SHORT_LIVED
 from tests.waiting import PATIENCE
 from tests.wheel.environments import ROOT, Environment, kept
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.cluster import SECRET, Cluster
+from unskew.deploy.servers.spark_cluster import SECRET, Cluster
 
 TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
 

@@ -4,7 +4,7 @@
                                              [--mutant NAME] [--output FOLDER]
 
 Two real brokers have a replica of each partition. Several parts are written at the same time: batch after batch of
-records, by `unskew.deploy.kafka.transactions`, as tasks and drivers write them. A part has several processes.
+records, by `unskew.kafka.transactions`, as tasks and drivers write them. A part has several processes.
 
 A plan drawn from the seed has these faults, in rounds:
 
@@ -56,9 +56,9 @@ from evidence.faults.transactions.tables import show
 from evidence.faults.transactions.trial import Tally, Trial
 from evidence.faults.transactions.writer import Written
 from evidence.speed import processes
-from unskew.deploy.kafka.topics import ensure_topic
-from unskew.deploy.kafka.transactions import COMMITS, Part
 from unskew.errors import EnvironmentFault, UserError
+from unskew.kafka.topics import ensure_topic
+from unskew.kafka.transactions import COMMITS, Part
 
 TOPIC = "transactions"
 _PARTITIONS = 4

@@ -11,9 +11,9 @@ from confluent_kafka.admin import AdminClient
 
 from evidence.faults.leaders import REPLICATED, settle
 from evidence.faults.transactions.plan import Fault
-from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
 
 #: Several partitions of the topic in which coordinators keep transactions, so that each broker coordinates some parts.
 _COORDINATED = {"transaction.state.log.num.partitions": "8"}

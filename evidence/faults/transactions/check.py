@@ -9,9 +9,9 @@ import numpy as np
 
 from evidence.faults.transactions.protocol import commits_of
 from evidence.faults.transactions.writer import VALUE, Written
-from unskew.deploy.kafka.connection import ISOLATION, Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.connection import ISOLATION, Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets
 
 _FIELDS = np.dtype([("part", ">u2"), ("batch", ">u4"), ("record", ">u4")])
 _CHUNK = 100_000  # records

@@ -1,4 +1,4 @@
-"""The protocol of ``unskew.deploy.kafka.transactions`` step by step, and mutants of it, each wrong in another way.
+"""The protocol of ``unskew.kafka.transactions`` step by step, and mutants of it, each wrong in another way.
 
 A process is armed for a step. Before it takes the step it stops or kills itself.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from unskew.deploy.kafka.transactions import Number, Part
+from unskew.kafka.transactions import Number, Part
 
 #: The steps, as methods of `Part`, and what comes after the last one.
 STEPS = {

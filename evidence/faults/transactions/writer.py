@@ -21,9 +21,9 @@ from typing import Any
 import psutil
 
 from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, disarm, strike, striking
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.transactions import Interrupted, Number, Once, Part, deliver
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.transactions import Interrupted, Number, Once, Part, deliver
 
 #: A record's value: its part, batch, and number in the batch.
 VALUE = struct.Struct(">HII")

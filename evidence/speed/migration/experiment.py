@@ -29,13 +29,13 @@ from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.loop import PlanState, Rebalance
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.operators import Running
 
 SOURCES, TOPIC = 4, "migration"

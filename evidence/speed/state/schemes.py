@@ -40,11 +40,11 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.apps.topology.source import source
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures, parameters
 from unskew.grouping.registry import OWNING
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.operators import Running
 from unskew.producers.publish import publish
 from unskew.producers.registry import create

@@ -14,8 +14,8 @@ from unskew.apps.spark import tokens
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 from unskew.operators import Running
 
 START, LENGTH = 1_700_000_000_000, 10_000

@@ -22,11 +22,11 @@ from unskew.apps.run.preconditions import require_plans
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.grouping.loop import PlanState
+from unskew.kafka.connection import Connection
 from unskew.operators import Running
 
 KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"

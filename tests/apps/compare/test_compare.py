@@ -24,10 +24,10 @@ from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, stragg
 from unskew.apps.compare.picture import Drawn, draw
 from unskew.apps.run.summary import Summary
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.publish import publish
 from unskew.producers.registry import create
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.harness.topology import Topology
 from tests.waiting import PATIENCE
-from unskew.deploy.kafka.connection import Connection
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
 
 
 @pytest.fixture(scope="module")

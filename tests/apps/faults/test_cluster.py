@@ -14,8 +14,8 @@ from tests.apps.clusters import cluster, conf_of, options, program  # noqa: F401
 from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.grouping import named
+from unskew.kafka.topics import ensure_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
 

@@ -26,8 +26,8 @@ from unskew.apps.feedback.plans import Plans
 from unskew.apps.run.run import Run
 from unskew.apps.run.running import Running
 from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, TakenOver
+from unskew.kafka.connection import Connection
 
 LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"
 

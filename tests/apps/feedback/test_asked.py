@@ -15,9 +15,9 @@ from unskew.apps.feedback.asked import Beginnings, Calls, calls_at
 from unskew.apps.feedback.loop import require_followed
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.server import Place
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import PlanState
+from unskew.loopback import LOOPBACK
 
 BATCHES = 5
 

@@ -15,8 +15,8 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
-from unskew.deploy.kafka.connection import Connection
 from unskew.grouping import GROUPINGS, create, measures
+from unskew.kafka.connection import Connection
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

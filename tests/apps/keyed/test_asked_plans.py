@@ -26,9 +26,9 @@ from unskew.apps.keyed.worker import work
 from unskew.apps.planning.server import Place
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.router import Routing, SourceRouter
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.errors import EnvironmentFault
 from unskew.grouping.loop import Loop
+from unskew.loopback import LOOPBACK
 
 WORKERS, SOURCES, BATCHES, ROWS = 4, 2, 20, 200
 #: A plan in every batch in which workers' measured times differ: in most.

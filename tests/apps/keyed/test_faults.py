@@ -14,9 +14,9 @@ from unskew.apps.operators.errors import StateFault
 from unskew.apps.run.ending import cause
 from unskew.apps.topology.dataflow import Dataflow, stage_of
 from unskew.apps.topology.settings import Settings
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
+from unskew.kafka.connection import Connection
 from unskew.operators import DistinctCount
 
 KEYS = [f"k{i}" for i in range(40)]

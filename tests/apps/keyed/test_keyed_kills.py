@@ -10,7 +10,7 @@ from tests.apps.faults.harms import broker, connection, everything, python_worke
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.harness.topology import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from unskew.apps.feedback.plans import Plans
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
 NIGHTLY = pytest.mark.nightly(group="kills")

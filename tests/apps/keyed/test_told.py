@@ -17,7 +17,7 @@ from tests.apps.conftest import publish
 from tests.apps.keyed.in_time import in_time
 from tests.sessions import sessions
 from unskew import keyed_map
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 from unskew.operators import Sessions
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

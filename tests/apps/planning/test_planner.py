@@ -20,10 +20,10 @@ from unskew.apps.planning.planner import FOLDER, Planner
 from unskew.apps.planning.server import Place, place_of
 from unskew.apps.routing.router import Routing
 from unskew.apps.routing.router import planned as routed
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.planned.planned import Planned
+from unskew.loopback import LOOPBACK, free_port
 
 WORKERS = 20
 

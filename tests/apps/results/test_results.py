@@ -17,9 +17,9 @@ from tests.waiting import PATIENCE, awaited
 from unskew.apps.results.command import results
 from unskew.apps.results.layouts import layout
 from unskew.apps.results.reader import Record, Selection, kind_of
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import UsageError
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic
 
 FIRST, SECOND, THIRD = (f"2026-01-31T12:00:{second}.000Z" for second in ("00", "15", "30"))
 

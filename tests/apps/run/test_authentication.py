@@ -19,8 +19,8 @@ from tests.conftest import SHORT_LIVED
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.run import session
-from unskew.deploy.servers.cluster import AUTHENTICATED, SECRET, Cluster, home, secret_of
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, Cluster, home, secret_of
+from unskew.loopback import LOOPBACK
 
 another_user = pytest.mark.skipif(
     sys.platform == "win32" or os.getuid() != 0, reason="only root can become another user"

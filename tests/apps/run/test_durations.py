@@ -8,8 +8,8 @@ import pytest
 
 from unskew import Topology
 from unskew.apps.topology.settings import DURATIONS, Settings
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
 from unskew.operators import Distinct
 
 

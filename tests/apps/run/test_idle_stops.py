@@ -9,7 +9,7 @@ import pytest
 from tests.apps.local_settings import settings
 from unskew.apps.run.idle import Idle
 from unskew.apps.topology.dataflow import Dataflow
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 
 @pytest.mark.parametrize("flag", ["halt", "draining"])

@@ -13,7 +13,7 @@ from tests.harness.topology import Topology, check, launch, truth  # noqa: F401 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import numbers
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.loopback import LOOPBACK
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka]
 

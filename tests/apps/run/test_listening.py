@@ -9,7 +9,7 @@ import pytest
 from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.run import session
-from unskew.deploy.servers.embedded import address_of
+from unskew.deploy.servers.embedded_broker import address_of
 
 #: Workers with states: their tasks serve them to Python by sockets of their own.
 SESSIONS = ["--work", "unskew.operators:Sessions", "--work-option", "gap=0.4"]

@@ -5,9 +5,9 @@ from confluent_kafka import Producer
 
 from unskew.apps.monitoring.monitor import of_progress
 from unskew.apps.run.progress import add_held_back, held_back, lags
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import Ends
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import Ends
+from unskew.kafka.topics import end_offsets, ensure_topic
 
 
 @pytest.mark.kafka

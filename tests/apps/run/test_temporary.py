@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import awaited
-from unskew.deploy.servers.process import hold, is_held
+from unskew.file_locks import hold, is_held
 
 _RUN = """
 import sys

@@ -14,7 +14,7 @@ from evidence.speed.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
 from unskew.apps.splitter.formats import SPLITTERS, splitter
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.kafka.topics import ensure_topic
+from unskew.kafka.topics import ensure_topic
 from unskew.producers.dataset import Dataset
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files

@@ -19,8 +19,8 @@ from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.deploy.installation.jars import described_jars, pyspark_home
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK
 from unskew.deploy.servers.server import Server
+from unskew.loopback import LOOPBACK
 
 _ARCHIVES = Path(__file__).with_name("servers.xml")
 # They live for a minute: code that is soon compiled beats code that is fast.

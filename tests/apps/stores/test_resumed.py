@@ -12,7 +12,7 @@ from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.feedback.plans import Plans
-from unskew.deploy.directories import data_directory
+from unskew.directories import data_directory
 
 pytestmark = [
     pytest.mark.ci,

@@ -23,7 +23,7 @@ from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.planner import FOLDER
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK
+from unskew.loopback import LOOPBACK
 
 pytestmark = [
     pytest.mark.nightly(group="clusters"),

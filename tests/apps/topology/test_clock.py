@@ -14,7 +14,7 @@ from unskew.apps.checkpoint.versions import Clock
 from unskew.apps.results.reader import Record, Selection
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.kafka.reader import TopicReader
+from unskew.kafka.reader import TopicReader
 from unskew.operators import Running
 
 HOUR = 3_600_000  # ms

@@ -11,8 +11,8 @@ from tests.waiting import awaited
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.source import lost_messages
-from unskew.deploy.kafka.topics import first_offsets, partitions_of
 from unskew.errors import EnvironmentFault
+from unskew.kafka.topics import first_offsets, partitions_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -19,11 +19,11 @@ from unskew.apps.topology.parts import Commits
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import Sink
-from unskew.deploy.kafka import transactions
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic, partitions_of
-from unskew.deploy.kafka.transactions import Number, last_numbers
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka import transactions
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic, partitions_of
+from unskew.kafka.transactions import Number, last_numbers
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 

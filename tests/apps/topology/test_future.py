@@ -12,11 +12,11 @@ from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.sink import Sink
 from unskew.apps.topology.source import contradicted
-from unskew.deploy.kafka.clock import broker_time
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
+from unskew.kafka.clock import broker_time
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 
 HOUR = 3_600_000  # ms
 DAY = 24 * HOUR

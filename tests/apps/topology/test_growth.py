@@ -10,8 +10,8 @@ from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.topology.rejected import rejected
-from unskew.deploy.kafka.topics import partitions_of
 from unskew.errors import UsageError
+from unskew.kafka.topics import partitions_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -14,7 +14,7 @@ from unskew.apps.topology.aggregator import Closing
 from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Publisher, result_topics
 from unskew.apps.topology.worker import Worker
-from unskew.deploy.kafka.topics import end_offsets
+from unskew.kafka.topics import end_offsets
 
 START = 1_700_000_000_000
 

@@ -19,9 +19,9 @@ from tests.waiting import PATIENCE
 from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.topology.messages import LONGEST_RECORD
 from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 from unskew.operators import PerKey
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

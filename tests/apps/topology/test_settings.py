@@ -5,8 +5,8 @@ from tests.apps.local_settings import settings
 from unskew.apps.commandline.options import GroupingOptions
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.apps.topology.publisher import result_topics
-from unskew.deploy.kafka.topics import COMMITS_TOPIC
 from unskew.errors import UsageError
+from unskew.kafka.topics import COMMITS_TOPIC
 
 
 @pytest.mark.parametrize(

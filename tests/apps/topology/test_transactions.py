@@ -12,10 +12,10 @@ from unskew.apps.run.progress import lags
 from unskew.apps.run.run import Run
 from unskew.apps.topology.publisher import result_topics
 from unskew.apps.whatif.stream import records as simulated
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader, newest_messages
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader, newest_messages
+from unskew.kafka.topics import end_offsets, ensure_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -7,9 +7,9 @@ from confluent_kafka import Producer
 from tests.commands import unskew
 from tests.waiting import PATIENCE
 from unskew.apps.whatif.stream import Given, read
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 
 pytestmark = pytest.mark.kafka
 

@@ -1,6 +1,6 @@
 """A process that writes batches of one part by a protocol, and that stops or kills itself at one of the steps.
 
-`python -m tests.deploy.kafka.attempt SERVERS TOPIC PROTOCOL FIRST LAST STEP SIGNAL`: it writes batches FIRST to LAST,
+`python -m tests.kafka.attempt SERVERS TOPIC PROTOCOL FIRST LAST STEP SIGNAL`: it writes batches FIRST to LAST,
 and gets the signal before it takes the step in the last one.
 """
 
@@ -8,8 +8,8 @@ import sys
 from signal import Signals
 
 from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, strike, striking
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.transactions import Interrupted, Number, Part
+from unskew.kafka.connection import Connection
+from unskew.kafka.transactions import Interrupted, Number, Part
 
 RECORDS = 50  # of a batch
 

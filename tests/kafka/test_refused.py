@@ -9,12 +9,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
-from unskew.deploy.kafka.transactions import COMMITS, Number, Part, last_numbers
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.loopback import LOOPBACK, free_port
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
+from unskew.kafka.transactions import COMMITS, Number, Part, last_numbers
+from unskew.loopback import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.kafka, pytest.mark.slow]
 

@@ -33,7 +33,7 @@ def jars_directory() -> Path:
 
 def checkout() -> Path | None:
     """The root of the checkout that this code is run from. None for a copy installed into site-packages."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(__file__).resolve().parents[2]
     return root if (root / "pyproject.toml").is_file() else None
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from unskew.deploy.servers.embedded import running
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.embedded_broker import running
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 ESCAPE = "java."  # a property with this prefix is for the Java client alone, as it is

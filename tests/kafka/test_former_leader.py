@@ -8,13 +8,13 @@ from confluent_kafka.admin import NewTopic
 
 from evidence.faults.leaders import REPLICATED
 from evidence.faults.transactions.protocol import commits_of
-from tests.deploy.kafka.attempt import RECORDS, write
+from tests.kafka.attempt import RECORDS, write
 from tests.waiting import awaited
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets
-from unskew.deploy.kafka.transactions import COMMITS, Part
 from unskew.deploy.servers.broker import Broker
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets
+from unskew.kafka.transactions import COMMITS, Part
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import Connection
 
 #: The client's settings of an upload, which a --kafka-config may change. Large batches compress well, and 20 ms more
 #: latency is nothing to an upload.

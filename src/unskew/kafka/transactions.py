@@ -39,10 +39,10 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from unskew.deploy.kafka.connection import ISOLATION, Connection
-from unskew.deploy.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
-from unskew.deploy.kafka.topics import await_leaders
 from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import ISOLATION, Connection
+from unskew.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
+from unskew.kafka.topics import await_leaders
 
 #: The other way to deliver, which errors name.
 OTHERWISE = "--delivery at-least-once needs no transactions"

@@ -1,68 +1,13 @@
 """The embedded broker, which runs on between commands: one command starts it, the others find it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.process import end
-from unskew.deploy.servers.server import read_address, write_private
 from unskew.errors import EnvironmentFault
-
-
-@dataclass(frozen=True)
-class Address:
-    """A running broker.
-
-    Attributes
-    ----------
-    bootstrap_servers
-        `host:port` for clients.
-    pid
-        The process id of its JVM.
-    data
-        Its data directory.
-    moved_from
-        The port of its previous run, if another program has taken that.
-    """
-
-    bootstrap_servers: str
-    pid: int
-    data: Path
-    moved_from: int | None = None
-
-    @property
-    def port(self) -> int:
-        """The port for clients."""
-        return int(self.bootstrap_servers.rpartition(":")[2])
-
-    @property
-    def log(self) -> Path:
-        """Its log file."""
-        return self.data / "broker.log"
-
-
-def address_of(data: Path) -> Address | None:
-    """The broker that runs on this directory. None if none runs or it isn't ready yet."""
-    found = read_address(data, Broker.name)
-    return Address(**found, data=data) if found else None
-
-
-def default_data() -> Path:
-    """The directory in which the broker keeps its topics by default."""
-    return data_directory() / "kafka" / "data"
-
-
-def running() -> Address | None:
-    """The embedded broker that runs now. None if there is none, however it ended."""
-    try:
-        data = Path(_current().read_text().strip())
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise EnvironmentFault(f"cannot read {_current()}: {error.strerror}") from error
-    return address_of(data)
+from unskew.file_locks import write_private
+from unskew.kafka.embedded_broker import Address, address_of, current_file, default_data, running
 
 
 def start(data: Path | None = None, port: int | None = None, properties: Mapping[str, str] | None = None) -> Address:
@@ -88,7 +33,7 @@ def start(data: Path | None = None, port: int | None = None, properties: Mapping
 
 def announce(broker: Broker) -> Address:
     """Make a running broker the one that commands find."""
-    current = _current()
+    current = current_file()
     current.parent.mkdir(parents=True, exist_ok=True)
     write_private(current, f"{broker.data}\n")
     address = address_of(broker.data)
@@ -125,7 +70,3 @@ def stop() -> Address | None:
     if address is not None:
         end(address.pid, lambda: running() == address)
     return address
-
-
-def _current() -> Path:
-    return data_directory() / "kafka" / "current"

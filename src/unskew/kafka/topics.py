@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
-from unskew.deploy.kafka.connection import Connection
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
+from unskew.kafka.connection import Connection
 
 T = TypeVar("T")
 

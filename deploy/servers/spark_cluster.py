@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Self
 
-from unskew.deploy.directories import data_directory
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.loopback import LOOPBACK, free_port, response
-from unskew.deploy.servers.process import Child, hold, is_held
-from unskew.deploy.servers.server import write_private
+from unskew.deploy.servers.process import Child
+from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
+from unskew.file_locks import hold, is_held, write_private
+from unskew.loopback import LOOPBACK, free_port, response
 
 _PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy needs a minute
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from unskew.deploy.kafka.connection import Connection
+from unskew.kafka.connection import Connection
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 import logging
 from typing import Any
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import ensure_topic
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import ensure_topic
 
 _PATIENCE = 8.0  # s
 _SETTINGS = {"delivery.timeout.ms": round(1000 * _PATIENCE), "log_level": 0, "error_cb": lambda _: None}

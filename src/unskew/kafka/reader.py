@@ -19,9 +19,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.topics import end_offsets, first_offsets, missing_topic, partitions_of, require_reachable
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import end_offsets, first_offsets, missing_topic, partitions_of, require_reachable
 
 _SETTINGS: dict[str, Any] = {
     "group.id": "unskew",  # needed by the client; nothing is committed

@@ -11,14 +11,14 @@ import pytest
 from confluent_kafka import Producer
 
 from evidence.faults.transactions.protocol import PROTOCOLS, STEPS, commits_of
-from tests.deploy.kafka.attempt import RECORDS, write
+from tests.kafka.attempt import RECORDS, write
 from tests.waiting import PATIENCE, awaited
-from unskew.deploy.kafka import transactions
-from unskew.deploy.kafka.connection import Connection
-from unskew.deploy.kafka.reader import TopicReader
-from unskew.deploy.kafka.topics import end_offsets, ensure_topic
-from unskew.deploy.kafka.transactions import COMMITS, Number, Part, deliver, last_numbers
 from unskew.errors import EnvironmentFault
+from unskew.kafka import transactions
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, ensure_topic
+from unskew.kafka.transactions import COMMITS, Number, Part, deliver, last_numbers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -41,9 +41,7 @@ class Trial:
         first = self.batches
         last = self.batches = first + 1 if kept else first
         of = self._connection.bootstrap_servers, self._topic, self._protocol, str(first), str(last), step, sign
-        return subprocess.Popen(
-            [sys.executable, "-m", "tests.deploy.kafka.attempt", *of], stdout=subprocess.PIPE, text=True
-        )
+        return subprocess.Popen([sys.executable, "-m", "tests.kafka.attempt", *of], stdout=subprocess.PIPE, text=True)
 
     def again(self) -> None:
         """Write the batch in this process, and again though it is written."""

@@ -1,0 +1,86 @@
+"""Where a server that runs on a directory listens, as it has written down, and whether it still runs.
+
+The directory has a lock that the running server holds, and the address at which clients reach it.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from unskew.errors import EnvironmentFault
+from unskew.file_locks import write_private
+
+
+@contextmanager
+def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
+    """Lock the directory for a server. Yields the file descriptor that the server's process must inherit.
+
+    The kernel frees the directory when we and that process have closed the descriptor, however they ended. Kafka's own
+    lock comes too late: by then a second broker has already written to the first one's metadata.
+
+    Parameters
+    ----------
+    directory
+        The server's own directory.
+    kind
+        The kind of server, such as `broker`. Each kind has its own lock.
+    patience
+        Seconds to try.
+
+    Raises
+    ------
+    EnvironmentFault
+        If another server of this kind has the directory.
+    """
+    lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    deadline = time.monotonic() + patience
+    try:
+        while not _locks(lock):
+            if time.monotonic() >= deadline:
+                raise EnvironmentFault(f"another {kind} uses {directory}; stop that, or choose another directory")
+            time.sleep(0.05)
+        _address_file(directory, kind).unlink(missing_ok=True)  # of a server that has ended
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def write_address(directory: Path, kind: str, address: Mapping[str, Any]) -> None:
+    """Write down the address of the server that has just started, for clients."""
+    write_private(_address_file(directory, kind), json.dumps(address))
+
+
+def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
+    """What the server that runs on this directory has written down. None if none runs or it isn't ready yet.
+
+    Besides what this kind of server announces, there are its `pid` and perhaps `moved_from`. That is the port of the
+    previous run, if another program has taken it.
+    """
+    try:
+        with occupied(directory, kind):
+            return None
+    except FileNotFoundError:
+        return None
+    except EnvironmentFault:
+        pass
+    try:
+        return json.loads(_address_file(directory, kind).read_text())
+    except FileNotFoundError:
+        return None
+
+
+def _address_file(directory: Path, kind: str) -> Path:
+    return directory / f"{kind}.address"
+
+
+def _locks(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
