@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from unskew.grouping.loop import MigrationReport
+from unskew.grouping.feedback_loop import MigrationReport
 
 if TYPE_CHECKING:  # Spark's thin client has no contexts, and the library imports this module
     from pyspark import SparkContext

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from unskew.errors import UsageError
 from unskew.grouping.arguments import integer, number, one_of
-from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.hashing import function, mix
 from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys, hash_keys
 from unskew.grouping.state import Value
 

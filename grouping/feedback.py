@@ -133,7 +133,8 @@ class Controller(Stateful):
             The monitors' reports, without the workers that had nothing to report.
         queues : float[W], optional
             Each worker's backlog in tuples, for schemes that watch queues. In the simulator these are the tuples that
-            wait at the worker when the interval ends. A micro-batch leaves none: ``unskew.grouping.loop.backlog``.
+            wait at the worker when the interval ends. A micro-batch leaves none:
+            ``unskew.grouping.feedback_loop.backlog``.
         sources : source → report, optional
             The routers' reports (``Grouping.report``), for schemes in which routers report.
 

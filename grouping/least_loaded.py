@@ -12,7 +12,7 @@ steps each time, that is at most two steps a tuple, however unbalanced the loads
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 
 
 @kernel

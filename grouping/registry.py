@@ -8,18 +8,31 @@ import numpy as np
 
 from unskew.errors import UsageError, suggest_names
 from unskew.grouping.bounded import BoundedLoad
-from unskew.grouping.choices import DChoices, Holistic, OffGreedy, OnGreedy, PartialKey, Porc, Potc, WChoices
+from unskew.grouping.choices import DChoices, PartialKey, WChoices
 from unskew.grouping.consistent_hash import ConsistentHash
-from unskew.grouping.dalton import Dalton
-from unskew.grouping.dynamic import DynamicKey, DynamicKeyDecay
-from unskew.grouping.full_knowledge import FullKnowledge
+from unskew.grouping.dynamic import DynamicKey
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
 from unskew.grouping.keys import encode
+from unskew.grouping.papers import (
+    Dalton,
+    DynamicKeyDecay,
+    FullKnowledge,
+    Holistic,
+    Llfd,
+    MinMig,
+    MinTable,
+    MixedBruteForce,
+    OffGreedy,
+    OnGreedy,
+    Porc,
+    Potc,
+    Readj,
+)
 from unskew.grouping.planned import Planned
 from unskew.grouping.posg import Posg
 from unskew.grouping.shuffle import Shuffle
-from unskew.grouping.table import Llfd, MinMig, MinTable, Mixed, MixedBruteForce, Readj
+from unskew.grouping.table import Mixed
 
 GROUPINGS: dict[str, type[Grouping]] = {
     scheme.name: scheme

@@ -15,8 +15,8 @@ from math import erf, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import function, homes
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
 CHUNK = 1 << 16

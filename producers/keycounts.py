@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
 from unskew.producers.dataset import Block

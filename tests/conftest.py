@@ -15,7 +15,7 @@ from unskew.deploy.installation.steps import exclusive
 from unskew.deploy.servers.broker import Broker
 from unskew.directories import data_directory
 from unskew.grouping import compile_all
-from unskew.grouping.compiled import cache_home
+from unskew.grouping.kernel_cache import cache_home
 from unskew.kafka import topics
 
 pytest_plugins = ["tests.schedule"]

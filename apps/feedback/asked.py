@@ -29,7 +29,7 @@ from unskew.apps.reports import Reports, TaskReports
 from unskew.apps.routing.batches import run_id
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.grouping.loop import Loop, PlanState
+from unskew.grouping.feedback_loop import Loop, PlanState
 from unskew.grouping.registry import STANDALONE
 from unskew.grouping.state import pack, unpack
 

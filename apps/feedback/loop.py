@@ -11,7 +11,7 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.reports import TaskReports
 from unskew.errors import EnvironmentFault
-from unskew.grouping.loop import Interval, Loop, MigrationReport, PlanState, Rebalance, effects
+from unskew.grouping.feedback_loop import Interval, Loop, MigrationReport, PlanState, Rebalance, effects
 
 
 def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
-from unskew.grouping.loop import PlanState
+from unskew.grouping.feedback_loop import PlanState
 
 
 @dataclass(frozen=True)

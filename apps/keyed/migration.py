@@ -34,8 +34,8 @@ from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import MigrationReport, PlanState
 from unskew.grouping.keys import hash_keys, hashed
-from unskew.grouping.loop import MigrationReport, PlanState
 
 _NAME = re.compile(r"(\d+)-(\d+)")
 _RECEIVERS = b"unskew.receivers"

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from unskew.apps.topology.observer import HotKey
     from unskew.apps.topology.settings import Settings
     from unskew.apps.topology.sink import BatchReport
-    from unskew.grouping.loop import Rebalance
+    from unskew.grouping.feedback_loop import Rebalance
 
 _MOST_BARS = 64  # more don't fit a screen
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -17,7 +17,7 @@ from unskew.apps.topology.observer import Distribution
 from unskew.apps.topology.settings import Settings
 from unskew.apps.topology.sink import BatchReport
 from unskew.grouping import measures
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 
 _WINDOWS = "stateStoreSave"  # Spark's name of the operator that keeps the windows' aggregates
 # What a scheme's internals count and a dashboard marks: name of the internal → kind of event, its text.

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.apps.operators.list_columns import gathered, spread
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 
 EXPANSION = pa.list_(pa.float64())
 

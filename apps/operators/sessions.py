@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from unskew.apps.operators.interface import Folded, Now, results_of
 from unskew.apps.operators.list_columns import array, counts, entries, lists
 from unskew.durations import Duration, milliseconds
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 
 _SESSION = pa.list_(
     pa.struct([pa.field("start", pa.int64()), pa.field("last", pa.int64()), pa.field("count", pa.int64())])

@@ -28,8 +28,8 @@ from unskew.apps.planning.server import Place, Server
 from unskew.apps.planning.wire import QUOTAS, REPLICAS, Address, packed, unpacked
 from unskew.apps.reports import PlanSummary
 from unskew.errors import EnvironmentFault, UserError
-from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.interface import Batched
 from unskew.grouping.state import pack, unpack
 
 log = logging.getLogger(__name__)

@@ -34,9 +34,9 @@ from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, Grouping, create, encode, named, parameters, standalone, with_sources
 from unskew.grouping.arguments import integer, speeds
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import PlanState
 from unskew.grouping.keys import KeyArray
-from unskew.grouping.loop import PlanState
-from unskew.grouping.planned.batched import Batched
+from unskew.grouping.planned.interface import Batched
 from unskew.grouping.registry import CAPPED, COSTED, WEIGHTED
 
 log = logging.getLogger(__name__)

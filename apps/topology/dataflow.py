@@ -20,7 +20,7 @@ from unskew.apps.topology.source import messages, reading, splitter_of
 from unskew.apps.topology.stage import Query, Stage
 from unskew.errors import UsageError
 from unskew.grouping import create, named, with_sources
-from unskew.grouping.loop import Loop
+from unskew.grouping.feedback_loop import Loop
 
 
 def stage_of(settings: Settings) -> Stage:

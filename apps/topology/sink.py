@@ -23,7 +23,7 @@ from unskew.apps.topology.messages import Message
 from unskew.apps.topology.publisher import Messages, Publisher
 from unskew.apps.topology.rejected import rejected
 from unskew.apps.topology.source import lost_messages
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.transactions import Number
 
 

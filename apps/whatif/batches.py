@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping import Grouping
 from unskew.grouping.arguments import one_of
+from unskew.grouping.feedback_loop import Interval, Loop, PlanState
 from unskew.grouping.keys import Keys
-from unskew.grouping.loop import Interval, Loop, PlanState
 from unskew.grouping.planned import Batched
 from unskew.grouping.simulator.sources import SPLITS, Substreams, by_key
 

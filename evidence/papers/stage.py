@@ -24,7 +24,7 @@ from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import ensure_topic

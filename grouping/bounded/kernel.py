@@ -25,8 +25,8 @@ from unskew.grouping.bounded.replicas import (
     tidy,
     use,
 )
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, draw, mix
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import find_within
 
 # How far a worker may be ahead, in windows, or in tuples of a worker if that is more. The limits are for a worker to be

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import SALT, enter_within, slot_table
 
 KEYS, FREE, SPARE, SPAN = 0, 1, 2, 3  # positions in `size`

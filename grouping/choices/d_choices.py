@@ -8,7 +8,7 @@ import numpy as np
 from unskew.grouping.arguments import number, truth
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, next_time, own_choices
 from unskew.grouping.choices.w_choices import WChoices
-from unskew.grouping.frequent import USED
+from unskew.grouping.frequent_keys import USED
 from unskew.grouping.state import Value
 
 

@@ -5,9 +5,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
-from unskew.grouping.frequent import TAKEN_OFF, USED, Frequent, make_room, survivors
+from unskew.grouping.frequent_keys import TAKEN_OFF, USED, Frequent, make_room, survivors
 from unskew.grouping.hashing import below, mix
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import enter_slot, find_slot
 

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from unskew.errors import UsageError
 from unskew.grouping.arguments import integer, one_of
-from unskew.grouping.choices.decaying import Decaying
-from unskew.grouping.compiled import kernel
+from unskew.grouping.choices.decay import Decaying
 from unskew.grouping.feedback import Controller, Monitor, Queues, Reports
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.choices.decaying import Decaying
+from unskew.grouping.choices.decay import Decaying
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, heavy_shares, route_by_weight
-from unskew.grouping.frequent import TAKEN_OFF, counted, frequent, restored
+from unskew.grouping.frequent_keys import TAKEN_OFF, counted, frequent, restored
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys

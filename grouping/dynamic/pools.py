@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
 
 FREE, BABY, TEENAGE, OLD = 0, 1, 2, 3

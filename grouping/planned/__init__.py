@@ -1,7 +1,7 @@
 """Planned routing: a batch is counted before it is routed, so its balance is exact and keys keep their replicas."""
 
-from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.interface import Batched
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.planned.quotas import Quotas
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import draw
+from unskew.grouping.kernel_cache import kernel
 
 _NONE = -1
 #: Positions in ``Network.size``: how many edges there are.

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, mix
+from unskew.grouping.kernel_cache import kernel
 
 #: The buckets of each home.
 BUCKETS = 64

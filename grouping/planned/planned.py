@@ -11,8 +11,8 @@ from unskew.grouping.hashing import function
 from unskew.grouping.interface import Costs
 from unskew.grouping.keys import KeyArray, encode
 from unskew.grouping.planned.assignment import Allowed, assign
-from unskew.grouping.planned.batched import Batched
 from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
+from unskew.grouping.planned.interface import Batched
 from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
 from unskew.grouping.planned.replicas import Replicas, added, position
 from unskew.grouping.state import Value, pack

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.planned.assignment import Assigned
 from unskew.grouping.planned.counts import Counts, Merged, home_of
 from unskew.grouping.planned.replicas import Present, position

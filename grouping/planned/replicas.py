@@ -9,7 +9,7 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.planned.assignment import Assigned
 from unskew.grouping.planned.counts import home_of
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Costs
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.posg.sketch import cells, update
 from unskew.grouping.state import Value

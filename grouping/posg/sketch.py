@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import below, function, mix
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.posg.instances import execute, new_instances, reset
 from unskew.grouping.posg.posg import Posg

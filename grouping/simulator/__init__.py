@@ -10,7 +10,7 @@
 
 from unskew.grouping.simulator.feedback import Feedback
 from unskew.grouping.simulator.outcome import Outcome
-from unskew.grouping.simulator.run import simulate
+from unskew.grouping.simulator.simulation import simulate
 from unskew.grouping.simulator.workload import Speeds, Workload, arrivals_at, workload
 from unskew.grouping.streams import class_costs
 

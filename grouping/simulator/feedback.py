@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import Interval, Loop, PlanState
 from unskew.grouping.interface import Grouping
-from unskew.grouping.loop import Interval, Loop, PlanState
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
 from unskew.grouping.simulator.feedback import Transit
 from unskew.grouping.simulator.sources import Sources

@@ -11,10 +11,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import one_of
-from unskew.grouping.compiled import kernel
 from unskew.grouping.feedback import Reports
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Grouping
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Batched
 from unskew.grouping.simulator.workload import Workload

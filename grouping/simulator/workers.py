@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.interface import Grouping
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.simulator.workload import Speeds, Workload
 
 

@@ -6,7 +6,7 @@ Costs and sizes are made alike by HLHE, the half-linear-half-exponential discret
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.table.assignment import Assignment, Records
 
 

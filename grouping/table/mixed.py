@@ -5,8 +5,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
 from unskew.grouping.table.assignment import Assignment, Records
-from unskew.grouping.table.mintable import smallest_table
-from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.phases import Workflow, smallest_table
 from unskew.grouping.table.router import TableRouter
 
 
@@ -49,7 +48,7 @@ class Mixed(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

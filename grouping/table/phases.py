@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.table.assignment import Assignment, Records
 
 
@@ -284,3 +284,9 @@ def _exchange(state: _Fit, d: int, c: float, limit: float) -> int:
         else:
             state.head[d] += 1
     return displaced
+
+
+def smallest_table(records: Records, limit: float) -> Assignment:
+    """Algorithm 2: move back all keys of the routing table, then assign by LLFD, highest computation cost first."""
+    workflow = Workflow(records, limit, records.cost)
+    return workflow.run(back=workflow.table)

@@ -21,7 +21,7 @@ from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Promet
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.connection import Connection
 from unskew.operators import Running
 

@@ -66,13 +66,13 @@ def test_compile_all_leaves_nothing_of_a_loop_to_compile():
 
 
 CALLEE = """
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 @kernel
 def inner(x):
     return x + {constant}
 """
 CALLER = """
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from {package}.callee import inner
 @kernel
 def outer(x):
@@ -156,5 +156,5 @@ def test_without_a_place_for_a_cache_it_is_compiled_each_time(package, tmp_path)
 def test_every_kernel_is_cached_so():
     """No kernel is made with numba's decorator directly."""
     for source in Path(grouping.__file__).parent.rglob("*.py"):
-        if source.name != "compiled.py":
+        if source.name != "kernel_cache.py":
             assert "njit" not in source.read_text(), source

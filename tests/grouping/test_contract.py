@@ -209,7 +209,7 @@ def test_weights_in_any_sequence(name):
 FILES = sorted(Path(grouping.__file__).parent.rglob("*.py"))
 SOURCES_OF_CHANCE = {"random", "secrets", "uuid", "datetime", "time"}
 #: It measures how long routing takes.
-MEASURES = ("simulator/sources.py", "grouping/loop.py")
+MEASURES = ("simulator/sources.py", "grouping/feedback_loop.py")
 
 
 def test_no_clock_and_no_unseeded_draw(subtests):

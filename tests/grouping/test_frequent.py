@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.plain_frequent import plain_counters
-from unskew.grouping.frequent import TAKEN_OFF, USED, frequent, make_room
+from unskew.grouping.frequent_keys import TAKEN_OFF, USED, frequent, make_room
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.table import ROOT, killers, meaning, patches
-from unskew.grouping.compiled import cache_home
+from unskew.grouping.kernel_cache import cache_home
 
 _DESCRIPTION = """\
 A mutant is a small wrong change of the product (tests/mutants/NAME.patch). Each is applied to a scratch worktree of

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import route
 from unskew.grouping import encode, streams
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 
 MESSAGES = 10_000_000
 KEYS = (1_000, 10_000, 100_000, 1_000_000)

@@ -14,7 +14,7 @@ from evidence.papers.posg.sweeps import LONG, streams_of
 from evidence.papers.posg.trial import Stream, drawn, finishes, turns
 from unskew.apps.monitoring.colours import colour
 from unskew.grouping import encode
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.instances import execute, new_instances, relative_error
 from unskew.grouping.posg.sketch import cells, expected_estimate

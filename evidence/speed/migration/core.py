@@ -29,8 +29,8 @@ from unskew.apps.reports import Report, Reports, WorkerReport
 from unskew.apps.routing.packets import cut
 from unskew.apps.routing.router import Routing
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import PlanState
 from unskew.grouping.keys import hash_keys
-from unskew.grouping.loop import PlanState
 from unskew.operators import Running
 
 ORDINARY, CHUNK = 5, 200_000

@@ -32,8 +32,8 @@ from unskew.apps.topology.sink import BatchReport
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import PlanState, Rebalance
 from unskew.grouping.keys import hash_keys
-from unskew.grouping.loop import PlanState, Rebalance
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.operators import Running

@@ -18,7 +18,7 @@ from unskew.apps.keyed.parcels import WINDOW
 from unskew.apps.keyed.store import KEY
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.errors import EnvironmentFault
-from unskew.grouping.loop import PlanState
+from unskew.grouping.feedback_loop import PlanState
 
 NAMES, WRITE = LocalFolder.names, LocalFolder.write
 

@@ -25,7 +25,7 @@ from unskew.apps.topology.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
-from unskew.grouping.loop import PlanState
+from unskew.grouping.feedback_loop import PlanState
 from unskew.kafka.connection import Connection
 from unskew.operators import Running
 

@@ -16,7 +16,7 @@ from unskew.apps.reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.routing.cost import Cost
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.grouping import encode
-from unskew.grouping.loop import Loop, Rebalance
+from unskew.grouping.feedback_loop import Loop, Rebalance
 
 SOURCES, WORKERS, BATCH = 2, 4, 2_000
 

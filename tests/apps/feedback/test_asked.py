@@ -16,7 +16,7 @@ from unskew.apps.feedback.loop import require_followed
 from unskew.apps.feedback.plans import Plans
 from unskew.apps.planning.server import Place
 from unskew.errors import EnvironmentFault
-from unskew.grouping.loop import PlanState
+from unskew.grouping.feedback_loop import PlanState
 from unskew.loopback import LOOPBACK
 
 BATCHES = 5

@@ -23,7 +23,7 @@ from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.apps.topology.dataflow import Dataflow
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
-from unskew.grouping.loop import Interval, MigrationReport, PlanState, Rebalance
+from unskew.grouping.feedback_loop import Interval, MigrationReport, PlanState, Rebalance
 from unskew.grouping.state import pack, unpack
 
 BATCHES = 6

@@ -29,8 +29,8 @@ from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create
 from unskew.grouping.feedback import Controller
+from unskew.grouping.feedback_loop import Loop
 from unskew.grouping.keys import encode, hash_keys
-from unskew.grouping.loop import Loop
 
 KEYS = 12
 NAMES = pa.array([f"k{key}" for key in range(KEYS)])

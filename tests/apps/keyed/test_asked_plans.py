@@ -27,7 +27,7 @@ from unskew.apps.planning.server import Place
 from unskew.apps.reports import TaskReports
 from unskew.apps.routing.router import Routing, SourceRouter
 from unskew.errors import EnvironmentFault
-from unskew.grouping.loop import Loop
+from unskew.grouping.feedback_loop import Loop
 from unskew.loopback import LOOPBACK
 
 WORKERS, SOURCES, BATCHES, ROWS = 4, 2, 20, 200

@@ -22,8 +22,8 @@ from unskew.apps.reports import TaskReports, WorkerReport
 from unskew.apps.routing.router import Routing
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import Loop, PlanState
 from unskew.grouping.keys import encode, hash_keys
-from unskew.grouping.loop import Loop, PlanState
 
 N = 4_000
 NAMES = pa.array([f"k{i}" for i in range(N)])

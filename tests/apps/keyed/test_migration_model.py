@@ -15,7 +15,7 @@ from unskew.apps.feedback import loop as feedback
 from unskew.apps.keyed import store
 from unskew.apps.keyed.migration import Migration, Transfers
 from unskew.apps.keyed.table import Table
-from unskew.grouping import loop
+from unskew.grouping import feedback_loop
 from unskew.grouping.table.router import TableRouter
 
 
@@ -38,7 +38,7 @@ def test_whatever_dies_and_whenever(model):
     )
 
 
-NAMED, FORGET, RESCALED = loop._released, Transfers.forget, loop.rescaled
+NAMED, FORGET, RESCALED = feedback_loop._released, Transfers.forget, feedback_loop.rescaled
 
 
 MISTAKES = {
@@ -47,9 +47,9 @@ MISTAKES = {
     "rows stay": ("MIXED", moves, Table, "release", lambda self, to, among: iter(())),
     "files go too early": ("MIXED", moves, Transfers, "forget", lambda self, taken: FORGET(self, [99])),
     "nothing is taken back": ("MIXED", partly, Transfers, "by", lambda *_: []),
-    "files aren't named": ("MIXED", moves, loop, "_released", lambda *of: replace(NAMED(*of), files={})),
+    "files aren't named": ("MIXED", moves, feedback_loop, "_released", lambda *of: replace(NAMED(*of), files={})),
     "W isn't recorded": ("KEY", rescales, migration_model, "record_workers", lambda *_: None),
-    "W changes at once": ("KEY", rescales, loop, "rescaled", lambda *of, waits: RESCALED(*of, waits=False)),
+    "W changes at once": ("KEY", rescales, feedback_loop, "rescaled", lambda *of, waits: RESCALED(*of, waits=False)),
 }
 
 

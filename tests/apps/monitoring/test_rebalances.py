@@ -11,7 +11,7 @@ from unskew.apps.monitoring.display import LiveView
 from unskew.apps.monitoring.monitor import Monitor, of_batch
 from unskew.apps.monitoring.outputs import Destinations, Outputs
 from unskew.apps.run.summary import Tally
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 
 ONE = Rebalance(3, 6, 0.25, 12, 2.5, keys=1500, bytes=64_000, batch=7, after=1.25)
 RING = Rebalance(4, 7, 0.75, 36, 1.5, batch=8, after=1.2)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tests.apps.monitoring.live_view import report
 from unskew.apps.run.listeners import Listeners
 from unskew.apps.run.summary import Tally
-from unskew.grouping.loop import Rebalance
+from unskew.grouping.feedback_loop import Rebalance
 
 BATCHES = 200_000
 KEPT = 2000  # bytes

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.table.assignment import Assignment, Records, sum_at
 from unskew.grouping.table.router import TableRouter
 
@@ -57,7 +57,7 @@ class Readj(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
-from unskew.grouping.choices.decaying import Decaying
-from unskew.grouping.compiled import kernel
+from unskew.grouping.choices.decay import Decaying
 from unskew.grouping.hashing import below, function, mix
 from unskew.grouping.interface import Costs, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
 _ENDLESS = 2.0**62  # a limit that no load reaches. With a huge tolerance the limit itself is too large for an integer.

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.table.assignment import Assignment, Records
-from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.phases import smallest_table
 from unskew.grouping.table.router import TableRouter
 
 
@@ -39,7 +39,7 @@ class MinTable(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 
@@ -51,9 +51,3 @@ class MinTable(TableRouter):
 
     def assign(self, records: Records, limit: float) -> Assignment:
         return smallest_table(records, limit)
-
-
-def smallest_table(records: Records, limit: float) -> Assignment:
-    """Algorithm 2: move back all keys of the routing table, then assign by LLFD, highest computation cost first."""
-    workflow = Workflow(records, limit, records.cost)
-    return workflow.run(back=workflow.table)

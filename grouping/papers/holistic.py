@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import number
-from unskew.grouping.compiled import kernel
-from unskew.grouping.frequent import USED, Frequent, counted, frequent, make_room, restored, survivors
+from unskew.grouping.frequent_keys import USED, Frequent, counted, frequent, make_room, restored, survivors
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import END, Chains, add_node, chains, drop_nodes, enter_slot, find_slot, nodes_of

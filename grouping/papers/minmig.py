@@ -43,7 +43,7 @@ class MinMig(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

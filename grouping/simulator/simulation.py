@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
 from unskew.grouping.feedback import Monitor
+from unskew.grouping.feedback_loop import Interval, Loop, PlanState
 from unskew.grouping.interface import Grouping
-from unskew.grouping.loop import Interval, Loop, PlanState
 from unskew.grouping.simulator.feedback import Feedback, Transit, transferred
 from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
 from unskew.grouping.simulator.sources import Sources, Substreams

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.choices.on_greedy import OnGreedy
-from unskew.grouping.choices.sticky import remembered
-from unskew.grouping.compiled import kernel
 from unskew.grouping.interface import Costs, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import KeyArray, Keys, encode, sum_by_key
 from unskew.grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.papers.on_greedy import OnGreedy
+from unskew.grouping.papers.sticky import remembered
 
 
 class OffGreedy(OnGreedy):

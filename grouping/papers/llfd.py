@@ -50,7 +50,7 @@ class Llfd(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
-from unskew.grouping.choices.decaying import Decaying
-from unskew.grouping.compiled import kernel
+from unskew.grouping.choices.decay import Decaying
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import enter_slot, enter_slots, slot_table
 from unskew.grouping.state import Value
 

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
 from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.least_loaded import heap_of, raise_least
 

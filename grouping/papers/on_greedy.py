@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.choices.sticky import Remembered, Sticky, remember
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.interface import Costs, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.least_loaded import before_first, least_of_all
+from unskew.grouping.papers.sticky import Remembered, Sticky, remember
 from unskew.grouping.slots import find_slot
 
 

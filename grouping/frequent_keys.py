@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.compiled import kernel
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import enter_slots, slot_table
 from unskew.grouping.state import Value
 

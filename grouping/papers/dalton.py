@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer, number
-from unskew.grouping.compiled import kernel
-from unskew.grouping.frequent import USED, Frequent, counted, frequent, make_room, restored
+from unskew.grouping.frequent_keys import USED, Frequent, counted, frequent, make_room, restored
 from unskew.grouping.hashing import below, function, homes, mix
 from unskew.grouping.interface import Costs, Grouping, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.slots import (
     END,

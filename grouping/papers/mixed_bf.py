@@ -1,9 +1,8 @@
 """MIXED_BF: MIXED by brute force."""
 
 from unskew.grouping.table.assignment import Assignment, Records
-from unskew.grouping.table.mintable import smallest_table
 from unskew.grouping.table.mixed import Mixed
-from unskew.grouping.table.phases import Workflow
+from unskew.grouping.table.phases import Workflow, smallest_table
 
 
 class MixedBruteForce(Mixed):
@@ -37,7 +36,7 @@ class MixedBruteForce(Mixed):
 
     Examples
     --------
-    ``unskew.grouping.table`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
 
     """
 

@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.arguments import integer
-from unskew.grouping.choices.sticky import Remembered, Sticky, remember
-from unskew.grouping.compiled import kernel
 from unskew.grouping.hashing import candidates, function
 from unskew.grouping.interface import Costs, Times
+from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
+from unskew.grouping.papers.sticky import Remembered, Sticky, remember
 from unskew.grouping.slots import find_slot
 
 
