@@ -153,8 +153,8 @@ def _draw_dashboards(runs: list[str], folder: Path) -> Path:
 
 def _publish(connection: Connection, records: int) -> str:
     """Publish the stream to a new topic, so that the counts are this demo's alone; returns the topic."""
+    from unskew.producers.datasets.registry import create
     from unskew.producers.publish import publish
-    from unskew.producers.registry import create
     from unskew.producers.terminal import UploadProgress
 
     topic = time.strftime("demo-%m%d-%H%M%S")

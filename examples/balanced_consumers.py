@@ -19,9 +19,9 @@ from rich.table import Table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create as dataset
 from unskew.producers.partitioning import Partitioner
 from unskew.producers.publish import publish
-from unskew.producers.registry import create as dataset
 
 RECORDS, CONSUMERS = 200_000, 4
 

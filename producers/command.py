@@ -110,12 +110,12 @@ def produce(
     list_datasets: Annotated[bool, typer.Option("--list", help="Show the datasets, a line each.")] = False,
 ) -> None:
     """Publish a dataset to a Kafka topic: every record once, spread evenly over the partitions."""
-    from unskew.producers.registry import Arguments, listing, selected
+    from unskew.producers.datasets.registry import Arguments, listing, selected
 
     if list_datasets:
         print(listing())
         return
-    from unskew.producers.readers.rejects import Rejects
+    from unskew.producers.readers.rejected_records import Rejects
     from unskew.producers.terminal import pace_of, partitioner_of, partitions_of, show, upload
 
     arguments = Arguments(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
@@ -148,7 +148,7 @@ def skew(
     """Show the generated datasets' statistics beside the published ones, and optionally draw how skewed they are."""
     from rich.console import Console
 
-    from unskew.producers.registry import at_scale
+    from unskew.producers.datasets.registry import at_scale
     from unskew.producers.skew import comparison, draw
 
     if plot and plot.suffix.lower() not in _PICTURES:

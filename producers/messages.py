@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.kafka.json_columns import digits, joined, quoted
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 
 #: The beginning of a page's address, before its title; not part of the key.
 WIKI_URL = "http://en.wikipedia.org/wiki/"

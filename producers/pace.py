@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from unskew.errors import UsageError
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 
 
 class Pace:

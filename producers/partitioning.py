@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.errors import UsageError
 from unskew.grouping import Grouping, encode, standalone
 from unskew.grouping.keys import KeyArray
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 
 
 class Placement(ABC):

@@ -15,8 +15,8 @@ from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import missing_topic, partitions_of
-from unskew.producers.dataset import Block, Dataset
-from unskew.producers.keycounts import KeyCounts
+from unskew.producers.datasets.interface import Block, Dataset
+from unskew.producers.key_counts import KeyCounts
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Placement, Spread
 from unskew.producers.resumption import Journal, Resumption, begin

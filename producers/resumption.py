@@ -21,7 +21,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets, first_offsets
-from unskew.producers.dataset import Dataset
+from unskew.producers.datasets.interface import Dataset
 from unskew.producers.partitioning import Placement
 
 _EVERY = 5.0  # seconds between two positions that a journal notes

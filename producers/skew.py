@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.errors import EnvironmentFault
-from unskew.producers.dataset import Dataset
-from unskew.producers.keycounts import KeyCounts
+from unskew.producers.datasets.interface import Dataset
+from unskew.producers.key_counts import KeyCounts
 from unskew.shell import plain
 
 FIRST = 5  # messages to show

@@ -16,11 +16,11 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from unskew.errors import UsageError
 from unskew.kafka import topics
 from unskew.kafka.connection import Connection
-from unskew.producers.dataset import Dataset
+from unskew.producers.datasets.interface import Dataset
 from unskew.producers.pace import Pace, Rate, Replay
 from unskew.producers.partitioning import Partitioner, Placement
 from unskew.producers.publish import DeliveryFault, publish
-from unskew.producers.readers.rejects import Rejects
+from unskew.producers.readers.rejected_records import Rejects
 from unskew.producers.resumption import Journal
 from unskew.producers.skew import statistics, statistics_table
 from unskew.shell import ask_to_stop

@@ -20,10 +20,10 @@ from unskew.grouping.streams import CHUNK, KeyStream
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets, first_offsets
-from unskew.producers import registry
+from unskew.producers.datasets import registry
 from unskew.producers.readers.columns import KeyedRows, RejectRow, read_keys
 from unskew.producers.readers.inputs import Input
-from unskew.producers.readers.rejects import Reject, Rejects
+from unskew.producers.readers.rejected_records import Reject, Rejects
 from unskew.shell import pair, value
 
 #: The generators that a stream may name.

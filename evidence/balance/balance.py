@@ -29,7 +29,7 @@ from unskew.grouping import GROUPINGS, create, encode, with_sources
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator.sources import Substreams
 from unskew.grouping.streams import drifting, hot, lognormal, uniform, zipf
-from unskew.producers import registry
+from unskew.producers.datasets import registry
 
 WINDOW, BURST, CAP = 100_000, 1_000, 1.1
 

@@ -39,8 +39,8 @@ from unskew.apps.whatif.timing import Timing
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 STREAMS = {"R0": "COUNTRY_SKEW_R0", "R30": "COUNTRY_SKEW_R30", "R80": "COUNTRY_SKEW_R80", "ZIPF": "ZIPF"}
 #: Cost of a tuple (ms), and W.

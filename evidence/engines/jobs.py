@@ -41,9 +41,9 @@ from evidence.engines.shufflebench import Rules, drawn, events, zipf
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic, topics
-from unskew.producers.dataset import Block, Dataset, Generated
+from unskew.producers.datasets.interface import Block, Dataset, Generated
+from unskew.producers.datasets.registry import create, parsed
 from unskew.producers.publish import publish
-from unskew.producers.registry import create, parsed
 
 WINDOW_MS = 5_000
 #: The windows of the job ``hot-items``: how long each is, and how far apart they begin.

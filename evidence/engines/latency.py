@@ -39,10 +39,10 @@ from evidence.engines.running import LOOK_EVERY, SETTLE, Running, made, running
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 _TRICKLE = 20.0  # messages/s
 _FIRST = 180.0  # s until an engine's first result, after which it is given up

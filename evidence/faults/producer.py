@@ -21,7 +21,7 @@ from tests.oracle.messages import fuzzed, large, largest, valid
 from unskew.errors import UserError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import partitions_of
-from unskew.producers.generators.country import SKEW_KEY, countries
+from unskew.producers.datasets.country import SKEW_KEY, countries
 
 # The time (ms) of messages from a far future, 2100, and how far other messages are ahead: ten days.
 _FAR_MS = 4_102_444_800_000

@@ -26,8 +26,8 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import DATASETS, create
 from unskew.producers.publish import publish
-from unskew.producers.registry import DATASETS, create
 
 GROUPING = "PARTIAL_KEY"
 DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]

@@ -35,9 +35,9 @@ from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 _WARM = 60.0  # s
 #: A result: seconds since the run began, and its latency in s.

@@ -31,9 +31,9 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 _PATIENCE = 300.0  # s for a result
 _QUIET = 15.0  # s without a result before a stream counts as idle

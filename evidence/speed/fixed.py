@@ -28,8 +28,8 @@ from unskew.apps.run.session import session
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 

@@ -22,11 +22,11 @@ from rich.table import Table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import FORMATS, create
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import FORMATS, create
+from unskew.producers.readers.rejected_records import Rejects
 
 NAME, STEPS = "WIKIPEDIA_CLICKSTREAM", 10
 JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'

@@ -39,9 +39,9 @@ from unskew.apps.topology.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 #: Spark's own settings where we set others: no class data that `make setup` records, its own way to write a checkpoint.
 AS_IT_COMES = {

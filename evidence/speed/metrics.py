@@ -35,8 +35,8 @@ from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.prometheus import Prometheus
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 GROUPING = "DYNAMIC_KEY"
 NONE, ALL = "no metrics", "InfluxDB and Prometheus"

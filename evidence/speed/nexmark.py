@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew.grouping import create as grouping
-from unskew.producers.generators.nexmark import ACTIVE, BIDS, CYCLE
-from unskew.producers.registry import create
+from unskew.producers.datasets.nexmark import ACTIVE, BIDS, CYCLE
+from unskew.producers.datasets.registry import create
 
 
 def windows(rate: int, seconds: int, number: int, field: str) -> list[NDArray[np.int64]]:

@@ -52,8 +52,8 @@ from unskew.grouping.planned.planned import Planned
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.loopback import LOOPBACK
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 _COMPARED = ("BOUNDED_LOAD", "PLANNED")

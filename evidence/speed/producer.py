@@ -26,8 +26,8 @@ from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import SETTINGS, Outbox
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import DATASETS, create
 from unskew.producers.publish import publish
-from unskew.producers.registry import DATASETS, create
 
 PARTITIONS = 5
 DEFAULT = [

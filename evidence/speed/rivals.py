@@ -45,8 +45,8 @@ from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 NATIVE = "groupBy(key).count()"

@@ -43,7 +43,7 @@ from unskew.apps.topology.source import FETCH, MOST_ROWS, set_portions
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.registry import create
+from unskew.producers.datasets.registry import create
 
 #: name → a message, of a country and a number
 SPELLINGS: dict[str, str] = {

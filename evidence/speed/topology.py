@@ -36,8 +36,8 @@ from unskew.apps.topology.worker import Worker
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 #: Name → whether it parses the messages as JSON.
 NATIVE = {"native": False, "native, from_json": True}

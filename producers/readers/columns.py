@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.producers.dataset import Block, Dataset, iso
+from unskew.producers.datasets.interface import Block, Dataset, iso
 from unskew.producers.messages import keyed
 from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
 from unskew.producers.readers.lines import BOM, LONGEST, TOO_LONG, Fields, Lines, sections
-from unskew.producers.readers.rejects import Reject, Rejects
+from unskew.producers.readers.rejected_records import Reject, Rejects
 
 #: The rows' numbers, from 1, and their columns.
 Rows: TypeAlias = tuple[NDArray[np.int64], Mapping[str, pa.Array]]

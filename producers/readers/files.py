@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
-from unskew.producers.dataset import Block, Dataset
+from unskew.producers.datasets.interface import Block, Dataset
 from unskew.producers.readers.inputs import STANDARD_INPUT, Input
 from unskew.producers.readers.lines import TOO_LONG, Lines, Parsed, Section, sections
-from unskew.producers.readers.rejects import Reject, Rejects
+from unskew.producers.readers.rejected_records import Reject, Rejects
 
 Format: TypeAlias = Callable[[Lines], Parsed]
 

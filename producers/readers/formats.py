@@ -1,7 +1,7 @@
 """The formats in which the datasets are published: lines go in, messages come out.
 
 Fields with a separator are read whole columns at a time. Tweets are JSON, one a line, of Twitter's API v1.1 and v2, as
-in its streams and archives. ``unskew.producers.registry`` says which dataset has which format.
+in its streams and archives. ``unskew.producers.datasets.registry`` says which dataset has which format.
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 from unskew.producers.readers.inputs import ByteStream
 
 _NEWLINE, _RETURN = 0x0A, 0x0D

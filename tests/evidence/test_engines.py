@@ -25,7 +25,7 @@ from evidence.engines.ours.channels import Channels
 from evidence.engines.recovery import lateness
 from unskew.apps.operators.interface import joined
 from unskew.operators import Now
-from unskew.producers.registry import create
+from unskew.producers.datasets.registry import create
 
 
 @pytest.mark.nightly(group="evidence")

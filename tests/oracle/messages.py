@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from unskew.producers.generators.country import countries
+from unskew.producers.datasets.country import countries
 
 FIELD = "country"
 #: Reason to reject a message → the pattern of the published reasons that mean it: some name a type or a time as well.

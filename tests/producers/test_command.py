@@ -14,7 +14,7 @@ from tests.waiting import PATIENCE
 from unskew import shell
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets
-from unskew.producers.registry import DATASETS
+from unskew.producers.datasets.registry import DATASETS
 from unskew.producers.terminal import stop_on_signal
 
 

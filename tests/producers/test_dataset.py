@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.errors import UsageError
-from unskew.producers.dataset import Repeated, Since, moment
+from unskew.producers.datasets.interface import Repeated, Since, moment
+from unskew.producers.datasets.registry import FORMATS, create
 from unskew.producers.messages import hashtag_keys
 from unskew.producers.pace import Replay
 from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import FORMATS, create
+from unskew.producers.readers.rejected_records import Rejects
 
 HALF = 1_383_264_000_000 + 15 * 86_400_000
 

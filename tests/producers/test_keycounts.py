@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.producers.keycounts import Distinct, KeyCounts
+from unskew.producers.key_counts import Distinct, KeyCounts
 
 texts = st.lists(st.sampled_from(["a", "b", "ü", "", "zz", "日本"]), max_size=30)
 

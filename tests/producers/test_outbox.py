@@ -15,9 +15,9 @@ from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import end_offsets, ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import DeliveryFault, publish
-from unskew.producers.registry import create
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

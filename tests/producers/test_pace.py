@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.errors import UsageError
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 from unskew.producers.pace import Pace, Rate, Replay
 
 

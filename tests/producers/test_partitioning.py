@@ -14,10 +14,10 @@ from unskew.errors import UsageError
 from unskew.grouping import create as grouping
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
+from unskew.producers.datasets.registry import create
 from unskew.producers.partitioning import Partitioner, Spread
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 from unskew.producers.resumption import Journal
 
 

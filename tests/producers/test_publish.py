@@ -9,10 +9,10 @@ from tests.producers.topic_contents import contents, expected
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.dataset import Repeated
+from unskew.producers.datasets.interface import Repeated
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 pytestmark = pytest.mark.kafka
 

@@ -17,14 +17,14 @@ from unskew.deploy.servers.broker import Broker
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.dataset import Dataset
+from unskew.producers.datasets.interface import Dataset
+from unskew.producers.datasets.registry import FORMATS, create
 from unskew.producers.pace import Rate
 from unskew.producers.partitioning import Spread
 from unskew.producers.publish import DeliveryFault, publish
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import FORMATS, create
+from unskew.producers.readers.rejected_records import Rejects
 from unskew.producers.resumption import Journal
 
 pytestmark = pytest.mark.kafka

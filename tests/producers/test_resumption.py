@@ -6,10 +6,10 @@ from unskew.errors import UsageError
 from unskew.kafka import topics
 from unskew.kafka.connection import Connection
 from unskew.producers import resumption, terminal
+from unskew.producers.datasets.registry import create
 from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Spread
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import create
+from unskew.producers.readers.rejected_records import Rejects
 
 
 @pytest.mark.parametrize("ends", [{0: 9}, {0: 9, 1: 9, 2: 9}, {0: 9, 1: 4}])

@@ -15,7 +15,7 @@ from unskew.dashboards import checked_in
 from unskew.deploy.servers import stack
 from unskew.directories import data_directory
 from unskew.kafka.connection import Connection
-from unskew.producers.registry import create
+from unskew.producers.datasets.registry import create
 
 
 @pytest.mark.nightly(group="documents")

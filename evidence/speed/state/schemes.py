@@ -46,8 +46,8 @@ from unskew.grouping.registry import OWNING
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.operators import Running
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 GROUPINGS = (
     *("KEY", "MIXED"),

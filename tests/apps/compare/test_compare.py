@@ -28,8 +28,8 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
-from unskew.producers.registry import create
 
 
 def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):

@@ -15,12 +15,12 @@ from tests.apps.conftest import by_key, final_counts
 from unskew.apps.splitter.formats import SPLITTERS, splitter
 from unskew.apps.topology.publisher import result_topics
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.dataset import Dataset
+from unskew.producers.datasets.interface import Dataset
+from unskew.producers.datasets.registry import DATASETS, FORMATS, create
 from unskew.producers.publish import publish
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import DATASETS, FORMATS, create
+from unskew.producers.readers.rejected_records import Rejects
 
 DATA = Path(__file__).parents[2] / "data"
 FILES = [

@@ -11,7 +11,7 @@ from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
+from unskew.producers.readers.rejected_records import Rejects
 
 
 def no_kafka():

@@ -5,10 +5,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from unskew.producers.datasets.registry import FORMATS
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import FORMATS
+from unskew.producers.readers.rejected_records import Rejects
 
 DATA = Path(__file__).parents[2] / "data"
 SAMPLES = [

@@ -11,7 +11,7 @@ import pytest
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejects import Rejects
+from unskew.producers.readers.rejected_records import Rejects
 
 USERS = ["ann", "bob", None, 'c"d,e\nf', "日本", "ann"]
 TIMES = [1000, 2500, 3000, 4000, 5000, 6000]

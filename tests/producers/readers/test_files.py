@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.producers.readers.samples import ALL, DATA, SAMPLES, keys, read, reader
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.producers.datasets.registry import FORMATS
 from unskew.producers.readers.files import Files
 from unskew.producers.readers.inputs import Input, inputs
-from unskew.producers.readers.rejects import Rejects
-from unskew.producers.registry import FORMATS
+from unskew.producers.readers.rejected_records import Rejects
 
 
 @ALL

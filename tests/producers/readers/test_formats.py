@@ -5,7 +5,7 @@ import pytest
 
 from tests.producers.readers.samples import ALL, DATA, keys, read, reader
 from unskew.errors import UsageError
-from unskew.producers.readers.rejects import Rejects
+from unskew.producers.readers.rejected_records import Rejects
 
 
 @ALL

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.streams import KeyStream, Weighted, zipf
 from unskew.kafka.json_columns import joined
-from unskew.producers.dataset import Block, Published, Scaled, scaled
-from unskew.producers.generators.invented import times_of_day, titles
+from unskew.producers.datasets.interface import Block, Published, Scaled, scaled
+from unskew.producers.datasets.mock_values import times_of_day, titles
 from unskew.producers.messages import election, hashtag_keys, ticker
 
 #: The paper's CT: messages, tickers, and the share of the most frequent one.
@@ -56,7 +56,7 @@ class Ticker(Scaled):
     @cached_property
     def names(self) -> pa.StringArray:
         """The tickers, the most popular first: real ones, then as many made-up ones as needed."""
-        real = files("unskew.producers.generators").joinpath("tickers.txt").read_text().split()
+        real = files("unskew.producers.datasets").joinpath("tickers.txt").read_text().split()
         made = [_made_up(number) for number in range(max(0, self._count - len(real)))]
         return pa.array([*real, *made][: self._count])
 
@@ -131,7 +131,7 @@ class Election(Scaled):
     @cached_property
     def names(self) -> pa.StringArray:
         """The hashtags, the most frequent first: plausible ones, then made-up ones."""
-        real = files("unskew.producers.generators").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
+        real = files("unskew.producers.datasets").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
         made = titles(np.arange(1, max(1, self._count - len(real)) + 1), "").to_pylist()
         return pa.array([*real, *(name.replace("_", "") for name in made)][: self._count])
 

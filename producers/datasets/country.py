@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pyarrow as pa
 
-from unskew.producers.dataset import Block, Generated, Published
+from unskew.producers.datasets.interface import Block, Generated, Published
 from unskew.producers.messages import country
 
 SKEW_KEY = "Turkey"
@@ -15,9 +15,7 @@ SKEW_KEY = "Turkey"
 @cache
 def countries() -> tuple[str, ...]:
     """The names of the uniform part; the skew key is one of them."""
-    return tuple(
-        files("unskew.producers.generators").joinpath("countries.txt").read_text(encoding="utf-8").splitlines()
-    )
+    return tuple(files("unskew.producers.datasets").joinpath("countries.txt").read_text(encoding="utf-8").splitlines())
 
 
 class Country(Generated):

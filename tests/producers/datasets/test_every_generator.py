@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.producers.generators.counting import counted
-from unskew.producers.dataset import Generated
+from tests.producers.datasets.counting import counted
+from unskew.producers.datasets.interface import Generated
+from unskew.producers.datasets.registry import DATASETS, create, parameters
 from unskew.producers.messages import WIKI_URL, hashtag_keys
-from unskew.producers.registry import DATASETS, create, parameters
 
 CHUNK = Generated.chunk
 # One of each kind is enough where all ratios are the same code.

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from unskew.producers.generators.country import SKEW_KEY, countries
-from unskew.producers.registry import create
+from unskew.producers.datasets.country import SKEW_KEY, countries
+from unskew.producers.datasets.registry import create
 
 
 def keys_of(name, **options):

@@ -12,17 +12,17 @@ from functools import partial
 from typing import Any
 
 from unskew.errors import UsageError, suggest_names
-from unskew.producers.dataset import Dataset, Repeated, Since, moment
-from unskew.producers.generators import synthetic
-from unskew.producers.generators.country import Country
-from unskew.producers.generators.nexmark import Nexmark
-from unskew.producers.generators.twitter import Election, Ticker
-from unskew.producers.generators.wikipedia import Clickstream, Pageviews, PageviewsByLang
+from unskew.producers.datasets import synthetic
+from unskew.producers.datasets.country import Country
+from unskew.producers.datasets.interface import Dataset, Repeated, Since, moment
+from unskew.producers.datasets.nexmark import Nexmark
+from unskew.producers.datasets.twitter import Election, Ticker
+from unskew.producers.datasets.wikipedia import Clickstream, Pageviews, PageviewsByLang
 from unskew.producers.readers import formats
 from unskew.producers.readers.columns import Columns
 from unskew.producers.readers.files import Files, Format
 from unskew.producers.readers.inputs import STANDARD_INPUT, inputs
-from unskew.producers.readers.rejects import Rejects
+from unskew.producers.readers.rejected_records import Rejects
 from unskew.shell import pair, value
 
 #: Dataset → what generates it.

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.streams import KeyStream, Weighted, zipf
 from unskew.kafka.json_columns import joined
-from unskew.producers.dataset import Block, Published, Scaled, scaled
-from unskew.producers.generators.invented import times_of_day, titles
+from unskew.producers.datasets.interface import Block, Published, Scaled, scaled
+from unskew.producers.datasets.mock_values import times_of_day, titles
 from unskew.producers.messages import WIKI_URL, clickstream, pageview, pageviews_by_lang
 
 _MAIN_PAGE = "Main_Page"
@@ -126,7 +126,7 @@ class PageviewsByLang(Scaled):
 @cache
 def languages() -> tuple[str, ...]:
     """The codes of the languages that have a Wikipedia; the most viewed come first."""
-    return tuple(files("unskew.producers.generators").joinpath("languages.txt").read_text().split())
+    return tuple(files("unskew.producers.datasets").joinpath("languages.txt").read_text().split())
 
 
 def shares() -> NDArray[np.float64]:

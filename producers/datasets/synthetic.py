@@ -9,7 +9,7 @@ import pyarrow as pa
 from unskew.grouping import streams
 from unskew.grouping.streams import KeyStream
 from unskew.kafka.json_columns import digits
-from unskew.producers.dataset import Block, Generated, Published
+from unskew.producers.datasets.interface import Block, Generated, Published
 from unskew.producers.messages import keyed
 
 

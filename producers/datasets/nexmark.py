@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.kafka.json_columns import digits, joined
-from unskew.producers.dataset import Block, Generated
+from unskew.producers.datasets.interface import Block, Generated
 from unskew.producers.messages import auction, bid, person
 
 #: Of 50 events in a row the first is a person, three are auctions, and the others bids.

@@ -7,8 +7,8 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from unskew.producers.dataset import Generated
-from unskew.producers.registry import create
+from unskew.producers.datasets.interface import Generated
+from unskew.producers.datasets.registry import create
 
 RECORDS = 150_000
 BEGIN = datetime(2015, 7, 15, tzinfo=UTC)

@@ -5,8 +5,8 @@ from math import erf, log, sqrt
 import numpy as np
 import pytest
 
-from tests.producers.generators.counting import counted, slope
-from unskew.producers.registry import create
+from tests.producers.datasets.counting import counted, slope
+from unskew.producers.datasets.registry import create
 
 
 def keys_of(dataset):

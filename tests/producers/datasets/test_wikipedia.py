@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from tests.producers.generators.counting import counted, slope
-from unskew.producers.generators import wikipedia as clicks
-from unskew.producers.generators.invented import titles
-from unskew.producers.generators.wikipedia import SHARES, languages, shares
-from unskew.producers.keycounts import KeyCounts
-from unskew.producers.registry import create
+from tests.producers.datasets.counting import counted, slope
+from unskew.producers.datasets import wikipedia as clicks
+from unskew.producers.datasets.mock_values import titles
+from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.wikipedia import SHARES, languages, shares
+from unskew.producers.key_counts import KeyCounts
 
 
 @pytest.fixture(scope="module")

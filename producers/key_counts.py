@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
-from unskew.producers.dataset import Block
+from unskew.producers.datasets.interface import Block
 
 
 class KeyCounts:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from unskew.producers.keycounts import KeyCounts
+from unskew.producers.key_counts import KeyCounts
 
 
 def counted(dataset):

@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from unskew.producers.generators.twitter import P1, weekly_shares
-from unskew.producers.keycounts import KeyCounts
+from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.twitter import P1, weekly_shares
+from unskew.producers.key_counts import KeyCounts
 from unskew.producers.messages import hashtag_keys
-from unskew.producers.registry import create
 
 WEEK = 7 * 86_400_000
 
