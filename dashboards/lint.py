@@ -10,8 +10,8 @@ from typing import Any
 
 from grafana_foundation_sdk.models import units
 
-from unskew.apps.monitoring.catalogue import METRICS
-from unskew.apps.monitoring.colours import COLOURS
+from unskew.apps.metrics.catalogue import METRICS
+from unskew.apps.metrics.colours import COLOURS
 
 Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]
@@ -99,7 +99,7 @@ def templated(dashboard: Dashboard) -> Iterator[str]:
 
 
 def about_metrics(dashboard: Dashboard) -> Iterator[str]:
-    """Every metric that a query names is in ``unskew.apps.monitoring.catalogue``."""
+    """Every metric that a query names is in ``unskew.apps.metrics.catalogue``."""
     for where, target in _targets(dashboard):
         names = set(re.findall(r"\bunskew_\w+", target.get("expr", "")))
         yield from (f"{where} asks for {name}, which there isn't" for name in sorted(names - _PROMETHEUS_NAMES.keys()))

@@ -17,9 +17,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
-from unskew.apps.cli import app
-from unskew.apps.commandline.flattened import documentation
-from unskew.apps.topology.settings import Settings
+from unskew.apps.cli.field_options import documentation
+from unskew.apps.cli.main import app
+from unskew.apps.settings import Settings
 
 project = "unskew"
 author = "The unskew authors"

@@ -22,8 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew import keyed_map, settings
+from unskew.apps.driver.python_processes import python
 from unskew.apps.operators.naive_bayes import PRIOR, classify
-from unskew.apps.run.python import python
 from unskew.operators import (
     Distinct,
     DistinctCount,

@@ -1,8 +1,8 @@
 """The feedback loop: an interval's reports become the plan state of the next interval.
 
 The plan state after an interval is a function of the state before it and of the reports of its tasks. In a topology, an
-interval is a batch, and the driver writes the state beside the checkpoint (``unskew.apps.feedback``). In the simulator,
-reports and plans take their time.
+interval is a batch, and the driver writes the state beside the checkpoint (``unskew.apps.driver.plans``). In the
+simulator, reports and plans take their time.
 
 If workers have states that move with their keys, a plan is *pending* for an interval first. Tuples are then routed as
 before, and the workers release the states that the plan takes from them. When all workers have reported this, the plan

@@ -8,11 +8,11 @@ from pathlib import Path
 from subprocess import CompletedProcess, run
 from unittest.mock import patch
 
-from unskew.apps.cli import main
+from unskew.apps.cli.main import main
 from unskew.deploy.installation.machine import find_java
 
 #: The command as a process of its own. It takes seconds to import what it needs: for what is killed, or interrupted.
-UNSKEW = [sys.executable, "-c", "from unskew.apps.cli import main; main()"]
+UNSKEW = [sys.executable, "-c", "from unskew.apps.cli.main import main; main()"]
 
 
 def unskew(*arguments: object, **environment: str) -> CompletedProcess[str]:

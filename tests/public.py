@@ -17,8 +17,8 @@ import unskew
 from tests.pages import blocks
 from unskew import GROUPINGS, operators
 from unskew.apps.checkpoint.checkpoint import FORMAT
-from unskew.apps.cli import app
-from unskew.apps.monitoring.catalogue import METRICS
+from unskew.apps.cli.main import app
+from unskew.apps.metrics.catalogue import METRICS
 from unskew.grouping.registry import parameters
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")

@@ -208,7 +208,7 @@ def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str
 
     Through Spark Connect, only the settings that the session was given are known, not those in the server's files.
     """
-    from unskew.apps.spark import is_remote, java_session, jvm  # it needs pyspark; a location doesn't
+    from unskew.spark.compat import is_remote, java_session, jvm  # it needs pyspark; a location doesn't
 
     if is_remote(spark):
         return spark.conf.getAll

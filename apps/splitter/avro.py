@@ -30,9 +30,9 @@ from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import numbers as numbers_in
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.splitter.avro_depth import Schema, TooDeep
-from unskew.apps.splitter.avro_logical import Undecoded, load_reader
-from unskew.apps.splitter.fields import FRAME
+from unskew.apps.splitter.avro_limits import Schema, TooDeep
+from unskew.apps.splitter.avro_logical_types import Undecoded, load_reader
+from unskew.apps.splitter.json_fields import FRAME
 from unskew.apps.splitter.splitter import Splitter, over_arrays
 from unskew.errors import EnvironmentFault, UsageError
 

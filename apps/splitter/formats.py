@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from unskew.apps.splitter.avro import Decoder, Refusals, Registry, avro, numbers, of_file
-from unskew.apps.splitter.fields import Fields
+from unskew.apps.splitter.json_fields import Fields
 from unskew.apps.splitter.splitter import Splitter, by_fields, document, not_json, unreadable
 from unskew.errors import UsageError, suggest_names
 from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL

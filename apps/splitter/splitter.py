@@ -1,7 +1,7 @@
 """The splitter: a Kafka message → its keys, and its count.
 
 A message that isn't valid for its source type gives one tuple with a null key. The router counts it as rejected. Then
-``unskew.apps.topology.rejected`` reads it again for the ``reason``.
+``unskew.apps.aggregator.rejected_messages`` reads it again for the ``reason``.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +12,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
-from unskew.apps.splitter.fields import LONGEST_KEY, MESSAGE, MORE, Fields
+from unskew.apps.splitter.json_fields import LONGEST_KEY, MESSAGE, MORE, Fields
 
 _DOCUMENT = "__document"
 _END = "the end of the message"
 _BY_BROKER = 1  # Kafka's type of a timestamp that is the time of the append
+
+#: Columns with the position of a tuple's message, for rejecting it; the work doesn't see them.
+POSITION = ("__partition", "__offset")
 
 
 def document(value: Column) -> Column:

@@ -12,8 +12,8 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models.common import DataSourceRef
 
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Metric
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Metric
 
 #: The data source, behind a variable: a dashboard can be pointed at another InfluxDB.
 INFLUXDB = DataSourceRef(type_val="influxdb", uid="${influxdb}")

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.monitoring.catalogue import metric
+from unskew.apps.metrics.catalogue import metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, THROUGHPUT_IS, Flux
 from unskew.dashboards.grafana.page import page

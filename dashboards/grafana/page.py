@@ -20,8 +20,8 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import COMMON
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import COMMON
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux, happened
 from unskew.dashboards.grafana.promql import PROMETHEUS
 

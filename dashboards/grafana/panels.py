@@ -32,12 +32,12 @@ from grafana_foundation_sdk.models.dashboard import (
     ThresholdsMode,
 )
 
-from unskew.apps.monitoring.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS
 from unskew.dashboards.grafana import alerts
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
 
-#: Unit in ``unskew.apps.monitoring.catalogue`` → Grafana's. The text after ``si:`` is shown as it is, behind k, M, …
+#: Unit in ``unskew.apps.metrics.catalogue`` → Grafana's. The text after ``si:`` is shown as it is, behind k, M, …
 UNITS = {
     "tuples": units.Short,
     "messages": units.Short,

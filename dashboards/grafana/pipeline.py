@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.monitoring.catalogue import metric
+from unskew.apps.metrics.catalogue import metric
 from unskew.dashboards.grafana import panels, promql
 from unskew.dashboards.grafana.page import page
 from unskew.dashboards.grafana.panels import UNITS

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models.common import DataSourceRef
 
-from unskew.apps.monitoring.catalogue import Metric
+from unskew.apps.metrics.catalogue import Metric
 
 #: The data source, behind a variable: a dashboard can be pointed at another Prometheus.
 PROMETHEUS = DataSourceRef(type_val="prometheus", uid="${prometheus}")

@@ -15,8 +15,8 @@ from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.rest import ApiException
 from urllib3.exceptions import HTTPError as ConnectionFault
 
+from unskew.apps.metrics.influx_target import Target, require_http
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.influx_target import Target, require_http
 from unskew.deploy.servers import stack
 from unskew.errors import EnvironmentFault
 from unskew.loopback import DIRECT, LOOPBACK

@@ -1,8 +1,8 @@
 """Class-data archives: classes in the form in which a JVM has them in memory, so that it need not read and check them.
 
-With an archive, Spark reaches its first batches after two thirds of the CPU time. `unskew.apps.run.training` makes the
-archives, once an installation. Without an archive, a JVM only starts more slowly. The same holds if an archive is of
-other jars, which the JVM checks.
+With an archive, Spark reaches its first batches after two thirds of the CPU time.
+`unskew.apps.driver.class_data_archive` makes the archives, once an installation. Without an archive, a JVM only starts
+more slowly. The same holds if an archive is of other jars, which the JVM checks.
 """
 
 import hashlib

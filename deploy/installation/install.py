@@ -59,7 +59,7 @@ def install() -> None:
         with subprocess.Popen(
             [unskew, "simulate", "--tuples", "10000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ):
-            recorded = _succeeds(python, "-m", "unskew.apps.run.training")
+            recorded = _succeeds(python, "-m", "unskew.apps.driver.class_data_archive")
         if not recorded:
             _announce("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 from matplotlib import pyplot as plt
 from numba import njit
 
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import GROUPINGS, create, encode, with_sources
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator.sources import Substreams

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import GROUPINGS, create
 from unskew.grouping.simulator import Feedback, arrivals_at, simulate, workload
 from unskew.grouping.streams import hot, zipf

@@ -30,12 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, ours, settings
-from unskew.apps.run.session import session
-from unskew.apps.topology.settings import Settings
-from unskew.apps.whatif.minutes import KEY, Course, Prediction, Prices, TupleCost, recommended
-from unskew.apps.whatif.simulation import Contestant
-from unskew.apps.whatif.stream import Given
-from unskew.apps.whatif.timing import Timing
+from unskew.apps.cli.simulation.batch_times import Timing
+from unskew.apps.cli.simulation.input_stream import Given
+from unskew.apps.cli.simulation.simulation import Contestant
+from unskew.apps.cli.simulation.time_model import KEY, Course, Prediction, Prices, TupleCost, recommended
+from unskew.apps.driver.session import session
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

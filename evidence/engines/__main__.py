@@ -51,7 +51,7 @@ from evidence.engines.loads import data_skew, whole
 from evidence.engines.recovery import Recovery, killed
 from evidence.engines.running import LOOK_EVERY, SETTLE, made, running
 from evidence.speed.measuring import in_turns
-from unskew.apps.monitoring.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.measures import straggling
 from unskew.kafka.connection import Connection

@@ -22,8 +22,8 @@ from evidence.engines.jobs import LAST, NO_AUCTION, STATISTICS, WINDOW_MS, Job, 
 from evidence.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from evidence.engines.matcher import write
 from evidence.speed.measuring import settings
-from unskew.apps.run.python import python
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver.python_processes import python
+from unskew.apps.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.kafka.connection import Connection

@@ -14,14 +14,14 @@ from evidence.faults.producer import future_from
 from evidence.faults.stage import Contestant, Stage
 from tests.oracle import rows, truth
 from tests.oracle.truth import Published, Record, Verdict
-from unskew.apps.results import reader
-from unskew.apps.results.reader import ALL, Selection
+from unskew.apps.cli.result_topics import reader
+from unskew.apps.cli.result_topics.reader import ALL, Selection
 
 WORKERS = 4
 WINDOW_MS = 10_000
 BATCH = 20_000  # messages at most
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
-_UNSKEW = (sys.executable, "-c", "from unskew.apps.cli import main; main()")
+_UNSKEW = (sys.executable, "-c", "from unskew.apps.cli.main import main; main()")
 _DISTINCT = ("--work=unskew.operators:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
 _RUNNING = ("--work=unskew.operators:Running", "--work-option=value=offset", "--merge-every=2 batches")
 _FLAKY = ("--work=evidence.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject")

@@ -21,7 +21,7 @@ from pathlib import Path
 import orjson
 
 from evidence.speed import processes
-from unskew.apps.checkpoint.hold import NAME_VARIABLE
+from unskew.apps.checkpoint.lease import NAME_VARIABLE
 from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from tests.oracle.rows import KEY_BYTES, SHARED, place
 from unskew import balance, keyed_map
-from unskew.apps.run.ending import cause
+from unskew.apps.driver.termination import cause
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.grouping.registry import OWNING
@@ -39,7 +39,7 @@ def spark_session(master: str, conf: dict[str, str]) -> SparkSession:
     settings: dict[str, Any] = {
         "spark.sql.streaming.stateStore.providerClass": f"{streaming}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.python.daemon.module": "unskew.apps.run.daemon",  # imports once what every task needs
+        "spark.python.daemon.module": "unskew.apps.driver.python_daemon",  # imports once what every task needs
         "spark.jars": ",".join(map(str, connector_jars())),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
-from unskew.apps.monitoring.colours import colour
-from unskew.apps.whatif.stream import read
+from unskew.apps.cli.simulation.input_stream import read
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import create, encode
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import Outcome, simulate, workload

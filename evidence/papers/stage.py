@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from unskew.apps.run import session
-from unskew.apps.run.run import Run
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.driver import session
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS

@@ -21,8 +21,8 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, in_turns, ours, rate, records_option, settings, spread
 from evidence.speed.native import native
-from unskew.apps.run.session import session
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver.session import session
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

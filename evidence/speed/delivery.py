@@ -28,9 +28,9 @@ from rich.table import Table
 
 from evidence.speed.latency import compete
 from evidence.speed.measuring import SOURCES, TYPE, in_turns, ours, rate, records_option, settings
-from unskew.apps.run.session import session
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import DELIVERIES, Settings
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.session import session
+from unskew.apps.settings import DELIVERIES, Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader

@@ -26,8 +26,8 @@ from rich.table import Table
 from evidence.speed.latency import CONTESTANTS, compete
 from evidence.speed.measuring import TYPE, in_turns, settings
 from evidence.speed.processes import end, spent
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic

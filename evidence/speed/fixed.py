@@ -24,7 +24,7 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
 from evidence.speed.native import native
-from unskew.apps.run.session import session
+from unskew.apps.driver.session import session
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

@@ -30,12 +30,12 @@ from rich.table import Table
 
 from evidence.speed.measuring import TYPE, in_turns, messages, settings
 from evidence.speed.native import counted
-from unskew.apps.run.ending import stop_between_batches
-from unskew.apps.run.listeners import Follower, follow
-from unskew.apps.run.run import Run
-from unskew.apps.run.session import session
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.listeners import Follower, follow
+from unskew.apps.driver.session import session
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.termination import stop_between_batches
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

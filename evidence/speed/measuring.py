@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evidence.speed.processes import spent
-from unskew.apps.run.ending import Halted, stop_between_batches
-from unskew.apps.run.listeners import Follower
-from unskew.apps.run.progress import kafka_source
-from unskew.apps.run.run import Run
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver.listeners import Follower
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.termination import Halted, stop_between_batches
+from unskew.apps.metrics.query_progress import kafka_source
+from unskew.apps.settings import Settings
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 

@@ -23,13 +23,13 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spread
-from unskew.apps.compare.contest import warm_up
-from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.run.run import Run
-from unskew.apps.run.session import session
-from unskew.apps.run.summary import Tally
-from unskew.apps.topology.settings import Settings
+from unskew.apps.cli.comparison.runs import warm_up
+from unskew.apps.driver.job_summary import Tally
+from unskew.apps.driver.session import session
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.outputs import Destinations, Outputs
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.deploy.servers.prometheus import Prometheus

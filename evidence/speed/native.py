@@ -7,10 +7,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evidence.speed.measuring import Batch, into, run_until
-from unskew.apps.run.listeners import follow
+from unskew.apps.driver.listeners import follow
+from unskew.apps.settings import Settings
 from unskew.apps.splitter.formats import splitter
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.source import source
+from unskew.apps.splitter.kafka_source import source
 from unskew.producers.messages import WIKI_URL
 
 #: sourceType → the only field of its messages, the key's.

@@ -39,12 +39,12 @@ from rich.table import Table
 
 from evidence.speed.measuring import TYPE, in_turns, ours, settings
 from unskew import balance
-from unskew.apps.planning.asking import Asking
-from unskew.apps.planning.planner import Planner
-from unskew.apps.planning.server import Place
-from unskew.apps.planning.wire import packed
-from unskew.apps.run.session import session, start
-from unskew.apps.topology.settings import MODES
+from unskew.apps.driver.plans.planner import Planner
+from unskew.apps.driver.plans.planner_server import Place
+from unskew.apps.driver.session import session, start
+from unskew.apps.router.planner_protocol import packed
+from unskew.apps.router.planner_session import Asking
+from unskew.apps.settings import MODES
 from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.spark_cluster import Cluster
 from unskew.grouping.planned.counts import Counts

@@ -18,14 +18,14 @@ KINDS: tuple[str, ...] = ("driver", "JVM", "Python workers")
 _MARKS = {
     "executor.CoarseGrainedExecutorBackend": "executor",
     "org.apache.spark.deploy.SparkSubmit": "JVM",
-    "unskew.apps.run.daemon": "Python workers",
+    "unskew.apps.driver.python_daemon": "Python workers",
     "pyspark.daemon": "Python workers",
     "kafka.Kafka ": "broker",
     "influxd": "InfluxDB",
     "org.apache.spark.deploy.worker.Worker": "cluster's worker",
     "org.apache.spark.deploy.master.Master": "cluster's master",
     "evidence.faults.producer": "producer",
-    "unskew.apps.cli": "driver",
+    "unskew.apps.cli.main": "driver",
     "evidence.faults.session": "driver",
 }
 _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>

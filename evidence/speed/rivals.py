@@ -37,16 +37,16 @@ from rich.table import Table
 from evidence.speed.measuring import SOURCES, WORKERS, capped, on_slots, settings
 from evidence.speed.native import FIELDS, cut
 from unskew import balanced_map
-from unskew.apps.monitoring.colours import COLOURS
-from unskew.apps.routing.batches import partition
-from unskew.apps.run import session
-from unskew.apps.topology.source import source
+from unskew.apps.driver import session
+from unskew.apps.metrics.colours import COLOURS
+from unskew.apps.splitter.kafka_source import source
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create
 from unskew.producers.publish import publish
+from unskew.spark.micro_batches import partition
 
 GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 NATIVE = "groupBy(key).count()"

@@ -23,7 +23,7 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import GROUPINGS, create, encode
 from unskew.grouping.keys import Keys
 from unskew.grouping.streams import zipf

@@ -29,10 +29,10 @@ from rich.table import Table
 from evidence.speed.measuring import filed, in_turns
 from evidence.speed.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, files
 from unskew import settings
-from unskew.apps.run.python import python
-from unskew.apps.tuning import PARTITIONS, PROVIDER, ROCKSDB
+from unskew.apps.driver.python_processes import python
 from unskew.deploy.installation.machine import find_java
 from unskew.grouping import warm
+from unskew.spark.setting_names import PARTITIONS, PROVIDER, ROCKSDB
 
 THEIRS = "session_window"
 CORES = 2

@@ -37,9 +37,9 @@ from evidence.speed.measuring import SOURCES, TYPE, in_turns, settings
 from evidence.speed.native import FIELDS, parsed
 from evidence.speed.processes import spent
 from tests.oracle.messages import FIELD, fuzzed, read
-from unskew.apps.run.session import session
-from unskew.apps.splitter.fields import Fields
-from unskew.apps.topology.source import FETCH, MOST_ROWS, set_portions
+from unskew.apps.driver.session import session
+from unskew.apps.splitter.json_fields import Fields
+from unskew.apps.splitter.kafka_source import FETCH, MOST_ROWS, set_portions
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

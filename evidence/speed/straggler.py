@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, settings
-from unskew.apps.demo import SHORTENED
-from unskew.apps.run.run import Run
-from unskew.apps.run.session import session
-from unskew.apps.run.summary import Tally
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.cli.demo import SHORTENED
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.job_summary import Tally
+from unskew.apps.driver.session import session
+from unskew.apps.driver.streaming_job import Run
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import parameters
 from unskew.kafka.connection import Connection

@@ -27,12 +27,12 @@ from rich.table import Table
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, rate, records_option, settings, spread
 from evidence.speed.native import FIELDS, cut, native
 from evidence.speed.processes import KINDS, cpu, memory
-from unskew.apps.routing.packets import packets_at_workers
-from unskew.apps.routing.router import Routing
-from unskew.apps.run.session import session
+from unskew.apps.driver.session import session
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import packets_at_workers
 from unskew.apps.splitter.formats import splitter
-from unskew.apps.topology.source import FETCH
-from unskew.apps.topology.worker import Worker
+from unskew.apps.splitter.kafka_source import FETCH
+from unskew.apps.worker.worker import Worker
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

@@ -12,15 +12,15 @@ Spark), ``unskew.operators`` (keyed works), ``unskew.apps`` (the topology and it
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.apps.balance import balance, balanced_map
-    from unskew.apps.kafka_sink import kafka_sink
-    from unskew.apps.keyed.keyed_map import keyed_map
+    from unskew.apps.driver.shipping import ship
+    from unskew.apps.library.balance import balance, balanced_map
+    from unskew.apps.library.kafka_sink import kafka_sink
+    from unskew.apps.library.keyed_map import keyed_map
+    from unskew.apps.library.spark_settings import check, settings
+    from unskew.apps.library.topology import Topology
+    from unskew.apps.library.watch import observed, watch
     from unskew.apps.operators.errors import StateFault
     from unskew.apps.operators.interface import Folded, KeyedWork
-    from unskew.apps.run.topology import Topology
-    from unskew.apps.shipping import ship
-    from unskew.apps.tuning import check, settings
-    from unskew.apps.watching import observed, watch
     from unskew.errors import EnvironmentFault, UsageError, UserError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
@@ -59,17 +59,17 @@ _HOMES = {
     "StateFault": "unskew.apps.operators.errors",
     "UsageError": "unskew.errors",
     "UserError": "unskew.errors",
-    "Topology": "unskew.apps.run.topology",
-    "balance": "unskew.apps.balance",
-    "balanced_map": "unskew.apps.balance",
-    "check": "unskew.apps.tuning",
+    "Topology": "unskew.apps.library.topology",
+    "balance": "unskew.apps.library.balance",
+    "balanced_map": "unskew.apps.library.balance",
+    "check": "unskew.apps.library.spark_settings",
     "create": "unskew.grouping",
-    "kafka_sink": "unskew.apps.kafka_sink",
-    "keyed_map": "unskew.apps.keyed.keyed_map",
-    "observed": "unskew.apps.watching",
-    "settings": "unskew.apps.tuning",
-    "ship": "unskew.apps.shipping",
-    "watch": "unskew.apps.watching",
+    "kafka_sink": "unskew.apps.library.kafka_sink",
+    "keyed_map": "unskew.apps.library.keyed_map",
+    "observed": "unskew.apps.library.watch",
+    "settings": "unskew.apps.library.spark_settings",
+    "ship": "unskew.apps.driver.shipping",
+    "watch": "unskew.apps.library.watch",
 }
 
 # What brings their packages.

@@ -4,9 +4,9 @@ import sys
 
 
 def main() -> None:
-    """Run `unskew.apps.cli`, whose packages are installed by the extra `app`."""
+    """Run `unskew.apps.cli.main`, whose packages are installed by the extra `app`."""
     try:
-        from unskew.apps.cli import main as run
+        from unskew.apps.cli.main import main as run
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("unskew"):
             raise

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import GENERATED
 from tests.waiting import PATIENCE
-from unskew.apps.run import session
-from unskew.apps.run.jvm import EXTRA
-from unskew.apps.run.run import Outcome, Run
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver import session
+from unskew.apps.driver.jvm_options import EXTRA
+from unskew.apps.driver.streaming_job import Outcome, Run
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
 from unskew.kafka.connection import Connection

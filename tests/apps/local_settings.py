@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from unskew.apps.topology.settings import Settings
+from unskew.apps.settings import Settings
 from unskew.kafka.connection import Connection
 
 

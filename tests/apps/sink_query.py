@@ -11,7 +11,7 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew import kafka_sink, settings
-from unskew.apps.kafka_sink import Sink
+from unskew.apps.library.kafka_sink import Sink
 from unskew.deploy.installation.jars import connector_jars
 
 BATCH = 400  # records

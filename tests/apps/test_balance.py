@@ -15,17 +15,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import unskew.apps.balance
+import unskew.apps.library.balance
 from unskew import kafka_sink, keyed_map, observed
-from unskew.apps.balance import balance, balanced_map
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.routing import packets
-from unskew.apps.routing.batches import partition, sources_of
-from unskew.apps.run.ending import cause
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.termination import cause
+from unskew.apps.library.balance import balance, balanced_map
+from unskew.apps.router import tuple_packets
 from unskew.errors import UsageError
 from unskew.grouping import create
 from unskew.grouping.registry import CAPPED
 from unskew.operators import Sessions
+from unskew.spark.micro_batches import partition, sources_of
 
 pytestmark = pytest.mark.spark
 
@@ -176,7 +176,7 @@ def routed(spark, monkeypatch):
     rows = spark.sparkContext.accumulator(0)
 
     def counting(*given):
-        route = packets.route_column(*given)
+        route = tuple_packets.route_column(*given)
 
         def workers(batches):
             def seen():
@@ -188,7 +188,7 @@ def routed(spark, monkeypatch):
 
         return workers
 
-    monkeypatch.setattr(unskew.apps.balance, "route_column", counting)
+    monkeypatch.setattr(unskew.apps.library.balance, "route_column", counting)
     return rows
 
 

@@ -7,8 +7,9 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType, TimestampType
 
 from unskew import balance, observed
-from unskew.apps import measured, watching
-from unskew.apps.routing import keys, packets
+from unskew.apps.library import watch
+from unskew.apps.metrics import balance_observation
+from unskew.apps.router import row_keys, tuple_packets
 from unskew.errors import UsageError
 
 
@@ -39,9 +40,9 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
             assert name in {"user.id", "USER.id"}
             return SimpleNamespace(schema=StructType([StructField("id", LongType())]))
 
-    monkeypatch.setattr(measured, "of_rows", lambda *given: given)
-    monkeypatch.setattr(keys, "column", lambda name: f"column {name}")
-    monkeypatch.setattr(watching, "F", SimpleNamespace(col=str))
+    monkeypatch.setattr(balance_observation, "of_rows", lambda *given: given)
+    monkeypatch.setattr(row_keys, "column", lambda name: f"column {name}")
+    monkeypatch.setattr(watch, "F", SimpleNamespace(col=str))
     [named] = [key] if isinstance(key, str) else key
     found = cast("Any", observed(cast("Any", Frame()), key, 4))
     assert found[1:] == (f"column {named}", "worker", 4, "unskew")
@@ -49,7 +50,7 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
 
 def test_a_time_is_a_timestamp(monkeypatch):
     """Else the first batch would fail: routers have no time of an integer."""
-    monkeypatch.setattr(packets, "column", lambda of: f"column {of}")
+    monkeypatch.setattr(tuple_packets, "column", lambda of: f"column {of}")
     for kind, name in (
         (LongType(), "bigint"),
         (StringType(), "string"),
@@ -60,6 +61,6 @@ def test_a_time_is_a_timestamp(monkeypatch):
         frame = cast("Any", SimpleNamespace(select=lambda _, schema=schema: SimpleNamespace(schema=schema)))
         if name:
             with pytest.raises(UsageError, match=f"time is {name}; valid: a timestamp"):
-                packets.time_column(frame, "at")
+                tuple_packets.time_column(frame, "at")
         else:
-            assert cast("Any", packets.time_column(frame, "at")) == "column at"
+            assert cast("Any", tuple_packets.time_column(frame, "at")) == "column at"

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from unskew.apps import demo
-from unskew.apps.compare import contest
-from unskew.apps.monitoring.outputs import Destinations
+from unskew.apps.cli import demo
+from unskew.apps.cli.comparison import runs
+from unskew.apps.metrics.outputs import Destinations
 from unskew.dashboards.preview import data_sources, files
 from unskew.kafka.connection import Connection
 
@@ -28,7 +28,7 @@ def ending(monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(demo.stack, "running", lambda part: part in running)
         monkeypatch.setattr(demo.stack, "at_hand", lambda part: part in at_hand)
         done = [SimpleNamespace(run=f"run {at}") for at in range(courses)]
-        monkeypatch.setattr(contest, "run_contest", lambda *_: done)
+        monkeypatch.setattr(runs, "run_contest", lambda *_: done)
         demo.demo(quick=True, output=tmp_path / "out")
         return capsys.readouterr().out.splitlines()[-1]
 

@@ -23,16 +23,16 @@ from pyspark.sql.types import (
 
 from tests.apps.conftest import publish
 from unskew import balance, kafka_sink
+from unskew.apps.aggregator import exactly_once as writing_module
+from unskew.apps.aggregator.exactly_once import Writing
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.kafka_sink import Parts, Sink, columns_of, dividing, parts_of, records
-from unskew.apps.spark import explained
-from unskew.apps.topology import parts as writing_module
-from unskew.apps.topology.parts import Writing
+from unskew.apps.library.kafka_sink import Parts, Sink, columns_of, dividing, parts_of, records
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of
 from unskew.kafka.transactions import Number, Part, last_numbers
+from unskew.spark.compat import explained
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 

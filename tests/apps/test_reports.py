@@ -2,17 +2,17 @@
 
 import pytest
 
-from unskew.apps import reports
-from unskew.apps.reports import RouterReport, WorkerReport
+from unskew.apps.metrics import task_reports
+from unskew.apps.metrics.task_reports import RouterReport, WorkerReport
 
 
 @pytest.fixture
 def merged(monkeypatch):
     """What is kept of workers' reports: (batch, worker, tuples)."""
-    monkeypatch.setattr(reports, "_MANY", 10)
+    monkeypatch.setattr(task_reports, "_MANY", 10)
 
     def of(given):
-        merge, kept = reports._Merge(), {}
+        merge, kept = task_reports._Merge(), {}
         for batch, worker, tuples in given:
             kept = merge.addInPlace(kept, {(batch, WorkerReport, worker): WorkerReport(tuples, 0, 0.0)})
             assert len(kept) <= 12
@@ -43,7 +43,7 @@ def test_the_newest_report_of_each_task_stays(merged):
 
 
 def test_a_task_that_runs_again_reports_once():
-    merge = reports._Merge()
+    merge = task_reports._Merge()
     kept = merge.addInPlace({}, {(3, RouterReport, 0): RouterReport(5, 0.1)})
     kept = merge.addInPlace(kept, {(3, RouterReport, 0): RouterReport(7, 0.2)})
     assert [report.tuples for report in kept.values()] == [7]

@@ -8,9 +8,9 @@ from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from tests.pages import PAGES
 from unskew import check, settings
-from unskew.apps import tuning
-from unskew.apps.spark import disk_manager
+from unskew.apps.library import spark_settings
 from unskew.errors import UsageError
+from unskew.spark.compat import disk_manager
 
 ALL = {"workers": 3, "small_rows": True}
 
@@ -39,7 +39,7 @@ def test_each_setting_is_in_the_docs_with_its_reason():
     told = {row[1].strip().strip("`"): row[2].strip().strip("`") for row in rows}
     given = settings(**ALL)
     assert told.keys() == given.keys()
-    assert given.keys() | {"PYSPARK_PYTHON"} == tuning.COSTS.keys()
+    assert given.keys() | {"PYSPARK_PYTHON"} == spark_settings.COSTS.keys()
     for name in ("spark.python.daemon.module", "spark.sql.execution.arrow.maxBytesPerBatch"):
         assert told[name] == given[name]
 
@@ -47,12 +47,12 @@ def test_each_setting_is_in_the_docs_with_its_reason():
 def test_each_setting_has_its_condition():
     for given, lacks in (
         ({}, set()),
-        ({"workers": None}, {tuning.PARTITIONS}),
-        ({"workers": None, "cores": 2}, {tuning.PARTITIONS}),
+        ({"workers": None}, {spark_settings.PARTITIONS}),
+        ({"workers": None, "cores": 2}, {spark_settings.PARTITIONS}),
         ({"checkpoint": "/a/path"}, set()),
-        ({"checkpoint": "s3a://bucket/path"}, {tuning.MANAGER}),
-        ({"checkpoint": "hdfs://host/path"}, {tuning.MANAGER}),
-        ({"installed": False}, {tuning.DAEMON}),
+        ({"checkpoint": "s3a://bucket/path"}, {spark_settings.MANAGER}),
+        ({"checkpoint": "hdfs://host/path"}, {spark_settings.MANAGER}),
+        ({"installed": False}, {spark_settings.DAEMON}),
         ({"small_rows": False}, {"spark.sql.execution.arrow.maxBytesPerBatch"}),
     ):
         assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
@@ -60,8 +60,8 @@ def test_each_setting_has_its_condition():
 
 def test_no_more_partitions_than_run_at_once():
     for workers, cores, partitions in ((3, None, "3"), (3, 2, "2"), (3, 4, "3")):
-        assert settings(workers=workers, cores=cores)[tuning.PARTITIONS] == partitions
-        found = check(Session(settings() | {tuning.PARTITIONS: "200"}), workers=workers, cores=cores)
+        assert settings(workers=workers, cores=cores)[spark_settings.PARTITIONS] == partitions
+        found = check(Session(settings() | {spark_settings.PARTITIONS: "200"}), workers=workers, cores=cores)
         assert [each.wants for each in found] == [partitions]
 
 
@@ -79,24 +79,31 @@ def test_what_is_invalid_is_refused():
 def test_a_session_with_the_settings_lacks_nothing():
     assert check(Session(settings(**ALL)), **ALL) == []
     assert str(check(Session(settings()), workers=None)) == "nothing is missing"
-    vendors = settings() | {tuning.PROVIDER: "com.vendor.RocksDBStore", tuning.MANAGER: "com.vendor.Files"}
-    assert check(Session(vendors | {tuning.PARTITIONS: "2"}), workers=3) == []
+    vendors = settings() | {
+        spark_settings.PROVIDER: "com.vendor.RocksDBStore",
+        spark_settings.MANAGER: "com.vendor.Files",
+    }
+    assert check(Session(vendors | {spark_settings.PARTITIONS: "2"}), workers=3) == []
 
 
 def test_a_session_as_spark_comes_lacks_all():
-    found = check(Session({tuning.PARTITIONS: "200", tuning.DAEMON: "<undefined>"}, "4.0.2"), **ALL)
-    assert {each.setting: each.has for each in found} == dict.fromkeys(settings(**ALL)) | {tuning.PARTITIONS: "200"}
-    assert {each.setting: each.wants for each in found} == settings(**ALL) | {tuning.MANAGER: disk_manager("4.0.2")}
-    assert [each.setting for each in found if not each.settable] == [tuning.DAEMON]
+    found = check(Session({spark_settings.PARTITIONS: "200", spark_settings.DAEMON: "<undefined>"}, "4.0.2"), **ALL)
+    assert {each.setting: each.has for each in found} == dict.fromkeys(settings(**ALL)) | {
+        spark_settings.PARTITIONS: "200"
+    }
+    assert {each.setting: each.wants for each in found} == settings(**ALL) | {
+        spark_settings.MANAGER: disk_manager("4.0.2")
+    }
+    assert [each.setting for each in found if not each.settable] == [spark_settings.DAEMON]
     lines = str(found).splitlines()
     assert len(lines) == 2 * len(found)
-    assert "spark.python.daemon.module isn't set; better: unskew.apps.run.daemon" in lines
+    assert "spark.python.daemon.module isn't set; better: unskew.apps.driver.python_daemon" in lines
     assert "spark.sql.shuffle.partitions is 200; better: 3 (by spark.conf.set)" in lines
 
 
 def test_without_workers_only_sparks_default_has_too_many_partitions():
     for partitions, workers, lacks in (("200", None, ["200"]), ("64", None, []), ("64", 32, ["64"])):
-        found = check(Session(settings() | {tuning.PARTITIONS: partitions}), workers=workers)
+        found = check(Session(settings() | {spark_settings.PARTITIONS: partitions}), workers=workers)
         assert [each.has for each in found] == lacks
 
 
@@ -104,10 +111,10 @@ def test_without_workers_only_sparks_default_has_too_many_partitions():
 def test_a_session_is_mended(spark: SparkSession):
     """The tests' session is a topology's, so that it lacks little. What can be set is set in a session beside it."""
     other = spark.newSession()
-    other.conf.set(tuning.PARTITIONS, "200")
-    other.conf.unset(tuning.MANAGER)
+    other.conf.set(spark_settings.PARTITIONS, "200")
+    other.conf.unset(spark_settings.MANAGER)
     found = {each.setting: each for each in check(other, workers=2)}
-    assert found.keys() - {"PYSPARK_PYTHON"} == {tuning.PARTITIONS, tuning.MANAGER}
+    assert found.keys() - {"PYSPARK_PYTHON"} == {spark_settings.PARTITIONS, spark_settings.MANAGER}
     for each in found.values():
         if each.settable:
             other.conf.set(each.setting, each.wants)

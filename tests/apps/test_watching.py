@@ -20,7 +20,7 @@ from tests.apps.keyed import driver
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from unskew import balance, balanced_map, create, keyed_map, observed, watch
-from unskew.apps.measured import Balanced, Load
+from unskew.apps.metrics.balance_observation import Balanced, Load
 from unskew.errors import UsageError
 
 WORKERS, BATCHES, ROWS = 4, 3, 500

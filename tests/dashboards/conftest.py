@@ -10,13 +10,13 @@ import pytest
 from tests.apps.conftest import countries, publish, spark  # noqa: F401
 from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
 from tests.waiting import awaited
-from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.recovery import LastLag
-from unskew.apps.reports import PlanSummary
-from unskew.apps.run.run import Run
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.outputs import Destinations, Outputs
+from unskew.apps.metrics.recovery import LastLag
+from unskew.apps.metrics.task_reports import PlanSummary
+from unskew.apps.settings import Settings
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers import prometheus

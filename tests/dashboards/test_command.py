@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from tests.dashboards.conftest import RUNS
 from tests.pictures import figures  # noqa: F401
-from unskew.apps.monitoring.catalogue import METRICS
+from unskew.apps.cli.dashboards import app, metric_list
+from unskew.apps.metrics.catalogue import METRICS
 from unskew.dashboards import checked_in
-from unskew.dashboards.command import app, metric_list
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, filled
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -135,7 +135,7 @@ def test_following_draws_until_it_is_interrupted(monkeypatch, tmp_path):
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("unskew.dashboards.command.sleep", sleep)
+    monkeypatch.setattr("unskew.apps.cli.dashboards.sleep", sleep)
     monkeypatch.setattr(DataSources, "answer", lambda *_: [])
     monkeypatch.setattr(InfluxDB, "answer", lambda *_: [])
     unskew_dashboards("preview", "overview", "--follow", "--output", str(tmp_path), *NOWHERE)

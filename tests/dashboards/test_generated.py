@@ -31,7 +31,7 @@ def test_writing_mends_what_differs_and_removes_what_is_no_more(tmp_path):
 
 def test_reading_them_needs_no_sdk():
     reading = (
-        "import sys; sys.modules['grafana_foundation_sdk'] = None; import unskew.dashboards.command as c; c.list_()"
+        "import sys; sys.modules['grafana_foundation_sdk'] = None; import unskew.apps.cli.dashboards as c; c.list_()"
     )
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=True)
     assert "Is the load balanced?" in done.stdout

@@ -9,11 +9,11 @@ import pytest
 
 from tests.monitoring.conftest import influxd_program, influxdb  # noqa: F401
 from tests.pictures import figures  # noqa: F401
+from unskew.apps.aggregator.observer import Distribution
 from unskew.apps.checkpoint.versions import Totals
-from unskew.apps.monitoring.colours import COLOURS
-from unskew.apps.monitoring.monitor import of_loads, of_window
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.topology.observer import Distribution
+from unskew.apps.metrics.colours import COLOURS
+from unskew.apps.metrics.metrics_reporter import of_loads, of_window
+from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus, Table
 from unskew.dashboards.preview.files import save

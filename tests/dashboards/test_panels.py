@@ -3,8 +3,8 @@
 import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
-from unskew.apps.monitoring.catalogue import metric
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.colours import colour
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import Table
 from unskew.dashboards.preview.panels import Panel

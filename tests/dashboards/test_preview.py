@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from tests.pictures import figures  # noqa: F401
-from unskew.apps.monitoring.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS
 from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
 from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS, draw

@@ -9,9 +9,9 @@ import yaml
 
 from tests.monitoring.conftest import prometheus, prometheus_program, promtool  # noqa: F401
 from tests.waiting import awaited
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import Exporter
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.outputs import Exporter
 from unskew.dashboards.checked_in import dashboards
 from unskew.deploy.servers.stack import RULES
 

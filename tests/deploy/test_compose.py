@@ -15,9 +15,9 @@ import yaml
 from packaging.requirements import Requirement
 
 from tests.pages import ROOT
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import Exporter
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.outputs import Exporter
 from unskew.deploy.servers import influxdb
 
 DEPLOY = ROOT / "deploy"

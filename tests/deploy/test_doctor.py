@@ -7,8 +7,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from unskew.deploy.commands import doctor as doctor_module
-from unskew.deploy.commands.doctor import doctor
+from unskew.apps.cli import doctor as doctor_module
+from unskew.apps.cli.doctor import doctor
 from unskew.deploy.installation import machine
 from unskew.deploy.installation.jars import connector_jars
 from unskew.errors import EnvironmentFault

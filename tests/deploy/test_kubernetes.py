@@ -13,9 +13,9 @@ import yaml
 
 from tests.commands import unskew
 from tests.deploy.containers import DRIVER, PATHS, ROOT, RUNNER, entrypoint
-from unskew.apps.checkpoint.hold import NAME_VARIABLE, Hold
-from unskew.apps.commandline import execution
-from unskew.apps.topology.settings import Settings
+from unskew.apps.checkpoint.lease import NAME_VARIABLE, Hold
+from unskew.apps.cli import execution
+from unskew.apps.settings import Settings
 from unskew.deploy.kubernetes.entrypoint import command
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE
 

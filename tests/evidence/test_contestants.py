@@ -7,7 +7,7 @@ from evidence.faults import flaky
 from evidence.faults.contestants import judge_kept, judge_once, kept, summaries
 from tests.oracle.truth import Published, Record, Truth, Verdict, failures, judge, truth_of
 from unskew.apps.operators.loader import named
-from unskew.apps.topology.worker import results
+from unskew.apps.worker.worker import results
 
 WINDOW, NEXT = "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:10.000Z"
 

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence.engines import loads
-from unskew.apps.topology.messages import message
+from unskew.apps.worker.result_messages import message
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence.balance.predict import Combination
-from unskew.apps.whatif.minutes import KEY, Prices
+from unskew.apps.cli.simulation.time_model import KEY, Prices
 
 
 def test_batches_are_those_of_the_live_run():

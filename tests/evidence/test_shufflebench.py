@@ -15,7 +15,7 @@ from evidence.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples
 from evidence.engines.ours.shuffle import AtEachTenth, AtMerges
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
 from tests.apps.keyed.driver import Driver
-from unskew.apps.keyed.program import Period, Program
+from unskew.apps.worker.stateful.config import Period, Program
 from unskew.deploy.installation.machine import find_java
 
 

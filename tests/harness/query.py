@@ -16,7 +16,7 @@ from unskew.apps.checkpoint.location import Location
 
 _JVM = "org.apache.spark.deploy.SparkSubmit"
 #: The process that Spark's Python workers are forked from: its own, or ours.
-_DAEMONS = {"pyspark.daemon", "unskew.apps.run.daemon"}
+_DAEMONS = {"pyspark.daemon", "unskew.apps.driver.python_daemon"}
 
 
 class QueryProcess:

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.run.run import Run
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.metrics_reporter import Monitor
 
 
 def monitored(spark, run, outputs, *listeners):

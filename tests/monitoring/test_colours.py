@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from unskew.apps.monitoring.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS
 from unskew.grouping import GROUPINGS
 
 READERS = {

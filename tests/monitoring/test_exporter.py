@@ -7,10 +7,10 @@ import pytest
 from tests.apps.conftest import connection, settings  # noqa: F401
 from tests.http import series
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import COMMON, METRICS, Sample
-from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.monitoring.outputs import Destinations, Exporter, Outputs
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import COMMON, METRICS, Sample
+from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.outputs import Destinations, Exporter, Outputs
 from unskew.errors import UsageError
 
 LABELS = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}

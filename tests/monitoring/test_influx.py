@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import QUEUE, InfluxWriter
-from unskew.deploy.influx_target import Target
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.influx_target import Target
+from unskew.apps.metrics.outputs import QUEUE, InfluxWriter
 from unskew.deploy.servers.influxdb import InfluxDB
 from unskew.errors import UsageError
 

@@ -2,10 +2,10 @@
 
 import threading
 
-from unskew.apps.monitoring import catalogue, influx, outputs
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import InfluxWriter
-from unskew.deploy.influx_target import Target
+from unskew.apps.metrics import catalogue, influx, outputs
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.influx_target import Target
+from unskew.apps.metrics.outputs import InfluxWriter
 
 POINTS = [Sample(catalogue.WORKER, at, {"tuples": at}, {"worker": "0"}) for at in range(3)]
 

@@ -15,7 +15,7 @@ from tests.apps.conftest import (  # noqa: F401
     spark,
 )
 from tests.monitoring.monitored import monitored, points
-from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDB
 
 pytestmark = [

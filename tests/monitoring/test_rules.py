@@ -6,9 +6,9 @@ import urllib.request
 from pathlib import Path
 
 from tests.waiting import awaited
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import Exporter
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.outputs import Exporter
 from unskew.deploy.servers.stack import RULES
 
 DEPLOY = RULES[0].parents[1]

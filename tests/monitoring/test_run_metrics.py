@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient
 from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
 from tests.monitoring.monitored import monitored, points
 from tests.waiting import awaited
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.kafka, pytest.mark.spark]

@@ -8,9 +8,9 @@ from influxdb_client import InfluxDBClient
 
 from tests.commands import UNSKEW, unskew
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.catalogue import Sample
-from unskew.apps.monitoring.outputs import Destinations, Outputs
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.deploy.servers import stack
 from unskew.loopback import response
 

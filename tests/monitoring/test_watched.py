@@ -11,8 +11,8 @@ from pyspark.sql import Row
 
 from tests.http import series
 from unskew import watch
-from unskew.apps.measured import Load
-from unskew.apps.monitoring.catalogue import METRICS
+from unskew.apps.metrics.balance_observation import Load
+from unskew.apps.metrics.catalogue import METRICS
 from unskew.errors import UsageError
 
 KAFKA = {

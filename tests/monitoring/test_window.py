@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from unskew.apps.aggregator.observer import Distribution
 from unskew.apps.checkpoint.versions import Totals
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.monitor import of_window
-from unskew.apps.topology.observer import Distribution
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.metrics_reporter import of_window
 
 
 def test_workers_that_got_no_tuple_are_counted():

@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Engine as Memory
 from tests.apps.keyed.driver import packets_of
-from unskew.apps.keyed.program import Program
-from unskew.apps.keyed.store import KEY, MemoryStore
-from unskew.apps.keyed.table import Table
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.operators.interface import result_schema
+from unskew.apps.worker.stateful.config import Program
+from unskew.apps.worker.stateful.store import KEY, MemoryStore
+from unskew.apps.worker.stateful.table import Table
 from unskew.operators import Now
 
 KEYS = ("a", "b", "c", "")

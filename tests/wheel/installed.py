@@ -137,7 +137,7 @@ class Queries:
         found = [
             process
             for process in psutil.process_iter(["cmdline", "environ"])
-            if {"pyspark.daemon", "unskew.apps.run.daemon"} & {*(process.info["cmdline"] or [])}
+            if {"pyspark.daemon", "unskew.apps.driver.python_daemon"} & {*(process.info["cmdline"] or [])}
             and (process.info["environ"] or {}).get("MATRIX_FOLDER") == str(self.folder)
         ]
         workers = [process for process in found if process.parent() in found]

@@ -6,7 +6,7 @@ MASTER: local[2,4] (two cores, four attempts of a task); connect, for a Spark Co
 which needs no more than a client. The files of FOLDER/in are a stream, a file a batch, or a static DataFrame. Query
 KIND:GROUPING drains them into FOLDER/KIND-GROUPING/out. The queries run one after the other, or all at the same time.
 Where one fails, the others go on, and FOLDER/KIND-GROUPING/error says why. ``names:FUNCTION`` is a private name of
-pyspark, used by the function of ``unskew.apps.spark``.
+pyspark, used by the function of ``unskew.spark.compat``.
 """
 
 import json
@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import unskew.apps.spark as names
+import unskew.spark.compat as names
 from unskew import balance, balanced_map, check, keyed_map, observed, settings, watch
 from unskew.grouping.registry import OWNING
 from unskew.operators import Distinct, Sessions
@@ -27,7 +27,8 @@ from unskew.operators import Distinct, Sessions
 WORKERS = 4
 ROWS = "key string, id long, at timestamp"
 ARROW = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.timestamp("us", "UTC")})
-#: Functions of ``unskew.apps.spark`` by private names of pyspark → their use. The library needs these wherever it runs.
+#: Functions of ``unskew.spark.compat`` by private names of pyspark → their use. The library needs these wherever it
+#: runs.
 NAMES = {
     "is_remote": lambda df: (not names.is_remote(df.sparkSession)) == hasattr(df, "_jdf"),
     "arrow_type": lambda df: names.arrow_type(df.schema["key"].dataType) == pa.string(),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from evidence.papers.mixed.sweeps import base
 from evidence.papers.page import Report, Sizing
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import encode
 from unskew.grouping.table import Mixed, Records
 from unskew.grouping.table.assignment import overload, sum_at

@@ -16,7 +16,7 @@ from evidence.papers.mixed.claims import Claim
 from evidence.papers.mixed.follow import Workload
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from evidence.papers.stage import Course, Stage
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import create, parameters
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.table.router import TableRouter

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import create, encode, streams
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import LN1, LN2, TW, WP, Dataset, route, share_of_first
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping.hashing import function, homes
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import imbalance_fraction

@@ -10,7 +10,7 @@ from evidence.papers.posg import work
 from evidence.papers.posg.time_series import CHANGE, FACTORS, K, M
 from evidence.papers.posg.work import Drifting
 from evidence.papers.stage import Course, Stage, shipped
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import streams
 
 SCHEMES = ("SHUFFLE", "POSG")

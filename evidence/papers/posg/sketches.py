@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.posg.sweeps import LONG, streams_of
 from evidence.papers.posg.trial import Stream, drawn, finishes, turns
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import encode
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.posg import Posg

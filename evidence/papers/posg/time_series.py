@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing
 from evidence.papers.posg.trial import finishes, turns
-from unskew.apps.monitoring.colours import colour
+from unskew.apps.metrics.colours import colour
 from unskew.grouping import encode, streams
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.scheduler import RUN, SEND_ALL

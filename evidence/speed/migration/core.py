@@ -20,14 +20,14 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed import worker
-from unskew.apps.keyed.migration import owners, router_by
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.reports import Report, Reports, WorkerReport
-from unskew.apps.routing.packets import cut
-from unskew.apps.routing.router import Routing
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.metrics.task_reports import Report, Reports, WorkerReport
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker.stateful import worker
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.migration import owners, router_by
+from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
 from unskew.grouping.keys import hash_keys

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from evidence.speed.measuring import messages
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed.migration import owners
-from unskew.apps.run.run import Run
-from unskew.apps.run.session import session
-from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.session import session
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
+from unskew.apps.worker.stateful.migration import owners
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan

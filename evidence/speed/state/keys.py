@@ -24,7 +24,7 @@ from rich.table import Table
 
 from evidence.speed.measuring import filed
 from unskew import keyed_map
-from unskew.apps.run import session
+from unskew.apps.driver import session
 from unskew.operators import KeyedWork, Now
 
 PARTITIONS = 4

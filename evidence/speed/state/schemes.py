@@ -34,12 +34,12 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, WORKERS, on_slots
 from evidence.speed.native import FIELDS, cut
-from unskew.apps.demo import NARROWED, SHORTENED
-from unskew.apps.run import session
-from unskew.apps.run.run import Run
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import BatchReport
-from unskew.apps.topology.source import source
+from unskew.apps.cli.demo import NARROWED, SHORTENED
+from unskew.apps.driver import session
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
+from unskew.apps.splitter.kafka_source import source
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures, parameters
 from unskew.grouping.registry import OWNING

@@ -23,7 +23,7 @@ from rich.table import Table
 
 from evidence.speed.measuring import filed
 from unskew import keyed_map
-from unskew.apps.run import session
+from unskew.apps.driver import session
 from unskew.operators import Sessions
 
 WORKERS, PARTITIONS, WARM = 10, 4, 2

@@ -10,12 +10,12 @@ import pytest
 from tests.apps.keyed.driver import Tally, packets_of
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.overflow import Overflow, content
-from unskew.apps.keyed import tasks
-from unskew.apps.keyed.operators import PARCELS, MergerOperator, WorkerOperator
-from unskew.apps.keyed.parcels import COUNTS, FRAGMENTS, HEARTBEAT, OUT, RESULTS, read
-from unskew.apps.keyed.program import Period, Program
-from unskew.apps.spark import arrow_schema
+from unskew.apps.worker.stateful import tasks
+from unskew.apps.worker.stateful.config import Period, Program
+from unskew.apps.worker.stateful.operator import PARCELS, MergerOperator, WorkerOperator
+from unskew.apps.worker.stateful.operator_output import COUNTS, FRAGMENTS, HEARTBEAT, OUT, RESULTS, read
 from unskew.errors import EnvironmentFault
+from unskew.spark.compat import arrow_schema
 
 WORKERS, TOKENS, WINDOW, FAR = 3, [7, 8, 9], 40, 1000
 

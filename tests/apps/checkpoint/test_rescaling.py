@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.run.preconditions import claim, require_own
-from unskew.apps.run.run import Run
-from unskew.apps.spark import tokens
-from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.preconditions import claim, require_own
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.operators import Running
+from unskew.spark.compat import tokens
 
 START, LENGTH = 1_700_000_000_000, 10_000
 

@@ -10,13 +10,13 @@ from tests.apps.keyed.migration_model import MigrationModel, moves, partly, resc
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.apps.checkpoint.versions import Clock, Totals, TotalsLog, Versions
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed import store
-from unskew.apps.keyed.migration import Transfers
-from unskew.apps.keyed.parcels import WINDOW
-from unskew.apps.keyed.store import KEY
-from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.apps.router.router import Routing, SourceRouter
+from unskew.apps.worker.stateful import store
+from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.operator_output import WINDOW
+from unskew.apps.worker.stateful.store import KEY
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import PlanState
 

@@ -14,14 +14,14 @@ import orjson
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.routing.router import Routing, SourceRouter
-from unskew.apps.run.preconditions import require_plans
-from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.preconditions import require_plans
+from unskew.apps.router.router import Routing, SourceRouter
+from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan

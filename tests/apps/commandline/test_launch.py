@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.commands import unskew
-from unskew.apps.run.run import Run
-from unskew.apps.topology.settings import Settings
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

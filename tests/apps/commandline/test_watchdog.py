@@ -5,8 +5,8 @@ import sys
 
 from tests.commands import unskew
 from tests.waiting import PATIENCE, gone
-from unskew.apps.commandline import execution
-from unskew.apps.commandline.watchdog import HUNG, Watchdog
+from unskew.apps.cli import execution
+from unskew.apps.cli.watchdog import HUNG, Watchdog
 
 
 def watched(limit, begun=lambda: True):
@@ -46,7 +46,7 @@ def test_the_process_ends_with_its_jvm_though_both_hang():
 import os, signal, subprocess, sys, threading
 from types import SimpleNamespace
 from pyspark import SparkContext
-from unskew.apps.commandline.watchdog import Watchdog
+from unskew.apps.cli.watchdog import Watchdog
 
 jvm = subprocess.Popen(["sleep", "1000"])
 os.kill(jvm.pid, signal.SIGSTOP)

@@ -17,13 +17,13 @@ from tests.apps.conftest import by_key, final_counts
 from tests.commands import UNSKEW
 from tests.pictures import figures, lines, panels  # noqa: F401
 from tests.waiting import PATIENCE
-from unskew.apps.cli import app
-from unskew.apps.commandline.options import GroupingOptions
-from unskew.apps.compare import tables
-from unskew.apps.compare.course import BatchTimes, Course, WindowBalance, straggling
-from unskew.apps.compare.picture import Drawn, draw
-from unskew.apps.run.summary import Summary
-from unskew.apps.topology.settings import Settings
+from unskew.apps.cli.comparison import tables
+from unskew.apps.cli.comparison.picture import Drawn, draw
+from unskew.apps.cli.comparison.run_record import BatchTimes, Course, WindowBalance, straggling
+from unskew.apps.cli.main import app
+from unskew.apps.cli.option_groups import GroupingOptions
+from unskew.apps.driver.job_summary import Summary
+from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
 from unskew.kafka.connection import Connection

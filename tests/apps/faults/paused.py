@@ -10,13 +10,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from unskew.apps.aggregator.publisher import Publisher
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.hold import Hold
+from unskew.apps.checkpoint.lease import Hold
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.cli import main
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.run.idle import Idle
-from unskew.apps.topology.publisher import Publisher
+from unskew.apps.cli.main import main
+from unskew.apps.driver.idle import Idle
 
 #: Place → class, its method before which it stops, and whether it stops after the method instead.
 PLACES: dict[str, tuple[type, str, bool]] = {

@@ -10,10 +10,10 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.shuffles import lose_what_was_shuffled
 from tests.harness.topology import START
-from unskew.apps.routing.batches import batch_number
-from unskew.apps.routing.packets import route_packets
-from unskew.apps.routing.router import Routing
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import route_packets
+from unskew.spark.micro_batches import batch_number
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 

@@ -4,7 +4,7 @@ import pytest
 
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE, gone
-from unskew.apps.commandline.watchdog import HUNG
+from unskew.apps.cli.watchdog import HUNG
 
 
 @pytest.mark.nightly(group="kills")

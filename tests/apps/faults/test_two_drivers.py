@@ -17,15 +17,15 @@ from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_
 from tests.commands import UNSKEW
 from tests.harness.topology import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.checkpoint import hold as hold_
+from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.checkpoint import lease as hold_
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.hold import Hold, driver_name
+from unskew.apps.checkpoint.lease import Hold, driver_name
 from unskew.apps.checkpoint.location import Location
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.run.run import Run
-from unskew.apps.run.running import Running
-from unskew.apps.topology.publisher import Publisher, result_topics
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.topology_handle import Running
 from unskew.errors import EnvironmentFault, TakenOver
 from unskew.kafka.connection import Connection
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.feedback.loop import end
-from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.reports import RouterReport, TaskReports, WorkerReport
-from unskew.apps.routing.cost import Cost
-from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.feedback_loop import end
+from unskew.apps.metrics.task_reports import RouterReport, TaskReports, WorkerReport
+from unskew.apps.router.router import Routing, SourceRouter
+from unskew.apps.worker.monitors import Monitors
 from unskew.grouping import encode
 from unskew.grouping.feedback_loop import Loop, Rebalance
+from unskew.grouping.simulated_cost import Cost
 
 SOURCES, WORKERS, BATCH = 2, 4, 2_000
 

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.apps.feedback.monitors import Monitors, costs_by
-from unskew.apps.routing.cost import FREE, Cost
-from unskew.apps.routing.packets import cut
-from unskew.apps.routing.router import Routing
-from unskew.apps.topology import worker as workers
-from unskew.apps.topology.worker import Worker
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker import worker as workers
+from unskew.apps.worker.monitors import Monitors, costs_by
+from unskew.apps.worker.worker import Worker
 from unskew.grouping import encode
+from unskew.grouping.simulated_cost import FREE, Cost
 
 KEYS = ["Turkey"] * 6 + ["Peru", "Chad"] * 2
 

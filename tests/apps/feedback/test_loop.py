@@ -10,20 +10,20 @@ import pytest
 from tests.apps.feedback.imitation import SOURCES, WORKERS, Imitation, Killed, stream
 from tests.apps.keyed.driver import Tally
 from tests.apps.local_settings import settings
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.keyed.worker import work
-from unskew.apps.reports import TaskReports, WorkerReport
-from unskew.apps.routing.cost import Cost
-from unskew.apps.routing.packets import cut
-from unskew.apps.routing.router import Routing, SourceRouter
-from unskew.apps.topology.dataflow import Dataflow
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.metrics.task_reports import TaskReports, WorkerReport
+from unskew.apps.router.router import Routing, SourceRouter
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.worker import work
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import Interval, MigrationReport, PlanState, Rebalance
+from unskew.grouping.simulated_cost import Cost
 from unskew.grouping.state import pack, unpack
 
 BATCHES = 6

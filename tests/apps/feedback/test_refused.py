@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from tests.apps.local_settings import settings
-from unskew.apps.balance import balance, balanced_map
-from unskew.apps.commandline import options
+from unskew.apps.cli import option_groups
+from unskew.apps.library.balance import balance, balanced_map
 from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, create, standalone
 from unskew.grouping.registry import STANDALONE
@@ -74,12 +74,12 @@ def test_a_topology_runs_them():
     for name, own in CASES:
         costs = {"key_costs": "1..64"} if name == "FULL_KNOWLEDGE" else {}
         assert settings(grouping=name, options=own, **costs).grouping == name
-        assert options.scheme(name.lower()) == name
+        assert option_groups.scheme(name.lower()) == name
 
 
 def test_an_unknown_name_is_told_what_can_be_run():
     with pytest.raises(UsageError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as error:
-        options.scheme("HASH")
+        option_groups.scheme("HASH")
     assert all(f" {name}" in str(error.value) for name in NEEDY)
     with pytest.raises(ValueError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as refusal:
         standalone("HASH")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.routing.cost import Cost
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
 from unskew.grouping import GROUPINGS, create, measures
+from unskew.grouping.simulated_cost import Cost
 from unskew.kafka.connection import Connection
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -7,12 +7,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.keyed import merger, parcels, worker
-from unskew.apps.keyed.parcels import OUT, RESULTS, Parcel
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import MemoryStore
 from unskew.apps.operators.interface import KeyedWork, Now
-from unskew.apps.routing.packets import cut
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker.stateful import merger, operator_output, worker
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.operator_output import OUT, RESULTS, Parcel
+from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.grouping import create
 
 
@@ -124,7 +124,7 @@ class Engine:
                 sent += merger.merge(program, store, h, own, batch)
                 assert program.mergers_keep or not any(address[2] >= 0 for address in store.blobs)
         for parcel in sent:
-            for row in parcels.read(parcel.blob).to_pylist() if parcel.kind in OUT else []:
+            for row in operator_output.read(parcel.blob).to_pylist() if parcel.kind in OUT else []:
                 (self.results if parcel.kind == RESULTS else self.counts).append(tuple(row.values()))
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from pyspark.errors import StreamingQueryException
 
-from unskew.apps.run.ending import LatePython, fault
+from unskew.apps.driver.termination import LatePython, fault
 
 _ATTEMPTS = 5
 _T = TypeVar("_T")

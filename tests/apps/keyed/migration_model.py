@@ -15,17 +15,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.apps.feedback.imitation import Memory
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.asked import Beginnings
-from unskew.apps.feedback.loop import end, record_workers
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed import parcels, worker
-from unskew.apps.keyed.migration import Transfers, owners, router_by
-from unskew.apps.keyed.parcels import RESULTS
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import KEY, MemoryStore
-from unskew.apps.keyed.table import Table
-from unskew.apps.reports import TaskReports
-from unskew.apps.routing.router import Routing
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.feedback_loop import end, record_workers
+from unskew.apps.driver.plans.plan_service import Beginnings
+from unskew.apps.metrics.task_reports import TaskReports
+from unskew.apps.router.router import Routing
+from unskew.apps.worker.stateful import operator_output, worker
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.migration import Transfers, owners, router_by
+from unskew.apps.worker.stateful.operator_output import RESULTS
+from unskew.apps.worker.stateful.store import KEY, MemoryStore
+from unskew.apps.worker.stateful.table import Table
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create
 from unskew.grouping.feedback import Controller
@@ -261,7 +261,7 @@ class MigrationModel(RuleBasedStateMachine):
         results = Counter()
         for parcel in itertools.chain.from_iterable(sent for _, sent in done.values()):
             if parcel.kind == RESULTS:
-                for row in parcels.read(parcel.blob).to_pylist():
+                for row in operator_output.read(parcel.blob).to_pylist():
                     window, key, kind, n, total = row.values()
                     results[kind, (window, key), n, total] += 1
         assert self.batch.results in (None, results)

@@ -1,7 +1,7 @@
 """The results of a ``Tally`` in a topic."""
 
 from tests.apps.conftest import records
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
 
 
 def published(connection, run, kind):

@@ -14,18 +14,18 @@ import pytest
 
 from tests.apps.feedback.imitation import Memory
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.feedback.asked import Beginnings, Calls
-from unskew.apps.feedback.monitors import Monitors
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed import parcels
-from unskew.apps.keyed.keyed_map import _forgetting
-from unskew.apps.keyed.migration import Transfers
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.keyed.worker import work
-from unskew.apps.planning.server import Place
-from unskew.apps.reports import TaskReports
-from unskew.apps.routing.router import Routing, SourceRouter
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.plan_service import Beginnings, Calls
+from unskew.apps.driver.plans.planner_server import Place
+from unskew.apps.library.keyed_map import _forgetting
+from unskew.apps.metrics.task_reports import TaskReports
+from unskew.apps.router.router import Routing, SourceRouter
+from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.stateful import operator_output
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.worker import work
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import Loop
 from unskew.loopback import LOOPBACK
@@ -72,8 +72,8 @@ class Driver:
             own.blobs = dict(store.blobs)
             clock = WorkerBatch(batch, 1000 + batch, 1000 + batch)
             for parcel in work(self.program, own, worker, packets[worker], clock, Progress.read(own)):
-                if parcel.kind == parcels.RESULTS:
-                    for row in parcels.read(parcel.blob).to_pylist():
+                if parcel.kind == operator_output.RESULTS:
+                    for row in operator_output.read(parcel.blob).to_pylist():
                         _, key, _, n, _ = row.values()
                         assert key not in published, "a key has one state"
                         published[key] = n

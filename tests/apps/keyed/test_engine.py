@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.apps.keyed.driver import Driver, Tally
 from tests.sessions import sessions
-from unskew.apps.keyed import store, table, worker
-from unskew.apps.keyed.program import Period, Program, merging
+from unskew.apps.worker.stateful import store, table, worker
+from unskew.apps.worker.stateful.config import Period, Program, merging
 from unskew.grouping.registry import KEEPING, STANDALONE
 from unskew.operators import Distinct, PerKey, Sessions
 

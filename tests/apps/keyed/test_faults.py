@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Driver, Hoard, Tally
-from unskew.apps.commandline.options import load_work
-from unskew.apps.keyed.program import Period, Program, lifetime, splits
+from unskew.apps.cli.option_groups import load_work
+from unskew.apps.driver.dataflow import Dataflow, stage_of
+from unskew.apps.driver.termination import cause
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.run.ending import cause
-from unskew.apps.topology.dataflow import Dataflow, stage_of
-from unskew.apps.topology.settings import Settings
+from unskew.apps.settings import Settings
+from unskew.apps.worker.stateful.config import Period, Program, lifetime, splits
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
 from unskew.kafka.connection import Connection

@@ -24,7 +24,7 @@ from tests.harness.query import QueryProcess
 from tests.oracle.rows import written
 from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.errors import EnvironmentFault, UsageError
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from tests.apps.conftest import records
 from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.harness.topology import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]

@@ -21,11 +21,11 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Hoard, Tally
 from tests.apps.keyed.in_time import in_time
 from unskew import durations, keyed_map, watch
-from unskew.apps.run.ending import cause
-from unskew.apps.spark import tokens
+from unskew.apps.driver.termination import cause
 from unskew.errors import UsageError
 from unskew.grouping.registry import CAPPED
 from unskew.operators import PerKey, Sessions
+from unskew.spark.compat import tokens
 
 pytestmark = pytest.mark.spark
 

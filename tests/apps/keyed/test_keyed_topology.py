@@ -14,9 +14,9 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.keyed.tallies import published
 from tests.harness.topology import START
-from unskew.apps.keyed.state_reader import States
-from unskew.apps.topology.keyed import Keyed
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.worker.stateful.stage import Keyed
+from unskew.apps.worker.stateful.state_reader import States
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests

@@ -9,17 +9,17 @@ import pytest
 from tests.apps.keyed.driver import Tally
 from tests.apps.keyed.migration_model import MOST, MigrationModel
 from unskew.apps.checkpoint import folders
-from unskew.apps.feedback.loop import end
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed import store
-from unskew.apps.keyed.migration import Migration, Transfers
-from unskew.apps.keyed.parcels import windowed
-from unskew.apps.keyed.program import Progress
-from unskew.apps.keyed.store import KEY, Delayed, MemoryStore
-from unskew.apps.keyed.table import Table
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.feedback_loop import end
+from unskew.apps.metrics.task_reports import TaskReports, WorkerReport
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.reports import TaskReports, WorkerReport
-from unskew.apps.routing.router import Routing
+from unskew.apps.router.router import Routing
+from unskew.apps.worker.stateful import store
+from unskew.apps.worker.stateful.config import Progress
+from unskew.apps.worker.stateful.migration import Migration, Transfers
+from unskew.apps.worker.stateful.operator_output import windowed
+from unskew.apps.worker.stateful.store import KEY, Delayed, MemoryStore
+from unskew.apps.worker.stateful.table import Table
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import Loop, PlanState

@@ -11,10 +11,10 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.apps.keyed import migration_model
 from tests.apps.keyed.migration_model import MOST, AskedModel, MigrationModel, forgets, moves, partly, rescales
 from unskew.apps.checkpoint import folders
-from unskew.apps.feedback import loop as feedback
-from unskew.apps.keyed import store
-from unskew.apps.keyed.migration import Migration, Transfers
-from unskew.apps.keyed.table import Table
+from unskew.apps.driver.plans import feedback_loop as feedback
+from unskew.apps.worker.stateful import store
+from unskew.apps.worker.stateful.migration import Migration, Transfers
+from unskew.apps.worker.stateful.table import Table
 from unskew.grouping import feedback_loop
 from unskew.grouping.table.router import TableRouter
 

@@ -11,9 +11,9 @@ from tests.apps.keyed.driver import TallyOfKinds
 from tests.apps.keyed.tallies import published
 from tests.harness.topology import START
 from tests.sessions import sessions
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.keyed.state_reader import States
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.worker.stateful.state_reader import States
 from unskew.operators import Sessions
 
 pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]

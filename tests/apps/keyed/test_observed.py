@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.keyed.parcels import REPORT
-from unskew.apps.keyed.program import Program, Progress, WorkerBatch
-from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.keyed.worker import work
-from unskew.apps.measured import Observation
+from unskew.apps.metrics.balance_observation import Observation
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.operator_output import REPORT
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.worker import work
 
 ROWS = pa.record_batch({"key": ["a", "b", None, "a", "c"], "value": [1] * 5})
 ROUTED = np.array([1, 1, 1, 1, 0], np.int32)

@@ -3,17 +3,26 @@
 import pyarrow as pa
 import pytest
 
-from unskew.apps.keyed import parcels
-from unskew.apps.keyed.parcels import FRAGMENTS, RESULTS, by_keys, by_window, mergers, packed, read, spread
-from unskew.apps.keyed.store import KEY
+from unskew.apps.worker.stateful import operator_output
+from unskew.apps.worker.stateful.operator_output import (
+    FRAGMENTS,
+    RESULTS,
+    by_keys,
+    by_window,
+    mergers,
+    packed,
+    read,
+    spread,
+)
+from unskew.apps.worker.stateful.store import KEY
 
 LARGEST = 4_000
 
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(parcels, "LARGEST", LARGEST)
-    monkeypatch.setattr(parcels, "TOGETHER", 2 * LARGEST)
+    monkeypatch.setattr(operator_output, "LARGEST", LARGEST)
+    monkeypatch.setattr(operator_output, "TOGETHER", 2 * LARGEST)
 
 
 def states(first, count, size=10):

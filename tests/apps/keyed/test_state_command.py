@@ -14,9 +14,9 @@ from tests.apps.conftest import countries, publish, skewed
 from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Tally
 from tests.commands import unskew
-from unskew.apps.keyed.state_reader import States, _rows
-from unskew.apps.keyed.store import KEY, LAST
-from unskew.apps.run import session
+from unskew.apps.driver import session
+from unskew.apps.worker.stateful.state_reader import States, _rows
+from unskew.apps.worker.stateful.store import KEY, LAST
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 

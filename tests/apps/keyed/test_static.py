@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.keyed.driver import Tally, packets_of
-from unskew.apps.keyed import static
-from unskew.apps.keyed.merger import merge
-from unskew.apps.keyed.parcels import RESULTS, read
-from unskew.apps.keyed.program import Program, WorkerBatch
-from unskew.apps.keyed.static import AT_THE_END, END, at_worker
-from unskew.apps.keyed.store import MemoryStore
+from unskew.apps.library import static_keyed_map
+from unskew.apps.library.static_keyed_map import AT_THE_END, END, at_worker
+from unskew.apps.worker.stateful.config import Program, WorkerBatch
+from unskew.apps.worker.stateful.merger import merge
+from unskew.apps.worker.stateful.operator_output import RESULTS, read
+from unskew.apps.worker.stateful.store import MemoryStore
 
 WORKERS = 3
 EARLY = -86_400_000  # a day before 1970
@@ -26,7 +26,7 @@ def rows_of(parcels):
 @pytest.mark.parametrize("together", [1, 1 << 30])
 def test_all_states_end(monkeypatch, split, together):
     """By event time, of any age, however many packets are executed at once: every window's tuples are counted."""
-    monkeypatch.setattr(static, "_TOGETHER", together)
+    monkeypatch.setattr(static_keyed_map, "_TOGETHER", together)
     rng = np.random.default_rng(3)
     packets, truth = defaultdict(list), Counter()
     for _ in range(4):

@@ -14,13 +14,13 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import Driver, Tally
 from tests.apps.keyed.in_time import in_time
 from unskew import keyed_map
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.keyed.lifecycle import Calls
-from unskew.apps.keyed.program import Period, Program, taken_over
-from unskew.apps.keyed.store import MemoryStore
-from unskew.apps.keyed.table import Table
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.worker.stateful.config import Period, Program, taken_over
+from unskew.apps.worker.stateful.lifecycle import Calls
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.table import Table
 from unskew.errors import UsageError
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests

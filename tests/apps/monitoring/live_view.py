@@ -7,7 +7,7 @@ from rich.console import Console
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.checkpoint.versions import Totals
-from unskew.apps.topology.sink import BatchReport
+from unskew.apps.driver.batch_committer import BatchReport
 
 
 def report(loads, windows=()):

@@ -5,11 +5,11 @@ import pytest
 
 from tests.apps.local_settings import settings
 from tests.apps.monitoring.live_view import report, shown
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.display import Display, LiveView
-from unskew.apps.monitoring.monitor import of_progress
-from unskew.apps.run.progress import lags
-from unskew.apps.topology.observer import Distribution, HotKey
+from unskew.apps.aggregator.observer import Distribution, HotKey
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.display import Display, LiveView
+from unskew.apps.metrics.metrics_reporter import of_progress
+from unskew.apps.metrics.query_progress import lags
 from unskew.errors import UsageError
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 from tests.apps.local_settings import settings
 from tests.apps.monitoring.live_view import report
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.monitor import Monitor, of_batch
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.reports import PlanSummary
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.metrics_reporter import Monitor, of_batch
+from unskew.apps.metrics.outputs import Destinations, Outputs
+from unskew.apps.metrics.task_reports import PlanSummary
 
 PLAN = PlanSummary(waves=3, added=12, split=5, waited=0.04)
 

@@ -6,11 +6,11 @@ import pytest
 
 from tests.apps.local_settings import settings
 from tests.apps.monitoring.live_view import report, shown
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.display import LiveView
-from unskew.apps.monitoring.monitor import Monitor, of_batch
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.run.summary import Tally
+from unskew.apps.driver.job_summary import Tally
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.display import LiveView
+from unskew.apps.metrics.metrics_reporter import Monitor, of_batch
+from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.grouping.feedback_loop import Rebalance
 
 ONE = Rebalance(3, 6, 0.25, 12, 2.5, keys=1500, bytes=64_000, batch=7, after=1.25)

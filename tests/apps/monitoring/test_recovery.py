@@ -2,9 +2,9 @@
 
 from tests.apps.local_settings import settings
 from tests.apps.monitoring.live_view import report
-from unskew.apps.monitoring.monitor import Monitor
-from unskew.apps.monitoring.outputs import Destinations, Outputs
-from unskew.apps.monitoring.recovery import LastLag, Recovery
+from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.outputs import Destinations, Outputs
+from unskew.apps.metrics.recovery import LastLag, Recovery
 
 BATCH = report([2, 2])
 

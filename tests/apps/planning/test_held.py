@@ -5,7 +5,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from unskew.apps.planning.held import Held
+from unskew.apps.router.spill_buffer import Held
 
 
 def batch(first: int, rows: int = 1_000) -> pa.RecordBatch:
@@ -32,7 +32,7 @@ def test_a_batch_larger_than_memory(tmp_path):
     program = """
 import os, resource, sys
 import numpy as np, pyarrow as pa
-from unskew.apps.planning.held import Held
+from unskew.apps.router.spill_buffer import Held
 def mapped():  # bytes of address space that aren't files
     return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1])
 resource.setrlimit(resource.RLIMIT_DATA, (mapped() + (150 << 20),) * 2)

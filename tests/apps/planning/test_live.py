@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from tests.waiting import PATIENCE
 from unskew import balance
-from unskew.apps.planning.planner import FOLDER
+from unskew.apps.driver.plans.planner import FOLDER
 
 pytestmark = pytest.mark.spark
 WORKERS = 20

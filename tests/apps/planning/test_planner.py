@@ -14,12 +14,12 @@ import pytest
 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
-from unskew.apps.planning import wire
-from unskew.apps.planning.asking import Asking, connection
-from unskew.apps.planning.planner import FOLDER, Planner
-from unskew.apps.planning.server import Place, place_of
-from unskew.apps.routing.router import Routing
-from unskew.apps.routing.router import planned as routed
+from unskew.apps.driver.plans.planned_routing import planned as routed
+from unskew.apps.driver.plans.planner import FOLDER, Planner
+from unskew.apps.driver.plans.planner_server import Place, place_of
+from unskew.apps.router import planner_protocol
+from unskew.apps.router.planner_session import Asking, connection
+from unskew.apps.router.router import Routing
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.planned.planned import Planned
@@ -205,7 +205,7 @@ def test_only_who_knows_the_secret_is_answered():
 
 
 def test_who_sends_a_byte_at_a_time_has_one_deadline(monkeypatch):
-    monkeypatch.setattr(wire, "_HANDSHAKE", 1)
+    monkeypatch.setattr(planner_protocol, "_HANDSHAKE", 1)
     with planner() as one, socket.create_connection((one.address.host, one.address.port)) as dripping:
         dripping.settimeout(0.1)
         dripping.sendall(b"\0\0\1")  # 256 bytes are to come

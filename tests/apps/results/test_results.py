@@ -14,9 +14,9 @@ from rich.console import Console
 
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.results.command import results
-from unskew.apps.results.layouts import layout
-from unskew.apps.results.reader import Record, Selection, kind_of
+from unskew.apps.cli.result_topics.layouts import layout
+from unskew.apps.cli.result_topics.reader import Record, Selection, kind_of
+from unskew.apps.cli.results import results
 from unskew.errors import UsageError
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from tests.waiting import PATIENCE
 from unskew import balance, balanced_map
-from unskew.apps.routing import frames
-from unskew.apps.routing.frames import PlannedBySpark, routed_frame
-from unskew.apps.routing.router import Routing
-from unskew.apps.spark import plan_of
+from unskew.apps.driver.plans import planned_frame
+from unskew.apps.driver.plans.planned_frame import PlannedBySpark, routed_frame
+from unskew.apps.router.router import Routing
 from unskew.errors import UsageError
+from unskew.spark.compat import plan_of
 
 WORKERS = 20
 ROWS = 200_000
@@ -40,11 +40,11 @@ def test_a_drawer_draws_what_the_plan_says():
     for n in (1, 2, 3, 50, 1_000):
         workers = rng.permutation(n).astype(np.int32)
         amounts = rng.pareto(1.2, n) + (rng.random(n) < 0.8)
-        share, own, other = frames._drawer(workers, amounts)
+        share, own, other = planned_frame._drawer(workers, amounts)
         drawn = np.bincount(own, share, n) + np.bincount(other, 1 - np.array(share), n)
         expected = np.bincount(workers, amounts * n / amounts.sum(), n)
         assert np.abs(drawn - expected).max() < 1e-9 * n
-    assert frames._drawer(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3]), "a key without load"
+    assert planned_frame._drawer(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3]), "a key without load"
 
 
 def test_buckets_are_those_of_spark():

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from tests.apps.shuffles import lose_what_was_shuffled
 from unskew import balance, balanced_map, keyed_map
-from unskew.apps.routing import order
-from unskew.apps.routing.order import in_order
-from unskew.apps.spark import is_on, plan_of
+from unskew.apps.router import order
+from unskew.apps.router.order import in_order
 from unskew.errors import UsageError
 from unskew.operators import Running
+from unskew.spark.compat import is_on, plan_of
 
 pytestmark = pytest.mark.spark
 

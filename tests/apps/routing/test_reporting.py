@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.routing import reporting
-from unskew.apps.routing.packets import cut
-from unskew.apps.routing.reporting import Worked, noted, with_report
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker import usage_reports
+from unskew.apps.worker.usage_reports import Worked, noted, with_report
 from unskew.grouping.keys import encode
 
 RESULTS = pa.schema([pa.field("user", pa.string(), nullable=False), ("n", pa.int64())])
@@ -67,7 +67,7 @@ def test_the_keys_of_several_packets_are_those_of_all_tuples():
 
 def test_a_worker_that_waits_for_spark_is_not_busy(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(reporting.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(usage_reports.time, "perf_counter", lambda: clock[0])
 
     def arrived():
         for packet in packets(["a"], ["b"]):

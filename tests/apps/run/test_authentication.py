@@ -18,7 +18,7 @@ from tests.apps.clusters import cluster  # noqa: F401  a fixture
 from tests.conftest import SHORT_LIVED
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.apps.run import session
+from unskew.apps.driver import session
 from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, Cluster, home, secret_of
 from unskew.loopback import LOOPBACK
 

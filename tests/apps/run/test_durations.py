@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from unskew import Topology
-from unskew.apps.topology.settings import DURATIONS, Settings
+from unskew.apps.settings import DURATIONS, Settings
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.operators import Distinct

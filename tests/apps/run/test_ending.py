@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from unskew.apps.run.ending import Contested, LatePython, fault
+from unskew.apps.driver.termination import Contested, LatePython, fault
 from unskew.errors import EnvironmentFault
 
 # As Spark 4.2 has them: of the log of planned batches and that of commits, and of their files.

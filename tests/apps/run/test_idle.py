@@ -8,8 +8,8 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.streaming_job import Run
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.kafka]
 

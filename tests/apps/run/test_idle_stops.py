@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.apps.local_settings import settings
-from unskew.apps.run.idle import Idle
-from unskew.apps.topology.dataflow import Dataflow
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.idle import Idle
 from unskew.kafka.connection import Connection
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from unskew.apps.run import jvm
-from unskew.apps.run.jvm import DEFAULTS, EXTRA, MEMORY, add_java_options
+from unskew.apps.driver import jvm_options
+from unskew.apps.driver.jvm_options import DEFAULTS, EXTRA, MEMORY, add_java_options
 
 SERIAL, OURS = "-XX:+UseSerialGC", ["-Dours=1"]
 
 
 @pytest.fixture(autouse=True)
 def two_cores(monkeypatch):
-    monkeypatch.setattr(jvm, "available_cores", lambda: 2)
+    monkeypatch.setattr(jvm_options, "available_cores", lambda: 2)
     monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
 
 
@@ -23,7 +23,7 @@ def test_few_cores_get_the_small_collector_and_a_late_compiler(monkeypatch):
     assert options()[-1] == SERIAL
     assert "-XX:Tier4InvocationThreshold=50000" in options()
     assert options(local=False) == OURS, "a driver of a cluster runs no tasks"
-    monkeypatch.setattr(jvm, "available_cores", lambda: 8)
+    monkeypatch.setattr(jvm_options, "available_cores", lambda: 8)
     assert options() == OURS
 
 

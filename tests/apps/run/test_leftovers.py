@@ -13,7 +13,7 @@ from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder, numbers, partial
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.run import session
+from unskew.apps.driver import session
 
 _FULL = """
 import resource, signal, sys

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.run.listeners import Listeners
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.listeners import Listeners
+from unskew.apps.driver.streaming_job import Run
 
 
 def closed(message):

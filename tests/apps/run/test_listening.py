@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
-from unskew.apps.run import session
+from unskew.apps.driver import session
 from unskew.deploy.servers.embedded_broker import address_of
 
 #: Workers with states: their tasks serve them to Python by sockets of their own.

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from unskew.apps.monitoring import catalogue
-from unskew.apps.monitoring.monitor import of_arrivals
-from unskew.apps.run.partitions import ArrivalMeter, hot
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.metrics_reporter import of_arrivals
+from unskew.apps.metrics.partition_arrivals import ArrivalMeter, hot
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

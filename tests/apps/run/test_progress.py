@@ -3,8 +3,8 @@
 import pytest
 from confluent_kafka import Producer
 
-from unskew.apps.monitoring.monitor import of_progress
-from unskew.apps.run.progress import add_held_back, held_back, lags
+from unskew.apps.metrics.metrics_reporter import of_progress
+from unskew.apps.metrics.query_progress import add_held_back, held_back, lags
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import Ends
 from unskew.kafka.topics import end_offsets, ensure_topic

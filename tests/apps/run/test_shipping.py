@@ -15,14 +15,15 @@ from pyspark import cloudpickle
 
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
-from unskew.apps import shipping
-from unskew.apps.keyed.operators import InPandas, MergerOperator, WorkerOperator
-from unskew.apps.keyed.program import Program
-from unskew.apps.run import python
-from unskew.apps.spark import explained
+from unskew.apps.driver import python_processes, shipping
+from unskew.apps.worker.stateful.config import Program
+from unskew.apps.worker.stateful.operator import InPandas, MergerOperator, WorkerOperator
 from unskew.operators import Running
+from unskew.spark.compat import explained
 
-PRINT_FILES = "import unskew.apps.run.daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
+PRINT_FILES = (
+    "import unskew.apps.driver.python_daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
+)
 
 
 def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(monkeypatch):
@@ -36,26 +37,26 @@ def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(monkeypa
         ("yarn", {own: "./a", executors: "b"}, "c", "./a"),
         ("spark://host:7077", {}, None, sys.executable),
         ("spark://host:7077", {own: "/opt/bin/python"}, None, "/opt/bin/python"),
-        ("local[2]", {}, None, python.python()),
+        ("local[2]", {}, None, python_processes.python()),
         ("local[2]", {own: "python3"}, None, "python3"),
     ):
         with monkeypatch.context() as patched:
             patched.setenv("PYSPARK_PYTHON", variable or "")
-            assert python.tasks_python(master, conf) == chosen
+            assert python_processes.tasks_python(master, conf) == chosen
 
 
 def test_a_truncated_script_is_written_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(python, "data_directory", lambda: tmp_path)
-    script = Path(python.python())
+    monkeypatch.setattr(python_processes, "data_directory", lambda: tmp_path)
+    script = Path(python_processes.python())
     whole = script.read_text()
     script.write_text(whole[:20])
-    assert Path(python.python()).read_text() == whole
+    assert Path(python_processes.python()).read_text() == whole
 
 
 def test_a_python_of_another_version_ends_before_it_imports_anything():
     other = os.environ | {"UNSKEW_PYTHON_VERSION": "3.7"}
     other["PYTHONPATH"] = os.pathsep.join(sys.path)
-    command = [sys.executable, "-S", "-c", "import unskew.apps.run.daemon"]
+    command = [sys.executable, "-S", "-c", "import unskew.apps.driver.python_daemon"]
     done = subprocess.run(command, env=other, capture_output=True, text=True, check=False)
     own = ".".join(map(str, sys.version_info[:2]))
     assert (done.returncode, done.stderr) == (1, f"it is Python {own}, the driver's is 3.7\n")
@@ -68,7 +69,7 @@ class Missing:
         if name in ("confluent_kafka", "orjson", "pandas"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Missing())
-import unskew.apps.run.daemon
+import unskew.apps.driver.python_daemon
 """
 
 
@@ -109,7 +110,7 @@ def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, t
     # -S: the files that put an editable checkout on the path are not read
     command, own = [sys.executable, "-S", "-c", PRINT_FILES], os.environ | {"PYTHONPATH": libraries}
     done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/run/daemon", "__init__")]
+    assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/driver/python_daemon", "__init__")]
 
 
 #: A Python that has the libraries, and `unskew` only if somebody sends it.
@@ -193,7 +194,7 @@ def test_one_archive_is_sent_however_often(monkeypatch):
         shipping.ship(type("Session", (), {"sparkContext": context})())
     [file] = {*sent}
     assert file.endswith("/unskew.zip")
-    assert {"unskew/__init__.py", "unskew/apps/balance.py"} <= {*zipfile.ZipFile(file).namelist()}
+    assert {"unskew/__init__.py", "unskew/apps/library/balance.py"} <= {*zipfile.ZipFile(file).namelist()}
 
 
 @pytest.mark.spark

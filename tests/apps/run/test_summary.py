@@ -4,8 +4,8 @@ import pickle
 from dataclasses import replace
 
 from tests.apps.monitoring.live_view import report
-from unskew.apps.run.listeners import Listeners
-from unskew.apps.run.summary import Tally
+from unskew.apps.driver.job_summary import Tally
+from unskew.apps.driver.listeners import Listeners
 from unskew.grouping.feedback_loop import Rebalance
 
 BATCHES = 200_000

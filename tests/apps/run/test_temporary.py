@@ -13,7 +13,7 @@ from unskew.file_locks import hold, is_held
 
 _RUN = """
 import sys
-from unskew.apps.run import session
+from unskew.apps.driver import session
 print(session._temporary_folder(), flush=True)
 sys.stdin.read()
 """

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
 from tests.apps.splitter.schema_registry import schema_registry
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.splitter.avro import Asking, Decoder, Refusals, Registry, _fetched, of_file
-from unskew.apps.splitter.avro_depth import Schema
+from unskew.apps.splitter.avro_limits import Schema
 from unskew.apps.splitter.formats import Schemas, splitter
-from unskew.apps.topology.publisher import result_topics
 from unskew.errors import EnvironmentFault, UsageError
 
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]

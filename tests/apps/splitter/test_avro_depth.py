@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.apps.splitter.schema_registry import schema_registry
 from unskew.apps.splitter.avro import Decoder, NoSchema, Registry, of_file
-from unskew.apps.splitter.avro_depth import Schema
+from unskew.apps.splitter.avro_limits import Schema
 from unskew.errors import UsageError
 
 DEPTH = 20_000
@@ -69,7 +69,7 @@ STOPPING = {
 DECODE = """
 import pickle, sys
 from unskew.apps.splitter.avro import Decoder
-from unskew.apps.splitter.avro_depth import Schema
+from unskew.apps.splitter.avro_limits import Schema
 for text, message in pickle.load(sys.stdin.buffer):
     print(Decoder("id", schema=Schema.of(text)).read(message)[1], flush=True)
 """

@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.splitter.formats import splitter
-from unskew.apps.topology.publisher import result_topics
 from unskew.errors import UsageError
 
 FRAME = b"\x00\x00\x00\x01\x02"

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from evidence.speed.appetite import DEFAULT
 from evidence.speed.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.splitter.formats import SPLITTERS, splitter
-from unskew.apps.topology.publisher import result_topics
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Dataset
 from unskew.producers.datasets.registry import DATASETS, FORMATS, create

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
 from tests.oracle.messages import FIELD, fuzzed, read, reason_of
-from unskew.apps.splitter.fields import FRAME, MESSAGE, MORE, MOST, Fields
 from unskew.apps.splitter.formats import splitter
+from unskew.apps.splitter.json_fields import FRAME, MESSAGE, MORE, MOST, Fields
 from unskew.apps.splitter.splitter import _END, document
 
 FRAMING = b"\x00\x00\x00\x01\x02"

@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.oracle.messages import fuzzed, read, reason_of
-from unskew.apps.splitter.fields import LONGEST_KEY
 from unskew.apps.splitter.formats import splitter
+from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.errors import UsageError
 
 MESSAGES = [

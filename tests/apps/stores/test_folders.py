@@ -6,9 +6,9 @@ import pytest
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.keyed.migration import Transfers
-from unskew.apps.keyed.parcels import WINDOW
-from unskew.apps.keyed.store import KEY
+from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.operator_output import WINDOW
+from unskew.apps.worker.stateful.store import KEY
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.ci, pytest.mark.slow, pytest.mark.xdist_group("cluster")]  # four servers are started

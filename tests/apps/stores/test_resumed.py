@@ -11,7 +11,7 @@ from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_
 from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.apps.feedback.plans import Plans
+from unskew.apps.checkpoint.plan_states import Plans
 from unskew.directories import data_directory
 
 pytestmark = [

@@ -19,8 +19,8 @@ from tests.conftest import SHORT_LIVED
 from tests.harness.topology import Topology, check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.feedback.plans import Plans
-from unskew.apps.planning.planner import FOLDER
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.planner import FOLDER
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
 from unskew.loopback import LOOPBACK
@@ -99,7 +99,7 @@ def kill_executors(topology: Topology, hadoop: Hadoop, seed: int) -> None:
 
 def pythons_of(executor: psutil.Process) -> list[psutil.Process]:
     try:
-        return [each for each in executor.children() if "unskew.apps.run.daemon" in each.cmdline()]
+        return [each for each in executor.children() if "unskew.apps.driver.python_daemon" in each.cmdline()]
     except psutil.Error:
         return []
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.versions import Clock
-from unskew.apps.results.reader import Record, Selection
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.cli.result_topics.reader import Record, Selection
+from unskew.apps.driver.streaming_job import Run
 from unskew.kafka.reader import TopicReader
 from unskew.operators import Running
 
@@ -101,7 +101,9 @@ def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connectio
     Clock(run.checkpoint).set_ahead(0, HOUR // 3)
     for n, (ahead_ms, checkpoint) in enumerate([(HOUR // 3, ""), (HOUR // 6, ""), (0, "-new")], 1):
         publish(connection, topic, 2, countries(["a"] * 100), ms=[now + i for i in range(100)])
-        monkeypatch.setattr("unskew.apps.run.run.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of)
+        monkeypatch.setattr(
+            "unskew.apps.driver.streaming_job.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of
+        )
         runs.append(Run(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
         runs[-1].run(spark)
         with TopicReader(connection, results) as reader:

@@ -7,8 +7,8 @@ import pytest
 
 from tests.apps.conftest import countries, publish
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.run import run as run_
-from unskew.apps.run.run import Run
+from unskew.apps.driver import streaming_job as run_
+from unskew.apps.driver.streaming_job import Run
 
 HOUR = 3_600_000  # ms
 YEARS = 10 * 8760 * HOUR

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.run.run import Run
-from unskew.apps.topology.aggregator import MERGED, Merger, records
-from unskew.apps.topology.observer import HOTTEST, Distribution, Observer, together
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.sink import Sink
+from unskew.apps.aggregator.aggregator import MERGED, Merger, records
+from unskew.apps.aggregator.observer import HOTTEST, Distribution, Observer, together
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.batch_committer import Sink
+from unskew.apps.driver.streaming_job import Run
 from unskew.errors import EnvironmentFault
 
 W, LENGTH = 3, 500

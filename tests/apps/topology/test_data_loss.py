@@ -8,9 +8,9 @@ from confluent_kafka.admin import AdminClient
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from tests.waiting import awaited
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.source import lost_messages
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.splitter.kafka_source import lost_messages
 from unskew.errors import EnvironmentFault
 from unskew.kafka.topics import first_offsets, partitions_of
 

@@ -12,13 +12,13 @@ from tests.apps.keyed import driver
 from tests.apps.keyed.driver import TallyOfKinds
 from tests.harness.topology import START
 from tests.waiting import awaited
+from unskew.apps.aggregator.exactly_once import Commits
+from unskew.apps.aggregator.publisher import Publisher, result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
-from unskew.apps.run import preconditions
-from unskew.apps.run.run import Run
-from unskew.apps.topology.parts import Commits
-from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.apps.topology.settings import Settings
-from unskew.apps.topology.sink import Sink
+from unskew.apps.driver import preconditions
+from unskew.apps.driver.batch_committer import Sink
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka import transactions
 from unskew.kafka.connection import Connection

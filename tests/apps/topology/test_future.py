@@ -6,12 +6,12 @@ import pytest
 
 from evidence.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.run import run as run_
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.sink import Sink
-from unskew.apps.topology.source import contradicted
+from unskew.apps.driver import streaming_job as run_
+from unskew.apps.driver.batch_committer import Sink
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.splitter.kafka_source import contradicted
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.kafka.clock import broker_time
@@ -158,7 +158,7 @@ def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain
     first = Run(run, [])
     with monkeypatch.context() as patch:
         patch.setattr(Sink, "__call__", dies)
-        patch.setattr("unskew.apps.run.run.broker_time", lambda *_: None)
+        patch.setattr("unskew.apps.driver.streaming_job.broker_time", lambda *_: None)
         with pytest.raises(EnvironmentFault, match="the query failed"):
             first.run(spark)
     before = records(ahead, result_topics(run)["rejected"])

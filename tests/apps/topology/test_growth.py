@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.rejected_messages import rejected
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.rejected import rejected
+from unskew.apps.driver.streaming_job import Run
 from unskew.errors import UsageError
 from unskew.kafka.topics import partitions_of
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
-from unskew.apps.routing.packets import cut
-from unskew.apps.topology import sink
-from unskew.apps.topology.aggregator import Closing
-from unskew.apps.topology.messages import Message
-from unskew.apps.topology.publisher import Publisher, result_topics
-from unskew.apps.topology.worker import Worker
+from unskew.apps.aggregator.aggregator import Closing
+from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.driver import batch_committer
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker.result_messages import Message
+from unskew.apps.worker.worker import Worker
 from unskew.kafka.topics import end_offsets
 
 START = 1_700_000_000_000
@@ -69,7 +69,7 @@ def little_room(spark):
 def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, connection, topic, monkeypatch):
     n = 3_000
     publish(connection, topic, 2, countries([f"key {i % 7}" for i in range(n)]), ms=[START + 10 * i for i in range(n)])
-    monkeypatch.setattr(sink, "Closing", partial(Closing, most=20_000, piece=10_000))
+    monkeypatch.setattr(batch_committer, "Closing", partial(Closing, most=20_000, piece=10_000))
     run = settings("SHUFFLE", time="event", window=0.01, run_time=600.0)
     _, reports = drain(run)
     windows = [window for report in reports for window, _ in report.windows]

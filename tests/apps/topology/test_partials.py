@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.apps.routing.packets import cut
-from unskew.apps.topology import worker
-from unskew.apps.topology.worker import Partials, Worker, count
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker import worker
+from unskew.apps.worker.worker import Partials, Worker, count
 
 rows = st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]), st.integers(-(2**61), 2**61)), max_size=50)
 

@@ -16,9 +16,9 @@ from pyspark import cloudpickle
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
 from tests.oracle.messages import read, reason_of
 from tests.waiting import PATIENCE
-from unskew.apps.splitter.fields import LONGEST_KEY
-from unskew.apps.topology.messages import LONGEST_RECORD
-from unskew.apps.topology.publisher import Publisher, result_topics
+from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.splitter.json_fields import LONGEST_KEY
+from unskew.apps.worker.result_messages import LONGEST_RECORD
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

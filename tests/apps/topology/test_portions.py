@@ -3,9 +3,9 @@
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.source import MOST_BYTES, MOST_ROWS, MOST_TUPLES, set_portions
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.splitter.kafka_source import MOST_BYTES, MOST_ROWS, MOST_TUPLES, set_portions
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.apps.conftest import countries, publish
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import Publisher
-from unskew.apps.topology.sink import Sink
+from unskew.apps.aggregator.publisher import Publisher
+from unskew.apps.driver.batch_committer import Sink
+from unskew.apps.driver.streaming_job import Run
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.nightly(group="groupings"), pytest.mark.spark, pytest.mark.kafka]

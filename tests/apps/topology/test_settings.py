@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from tests.apps.local_settings import settings
-from unskew.apps.commandline.options import GroupingOptions
-from unskew.apps.topology.dataflow import Dataflow
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.cli.option_groups import GroupingOptions
+from unskew.apps.driver.dataflow import Dataflow
 from unskew.errors import UsageError
 from unskew.kafka.topics import COMMITS_TOPIC
 

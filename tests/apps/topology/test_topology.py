@@ -9,7 +9,7 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.harness.topology import START
-from unskew.apps.topology.publisher import result_topics
+from unskew.apps.aggregator.publisher import result_topics
 from unskew.grouping.registry import STANDALONE
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic, partitions_of

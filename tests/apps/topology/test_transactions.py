@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from evidence.speed.measuring import messages
 from tests.apps.conftest import by_key, countries, final_counts, records
 from tests.oracle.truth import topic_records
-from unskew.apps.run.progress import lags
-from unskew.apps.run.run import Run
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.whatif.stream import records as simulated
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.cli.simulation.input_stream import records as simulated
+from unskew.apps.driver.streaming_job import Run
+from unskew.apps.metrics.query_progress import lags
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader, newest_messages

@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.batch_committer import Sink
+from unskew.apps.driver.streaming_job import Run
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.routing.packets import cut
-from unskew.apps.run.run import Run
-from unskew.apps.topology import failures as failures_
-from unskew.apps.topology import worker
-from unskew.apps.topology.failures import FailureLog
-from unskew.apps.topology.publisher import result_topics
-from unskew.apps.topology.sink import Sink
-from unskew.apps.topology.worker import POSITION, Worker, results
+from unskew.apps.router.tuple_packets import cut
+from unskew.apps.worker import failures as failures_
+from unskew.apps.worker import worker
+from unskew.apps.worker.failures import FailureLog
+from unskew.apps.worker.worker import POSITION, Worker, results
 from unskew.errors import EnvironmentFault
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.pictures import figures, lines, panels  # noqa: F401
-from unskew.apps.cli import app
+from unskew.apps.cli.main import app
 from unskew.errors import UserError
 
 
@@ -91,7 +91,7 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
 
 
 def test_a_reader_that_goes_is_no_error():
-    command = [sys.executable, "-c", "from unskew.apps.cli import main; main()", "simulate", "--tuples", "1000"]
+    command = [sys.executable, "-c", "from unskew.apps.cli.main import main; main()", "simulate", "--tuples", "1000"]
     for arguments in ([], ["--json"]):
         with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.close()

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
-from unskew.apps.cli import app
-from unskew.apps.whatif import sample
-from unskew.apps.whatif.batches import Batch, Routers
-from unskew.apps.whatif.minutes import KEY, Clock, Course, Prediction, Prices, TupleCost, advice
-from unskew.apps.whatif.simulation import Contestant
-from unskew.apps.whatif.stream import Given, read
-from unskew.apps.whatif.timing import Timing
+from unskew.apps.cli.main import app
+from unskew.apps.cli.simulation import cost_sample
+from unskew.apps.cli.simulation.batch_times import Timing
+from unskew.apps.cli.simulation.batches import Batch, Routers
+from unskew.apps.cli.simulation.input_stream import Given, read
+from unskew.apps.cli.simulation.simulation import Contestant
+from unskew.apps.cli.simulation.time_model import KEY, Clock, Course, Prediction, Prices, TupleCost, advice
 from unskew.errors import UsageError, UserError
 from unskew.grouping import create, encode
 from unskew.grouping.simulator import arrivals_at, simulate, workload
@@ -177,8 +177,8 @@ class Watch:
 
     def __init__(self, monkeypatch):
         self.wall = self.cpu = self.delayed = 0.0
-        monkeypatch.setattr(sample, "time", self)
-        monkeypatch.setattr(sample, "_delayed", lambda: self.delayed)
+        monkeypatch.setattr(cost_sample, "time", self)
+        monkeypatch.setattr(cost_sample, "_delayed", lambda: self.delayed)
 
     def perf_counter(self):
         return self.wall
@@ -200,7 +200,7 @@ def test_the_users_work_is_measured_without_its_first_call_and_other_processes(m
         calls.append(len(batch))
         return batch
 
-    found = sample.measured(work, tuples(500))
+    found = cost_sample.measured(work, tuples(500))
     assert (found.ms, found.spread, found.cpu) == pytest.approx((4.0, 0.0, 0.25))
     assert not found.states
     assert calls[:4] == [100, 100, 25, 25]  # a tenth of a second
@@ -214,7 +214,7 @@ def test_the_spread_is_of_the_mean(monkeypatch):
         watch.wall += (0.1 if len(calls) % 2 else 0.3) * len(batch)
         return batch
 
-    found = sample.measured(work, tuples(1))
+    found = cost_sample.measured(work, tuples(1))
     parts = len(calls) - 2
     assert found.ms == pytest.approx(200, rel=0.02)
     assert found.spread == pytest.approx(2 * 100 / parts**0.5, rel=0.1)
@@ -228,7 +228,7 @@ def test_work_with_states_is_measured_with_states():
             known.append(states.column(0).null_count < len(states))
             return super().update(tuples, states, now)
 
-    found = sample.measured(Watched(), tuples(50, id=[str(i) for i in range(50)]))
+    found = cost_sample.measured(Watched(), tuples(50, id=[str(i) for i in range(50)]))
     assert found.states
     assert found.ms > 0
     assert known[:4] == [False, True, False, True]
@@ -239,7 +239,7 @@ def test_work_that_raises_is_named():
         raise KeyError("colour")
 
     with pytest.raises(UsageError, match=r"the work failed on the sample \(.*in fails: KeyError: 'colour'"):
-        sample.measured(fails, tuples(5))
+        cost_sample.measured(fails, tuples(5))
 
 
 def run(*arguments):

@@ -6,7 +6,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from unskew.apps.whatif.stream import GENERATORS, Given, read
+from unskew.apps.cli.simulation.input_stream import GENERATORS, Given, read
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.producers.readers.columns import Columns

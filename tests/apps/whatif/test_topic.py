@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 from tests.commands import unskew
 from tests.waiting import PATIENCE
-from unskew.apps.whatif.stream import Given, read
+from unskew.apps.cli.simulation.input_stream import Given, read
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic

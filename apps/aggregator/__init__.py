@@ -1,0 +1,1 @@
+"""Closed windows: merged from what the workers counted, observed for balance, and published exactly once."""

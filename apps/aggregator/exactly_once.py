@@ -1,0 +1,205 @@
+"""The parts in which a checkpoint's batches are published exactly once: which they are, and how tasks write them."""
+
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
+from unskew.kafka.connection import Connection
+from unskew.kafka.topics import partitions_of
+from unskew.kafka.transactions import Number, Once, Part, last_numbers
+from unskew.spark.micro_batches import partition
+from unskew.spark.setting_names import BYTES, ROWS
+
+log = logging.getLogger(__name__)
+
+# An Arrow batch of records ends at so many rows or bytes: a record may have 960 KiB.
+_BOUNDS = {ROWS: "10000", BYTES: str(16 << 20)}
+
+_REJECTING = 4  # parts, at most: rejected messages are few
+
+
+@dataclass(frozen=True)
+class Commits:
+    """The parts in which a checkpoint's batches are published exactly once, and the topic with their numbers.
+
+    Whoever publishes for the checkpoint uses the same parts: a driver that goes on with it fences the one before.
+    Another checkpoint has parts of its own, so its drivers and this one's don't touch each other.
+
+    A batch that is run again must have the same records in the same part. The driver is a part of its own. Tasks are
+    parts by their partition, after a ``repartition`` by the record's key to a given number of partitions. Spark divides
+    rows by a hash of the key then, and adaptive execution merges no partitions whose number was given. (Without the
+    number there would be ``spark.sql.shuffle.partitions``. A checkpoint fixes the partitions of the state only.)
+
+    Parameters
+    ----------
+    connection : Connection
+        The cluster.
+    topic : str
+        The topic with the numbers.
+    parts : int
+        How many tasks publish the aggregator's records of a batch, and as many those of results.
+    keyed : bool
+        Whether the run has results of a keyed work.
+
+    """
+
+    connection: Connection
+    topic: str
+    parts: int
+    keyed: bool = False
+
+    def of(self, role: str) -> int:
+        """The number of parts of a role."""
+        return {"distribution": 1, "rejected": min(self.parts, _REJECTING)}.get(role, self.parts)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of the topic with the numbers: one for each part."""
+        return sum(self.of(role) for role in self._roles)
+
+    def part(self, role: str, number: int = 0) -> Part:
+        """A part of a role, as this process has it."""
+        if not 0 <= number < self.of(role):
+            raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
+        before = self._roles[: self._roles.index(role)]
+        return Part.of(self.connection, f"{self.topic}-{role}-{number}", self.topic, sum(map(self.of, before)) + number)
+
+    @property
+    def _roles(self) -> tuple[str, ...]:
+        """The roles in the order of their partitions."""
+        return ("distribution", "rejected", "aggregator", *(["results"] if self.keyed else []))
+
+
+class Numbered(Protocol):
+    """Parts, and the topic with the numbers of their batches."""
+
+    @property
+    def connection(self) -> Connection:
+        """The cluster."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """The topic with the numbers."""
+        ...
+
+    @property
+    def partitions(self) -> int:
+        """The number of its partitions."""
+        ...
+
+
+N = TypeVar("N", bound=Numbered)
+
+
+def noted(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], N]) -> N:
+    """The parts of a checkpoint, which are noted there once for all, so that a batch that runs again has the same.
+
+    A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
+    been published. It gets new parts, which have written nothing.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The checkpoint, in which no other driver may be at work.
+    parts : int
+        How many parts a checkpoint without any gets.
+    made : callable
+        Makes them of what is noted: ``id``, which no other checkpoint has, and ``parts``.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker or the checkpoint can't be reached.
+
+    """
+    found = checkpoint.claimed().get(COMMITS)
+    if found is not None and _set_back(there := made(found), checkpoint):
+        log.warning(
+            "topic %s has numbers of later batches than the checkpoint %s, which was set back: what was published "
+            "since is published again",
+            *(there.topic, checkpoint.location),
+        )
+        found = None
+    if found is None:
+        found = {"id": uuid.uuid4().hex[:12], "parts": parts}
+        checkpoint.claim({COMMITS: found}, (COMMITS,))
+    return made(found)
+
+
+def _set_back(there: Numbered, checkpoint: Checkpoint) -> bool:
+    """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
+    if partitions_of(there.connection, there.topic) is None:
+        return False
+    # They are read before the checkpoint's logs: what a driver publishes meanwhile it has planned.
+    found = last_numbers(there.connection, there.topic, range(there.partitions)).values()
+    unplanned = checkpoint.unplanned()
+    newest = Number(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else Number(-1, 0)
+    return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
+
+
+def pairs(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records of rows of ``key`` and ``value``."""
+    columns = rows["key"].to_pylist(), rows["value"].to_pylist()
+    return [{"key": key, "value": value} for key, value in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What the tasks do that write records of a batch exactly once.
+
+    Attributes
+    ----------
+    part : callable
+        Gives the part of a task by its partition.
+    topic, number
+        The topic of the records, and the batch's number.
+    records : callable
+        Makes records, as ``Part.put`` takes them, of a batch of rows.
+
+    """
+
+    part: Callable[[int], Part]
+    topic: str
+    number: Number
+    records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Records go in, and nothing comes out. A task without records does nothing."""
+        once: Once | None = None
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    once = once or Once(self.part(partition()), self.topic, self.number)
+                    once.put(self.records(batch))
+            if once is not None:
+                once.finish()
+        except BaseException:
+            if once is not None:
+                once.abort()
+            raise
+        return
+        yield  # an iterator, of nothing
+
+
+@contextmanager
+def bounded(spark: SparkSession) -> Iterator[None]:
+    """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
+    before = {name: spark.conf.get(name, None) for name in _BOUNDS}
+    for name, value in _BOUNDS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

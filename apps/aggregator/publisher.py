@@ -1,0 +1,129 @@
+"""The result topics: their names, and the records that the driver and the tasks write to them."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.aggregator.exactly_once import Commits, Writing, bounded, pairs
+from unskew.apps.settings import Settings
+from unskew.apps.worker.result_messages import LONGEST_RECORD, Message
+from unskew.apps.worker.stages import stage_of
+from unskew.errors import EnvironmentFault
+from unskew.kafka.connection import ESCAPE, Connection
+from unskew.kafka.outbox import Delivery
+from unskew.kafka.topics import ensure_topic, largest_batches
+from unskew.kafka.transactions import COMMITS, Number, deliver
+
+_PART = 10_000  # messages
+
+
+def result_topics(settings: Settings) -> dict[str, str]:
+    """Role → topic: aggregator, distribution, rejected, and results if the work has states."""
+    return {
+        **stage_of(settings).topics,
+        "aggregator": f"{settings.name}-aggregator",
+        "distribution": f"{settings.name}-distribution",
+        "rejected": f"{settings.topic}-rejected",
+    }
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Messages that are made as they are sent, and again if they have to be sent again."""
+
+    make: Callable[[], Iterable[Message]]
+
+    def __iter__(self) -> Iterator[Message]:
+        """Make them."""
+        return iter(self.make())
+
+
+class Publisher:
+    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
+
+    Parameters
+    ----------
+    settings : Settings
+        The run.
+    commits : Commits, optional
+        The parts of the run's checkpoint, in which records are written exactly once. Default: at least once.
+
+    Raises
+    ------
+    EnvironmentFault
+        A result topic, or the client with the user's settings, refuses records as large as a run may have. Or the
+        broker refuses transactions.
+
+    """
+
+    def __init__(self, settings: Settings, commits: Commits | None = None) -> None:
+        self._connection = settings.connection
+        self.commits = commits
+        self.topics = result_topics(settings)
+        for topic in self.topics.values():
+            # The topic may have been made for its readers' number of partitions, or for another run on the same source.
+            ensure_topic(self._connection, topic, settings.sources, any_number=True)
+        _require_room(self._connection, self.topics.values())
+        if commits is not None:
+            ensure_topic(self._connection, commits.topic, commits.partitions, COMMITS)
+            commits.part("distribution").take()
+
+    def write(self, records: DataFrame, role: str, number: Number) -> None:
+        """Write a batch's records, a DataFrame of ``key`` and ``value``, from the executors."""
+        topic = self.topics[role]
+        if self.commits is None:
+            # Not by `Delivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, must be bounded.
+            writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
+            writer.option("topic", topic).save()
+            return
+        writing = Writing(partial(self.commits.part, role), topic, number, pairs)
+        binary = (F.col(name).cast("binary").alias(name) for name in ("key", "value"))
+        divided = records.select(*binary).repartition(self.commits.of(role), "key")
+        with bounded(records.sparkSession):
+            divided.mapInArrow(writing.__call__, "nothing int").collect()
+
+    def send(self, role: str, messages: Iterable[Message], number: Number | None = None) -> None:
+        """Write a batch's messages from the driver, which holds ``_PART`` of them at a time.
+
+        Exactly once, messages may be asked for again from their beginning, so no iterator will do.
+
+        Raises
+        ------
+        EnvironmentFault
+            Kafka refused some messages, or did not acknowledge them in time. Or another driver is at work.
+
+        """
+        topic = self.topics[role]
+        if self.commits is not None and number is not None:
+            deliver(self.commits.part(role), topic, number, lambda: _in_pieces(messages))
+            return
+        delivery = Delivery(self._connection, topic)
+        for piece in _in_pieces(messages):
+            delivery.put(piece)
+        delivery.finish()
+
+
+def _in_pieces(messages: Iterable[Message]) -> Iterator[list[dict[str, Any]]]:
+    left = iter(messages)
+    while piece := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
+        yield piece
+
+
+# What Kafka's client and log add to a record, at most.
+_ADDED = 4096
+_CLIENT_LIMITS = ("message.max.bytes", f"{ESCAPE}max.request.size")
+
+
+def _require_room(connection: Connection, topics: Iterable[str]) -> None:
+    """Refuse limits that a record could exceed, because no message of a producer may end a run."""
+    needed = LONGEST_RECORD + _ADDED
+    limits = {f"topic {topic}: max.message.bytes": size for topic, size in largest_batches(connection, topics).items()}
+    limits |= {name: int(connection.properties[name]) for name in _CLIENT_LIMITS if name in connection.properties}
+    for what, limit in limits.items():
+        if limit < needed:
+            raise EnvironmentFault(f"{what} is {limit}; valid: at least {needed}, for a record of the longest key")

@@ -1,0 +1,94 @@
+"""`unskew compare`: chosen groupings over the same topic and settings, one table and one picture."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.option_groups import (
+    SETTINGS,
+    SPARK,
+    Conf,
+    GroupingOptions,
+    KafkaOptions,
+    MetricsOptions,
+    WorkOptions,
+    names_as_typed,
+    schemes,
+)
+from unskew.apps.settings import Settings, mode_of
+from unskew.kafka.connection import Connection
+from unskew.shell import interrupted, pairs
+
+
+@flattened(
+    given=(
+        Settings,
+        """source_type topic sources workers speed key_field format schema schema_registry process_ms
+        key_costs window time lateness max_ahead on_data_loss max_tuples delivery trigger master seed
+        work_errors ttl""",
+        SETTINGS,
+    ),
+    own=GroupingOptions,
+    work=WorkOptions,
+    metrics=MetricsOptions,
+    kafka=KafkaOptions,
+)
+def compare(
+    given: dict[str, Any],
+    own: GroupingOptions,
+    work: WorkOptions,
+    metrics: MetricsOptions,
+    kafka: KafkaOptions,
+    groupings: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Groupings to compare, in this order.")
+    ] = "SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY",
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Directory for the table and the picture.", show_default="out/compare-SOURCENAME"),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the runs keep their progress until the end: a path, s3a://bucket/…, hdfs://host:port/….",
+            rich_help_panel=SPARK,
+            show_default="in UNSKEW_HOME",
+        ),
+    ] = None,
+    conf: Conf = None,
+) -> None:
+    """Run groupings one after the other over all messages of a topic, and compare them.
+
+    Prints one table. Saves it as comparison.csv and comparison.json, with a picture, comparison.png.
+    A parameter of a grouping applies to those groupings that have it.
+    The results of each run are in its topics, as with `unskew topology`.
+
+    Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
+    """
+    # pyspark and numba: the commands' help needn't wait for them.
+    from unskew.apps.cli.comparison.runs import fresh_checkpoints, run_contest
+    from unskew.apps.driver.dataflow import Dataflow
+
+    names = schemes(groupings)
+    options = own.of(names)
+    chosen = pairs("--conf", conf or [])
+    with fresh_checkpoints(checkpoint, chosen) as location:
+        with names_as_typed():
+            first = Settings(
+                **given | {"source_type": given["source_type"].upper()},
+                mode=mode_of(given["master"]),
+                grouping=names[0],
+                connection=Connection(""),
+                checkpoint=location,
+                until_drained=True,
+                conf=chosen,
+                options=options[names[0]],
+                **work.settings(),
+            )
+            Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
+        first = replace(first, connection=kafka.connection())
+        courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", metrics.destinations())
+        if len(courses) < len(options):
+            raise typer.Exit(interrupted())

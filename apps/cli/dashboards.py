@@ -1,0 +1,182 @@
+"""`unskew dashboards list|metrics|generate|preview`.
+
+The imports inside functions wait until a command runs: `unskew --help` imports this module, and only development
+environments have Grafana's SDK.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from time import sleep
+from typing import Annotated
+
+import typer
+
+from unskew.apps.cli.connection_options import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from unskew.apps.metrics import catalogue
+from unskew.dashboards import checked_in
+from unskew.errors import EnvironmentFault, UsageError
+
+app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
+
+
+@app.command(name="list")
+def list_() -> None:
+    """List the dashboards, with the question that each answers, and its file."""
+    for name, dashboard in checked_in.dashboards().items():
+        print(f"{name:<10} {dashboard['title']}  ({len(dashboard['panels'])} panels)")
+        print(f"{'':<10} {dashboard['description']}")
+        print(f"{'':<10} {checked_in.FOLDER / name}.json")
+
+
+@app.command()
+def metrics() -> None:
+    """Print the list of all metrics as Markdown, as it is in dashboards/README.md."""
+    print(metric_list())
+
+
+@app.command()
+def generate(
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing. Exit code 1: a file is not what the code makes.")
+    ] = False,
+) -> None:
+    """Write the dashboards' JSON from the code in dashboards/grafana."""
+    try:
+        from unskew.dashboards.grafana.generate import rendered
+        from unskew.dashboards.lint import lint
+    except ModuleNotFoundError as error:
+        if error.name != "grafana_foundation_sdk":
+            raise
+        raise EnvironmentFault(
+            "Grafana's SDK is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
+        ) from None
+
+    files = rendered()
+    if problems := lint(checked_in.parsed(files)):
+        raise UsageError("; ".join(problems))
+    if not check:
+        changed = list(checked_in.write(files, checked_in.FOLDER))
+        print(f"changed: {', '.join(changed) or 'nothing'} in {checked_in.FOLDER}")
+    elif stale := checked_in.outdated(files, checked_in.FOLDER):
+        raise EnvironmentFault(f"{', '.join(stale)}: not what the code makes; run `unskew dashboards generate`")
+    else:
+        print(f"{len(files)} dashboards are what the code makes, and keep to the rules")
+
+
+@app.command()
+def preview(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Dashboards to draw.", show_default="all")
+    ] = None,
+    influx_url: InfluxUrl = None,
+    influx_token: InfluxToken = None,
+    influx_org: InfluxOrg = None,
+    influx_bucket: InfluxBucket = None,
+    prometheus_url: Annotated[
+        str | None,
+        typer.Option(
+            help="Prometheus' URL (default: that of `unskew stack`).", envvar="PROMETHEUS_URL", rich_help_panel=METRICS
+        ),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            help="Begin of the time range: -30m, -2h, 2024-01-01T12:00, …",
+            show_default="the first batch of the last 30 minutes",
+        ),
+    ] = None,
+    stop: Annotated[str, typer.Option("--to", help="End of the time range, in the same form.")] = "now",
+    run: Annotated[list[str] | None, typer.Option(help="Show only this run; repeatable.")] = None,
+    grouping: Annotated[
+        list[str] | None, typer.Option(help="Show only runs with this groupingType; repeatable.")
+    ] = None,
+    worker: Annotated[
+        list[str] | None, typer.Option(help="Show only this worker, where workers can be selected; repeatable.")
+    ] = None,
+    output: Annotated[Path, typer.Option(help="Directory for the pictures and the page.")] = Path("out/dashboards"),
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", help="Draw again and again until Ctrl-C; the open page reloads by itself."),
+    ] = False,
+) -> None:
+    """Draw the dashboards without Grafana, as pictures and one page. Their own queries run on the real servers."""
+    from unskew.dashboards.preview.data_sources import DataSources, filled
+    from unskew.dashboards.preview.files import PAGE, save
+    from unskew.dashboards.preview.selection import Selection, time
+
+    known = checked_in.dashboards()
+    for name in names or []:
+        if name not in known:
+            raise UsageError(f"{name}: no such dashboard; valid: {', '.join(known)}")
+    values = {"run": run or [], "grouping": grouping or [], "worker": worker or []}
+
+    def selected() -> Selection:
+        now = datetime.now(UTC)
+        chosen = Selection(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
+        if chosen.start >= chosen.stop:
+            raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
+        return chosen
+
+    selection = selected()
+    sources = DataSources.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
+
+    def cut(chosen: Selection) -> Selection:
+        return filled(chosen, sources.influxdb) if start is None else chosen
+
+    if follow:
+        _until_interrupted(lambda: save(names or known, sources, cut(selected()), output, _EVERY), output / PAGE)
+        selection = selected()
+    selection = cut(selection)
+    empty: list[str] = []
+    undrawn: list[str] = []
+    for saved in save(names or known, sources, selection, output):
+        print(f"{saved.name:<10} {saved.panels} panels: {saved.file}")
+        empty += [f"{saved.name}: {title}" for title in saved.empty]
+        undrawn += [f"{saved.name}: {title!r} {reason}" for title, reason in saved.undrawn.items()]
+    print(f"{'all':<10} {output / PAGE}")
+    if empty:
+        print(f"no data in {len(empty)} panels: {'; '.join(empty)}")
+    if undrawn:
+        print(f"the preview can't draw {len(undrawn)} panels: {'; '.join(undrawn)}")
+
+
+def _until_interrupted(draw: Callable[[], Iterable[object]], page: Path) -> None:
+    """Draw again and again. What is drawn after that is a page that doesn't reload."""
+    try:
+        while True:
+            for _ in draw():
+                pass
+            print(f"{datetime.now().astimezone():%H:%M:%S}  {page}", flush=True)
+            sleep(_EVERY)
+    except KeyboardInterrupt:
+        pass
+
+
+_EVERY = 10  # s from one drawing to the next, and between the page's reloads
+
+
+_HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n"
+
+
+def metric_list() -> str:
+    """The list of all metrics: for each subject its meaning, its labels, and a table of its metrics."""
+    common = "\n".join(f"* `{label}`: {meaning}" for label, meaning in catalogue.COMMON.items())
+    parts = [f"Every series has the labels\n\n{common}\n"]
+    for subject, of_it in groupby(catalogue.METRICS, key=lambda metric: metric.subject):
+        time = f" Timestamp: {subject.time}." if subject.time else " In Prometheus only."
+        parts.append(f"### `{subject.name}`\n\n{subject.meaning}.{time}\n")
+        if subject.labels:
+            parts.append("\n".join(f"* label `{label}`: {meaning}" for label, meaning in subject.labels.items()) + "\n")
+        parts.append(
+            "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n" + "".join(map(_row, of_it))
+        )
+    return "\n".join(parts)
+
+
+def _row(metric: catalogue.Metric) -> str:
+    kind = " (counter)" if metric.kind == "counter" else ""
+    prometheus = f"`{metric.prometheus_name}`" if metric.subject.prometheus else "–"
+    return f"| `{metric.name}` | {metric.unit}{kind} | {metric.meaning} | {prometheus} |\n"

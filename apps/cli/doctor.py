@@ -1,0 +1,162 @@
+"""`unskew doctor`: what the project needs of this machine, whether it is here, and how to get it if not."""
+
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
+from unskew.deploy.installation import jars
+from unskew.deploy.installation.machine import (
+    DISK_GB,
+    MEMORY_GB,
+    available_cores,
+    existing_parent,
+    find_java,
+    memory_gb,
+    require_python,
+)
+from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
+from unskew.deploy.servers import stack
+from unskew.deploy.servers.embedded_broker import running
+from unskew.directories import data_directory, jars_directory
+from unskew.errors import UserError
+from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
+from unskew.kafka.topics import topics
+from unskew.loopback import free_port
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check: its subject, what was found, whether that is enough, and what to do if not."""
+
+    subject: str
+    found: str
+    fine: bool = True
+    advice: str = ""
+
+
+def doctor(
+    bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None, as_json: JsonOption = False
+) -> None:
+    """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
+    checks: list[Callable[[], Finding]] = [_version, _python, _packages, _java, _jars, _directory, _disk, _memory]
+    checks += [_cores, _ports, lambda: _broker(bootstrap_servers, kafka_config), _stack]
+    findings = [check() for check in checks]
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        table = Table("", "", "found", "what to do", box=None, pad_edge=False)
+        for finding in findings:
+            table.add_row("ok" if finding.fine else "[red]NO[/red]", finding.subject, finding.found, finding.advice)
+        Console(width=None if sys.stdout.isatty() else 160).print(table)
+    if not all(finding.fine for finding in findings):
+        raise typer.Exit(1)
+
+
+def _version() -> Finding:
+    return Finding("unskew", metadata.version("unskew"))
+
+
+def _python() -> Finding:
+    found = f"{platform.python_version()}, {sys.executable}"
+    try:
+        require_python()
+    except UserError as error:
+        return Finding("Python", found, fine=False, advice=str(error))
+    return Finding("Python", found)
+
+
+def _packages() -> Finding:
+    if missing := missing_packages():
+        return Finding("packages", f"missing: {', '.join(missing)}", fine=False, advice="make setup")
+    if other := other_versions():
+        return Finding(
+            "packages", f"not the pinned versions: {', '.join(other)}", advice="make setup, if something fails"
+        )
+    return Finding("packages", f"all {len(locked_versions()) or ''} are installed".replace("  ", " "))
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except UserError as error:
+        return Finding("Java", "none that will do", fine=False, advice=str(error))
+    home = os.environ.get("JAVA_HOME")
+    other = home is not None and java.launcher != Path(home) / "bin" / "java"
+    advice = f"JAVA_HOME is {home}, where no Java 17 or 21 runs: unset it, or let it name one" if other else ""
+    return Finding("Java", f"{java.version}, {java.launcher}", advice=advice)
+
+
+def _jars() -> Finding:
+    where = jars_directory()
+    if jars.fetched():
+        return Finding("JVM jars", f"in {where}")
+    return Finding("JVM jars", "not fetched yet", fine=False, advice="make setup (55 MB, once; needs the network)")
+
+
+def _directory() -> Finding:
+    where = data_directory()
+    if os.access(existing_parent(where), os.W_OK):
+        return Finding("directory", str(where))
+    advice = "set UNSKEW_HOME to a directory that you may write to"
+    return Finding("directory", f"{where} isn't writable", fine=False, advice=advice)
+
+
+def _disk() -> Finding:
+    free = shutil.disk_usage(existing_parent(data_directory())).free / 1e9
+    found = f"{free:.0f} GB free"
+    if free < DISK_GB:
+        advice = f"make room: {DISK_GB} GB are needed, or set UNSKEW_HOME to another disk"
+        return Finding("disk", found, fine=False, advice=advice)
+    return Finding("disk", found)
+
+
+def _memory() -> Finding:
+    available = memory_gb()
+    if available is None:
+        return Finding("memory", "unknown here", advice=f"{MEMORY_GB} GB should be available")
+    found = f"{available:.1f} GB available"
+    if available < MEMORY_GB:
+        return Finding("memory", found, fine=False, advice=f"end other programs: {MEMORY_GB} GB are needed")
+    return Finding("memory", found)
+
+
+def _cores() -> Finding:
+    cores = available_cores()
+    return Finding("cores", str(cores), advice="" if cores > 1 else "works, slowly: two are the least that's pleasant")
+
+
+def _ports() -> Finding:
+    try:
+        port = free_port()
+    except UserError as error:
+        return Finding("ports", "none to be had", fine=False, advice=str(error))
+    return Finding("ports", f"free on 127.0.0.1, {port} for one")
+
+
+def _broker(bootstrap_servers: str | None, config_file: Path | None) -> Finding:
+    if not (bootstrap_servers or config_file or os.environ.get(BOOTSTRAP_VARIABLE) or running()):
+        return Finding("Kafka", "not running", advice="unskew kafka start, or --bootstrap-servers")
+    try:
+        connection = Connection.of(bootstrap_servers, config_file)
+        count = len(topics(connection))
+    except UserError as error:
+        return Finding("Kafka", "not reached", fine=False, advice=str(error))
+    return Finding("Kafka", f"{connection.bootstrap_servers}, {count} topics")
+
+
+def _stack() -> Finding:
+    servers = [server for part in stack.PARTS if (server := stack.running(part))]
+    if not servers:
+        return Finding("stack", "not running", advice="unskew stack start, to watch a topology")
+    return Finding("stack", ", ".join(f"{server.name} {server.url}" for server in servers))

@@ -1,0 +1,91 @@
+"""`unskew`: the list of all commands. Each command's code is in the module that it belongs to."""
+
+import os
+import sys
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from unskew.apps.cli import dashboards as dashboards_command
+from unskew.apps.cli import kafka, stack
+from unskew.apps.cli.check_work import check_work
+from unskew.apps.cli.cluster import cluster
+from unskew.apps.cli.compare import compare
+from unskew.apps.cli.demo import demo
+from unskew.apps.cli.doctor import doctor
+from unskew.apps.cli.produce import produce, skew
+from unskew.apps.cli.results import results
+from unskew.apps.cli.simulate import simulate
+from unskew.apps.cli.state import state
+from unskew.apps.cli.topology import topology
+from unskew.errors import UserError
+
+
+class Commands(TyperGroup):
+    """All commands. One whose output nobody reads any more, as in ``unskew results | head``, ends without an error."""
+
+    def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Run the command."""
+
+        def broken(self: Console) -> None:  # noqa: ARG001  # rich would end the process with 1
+            raise BrokenPipeError
+
+        Console.on_broken_pipe = broken
+        try:
+            done = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+            return None
+        return done
+
+
+app = typer.Typer(
+    name="unskew",
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"unskew {metadata.version('unskew')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare."""
+
+
+app.command()(topology)
+app.command()(produce)
+app.command()(skew)
+app.command()(results)
+app.command()(state)
+app.command()(compare)
+app.command()(simulate)
+app.command()(check_work)
+app.command()(demo)
+app.add_typer(kafka.app, name="kafka")
+app.add_typer(stack.app, name="stack")
+app.command()(cluster)
+app.add_typer(dashboards_command.app, name="dashboards")
+app.command()(doctor)
+
+
+def main() -> None:
+    """Run the command. A user's mistake or a fault of the environment is printed as one line, with an exit code."""
+    try:
+        app()
+    except UserError as error:
+        print(f"unskew: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)

@@ -1,0 +1,289 @@
+"""Groups of options that several commands have, each declared once: of the grouping, the work, metrics, Kafka.
+
+The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, dataclass, fields
+from inspect import isfunction, signature
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unskew.apps.cli.connection_options import (
+    METRICS,
+    BootstrapOption,
+    InfluxBucket,
+    InfluxOrg,
+    InfluxToken,
+    InfluxUrl,
+    KafkaConfigOption,
+)
+from unskew.apps.cli.field_options import Shown
+from unskew.apps.settings import Settings, scheme
+from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+from unskew.loopback import LOOPBACK
+from unskew.shell import pair, pairs, value
+
+if TYPE_CHECKING:
+    from unskew.apps.metrics.outputs import Destinations
+
+# Headings in a command's help, each above a group of options.
+GROUPING = "Grouping options"
+STREAM = "Stream options"
+SPARK = "Spark options"
+STATES = "Options of a work with a state per key"
+
+#: A setting of a run → how the commands that have it show it.
+SETTINGS = {
+    "grouping": Shown(metavar="GROUPING_TYPE"),
+    "topic": Shown(metavar="SOURCE_NAME"),
+    "sources": Shown(metavar="NUM_SPOUTS"),
+    "workers": Shown(metavar="NUM_WORKERS"),
+    "process_ms": Shown(name="process-duration"),
+    "key_costs": Shown(metavar="N,…"),
+    "window": Shown(STREAM),
+    "time": Shown(STREAM),
+    "lateness": Shown(STREAM),
+    "trigger": Shown(SPARK),
+    "starting_offsets": Shown(STREAM),
+    "create_topic": Shown(STREAM),
+    "max_ahead": Shown(STREAM),
+    "on_data_loss": Shown(STREAM),
+    "max_tuples": Shown(STREAM),
+    "delivery": Shown(STREAM),
+    "master": Shown(SPARK),
+    "state_partitions": Shown(SPARK),
+    "seed": Shown(GROUPING),
+    "key_field": Shown(STREAM),
+    "format": Shown(STREAM),
+    "schema": Shown(STREAM, metavar="FILE"),
+    "schema_registry": Shown(STREAM, metavar="URL"),
+    "ttl": Shown(STATES),
+    "merge_every": Shown(STATES),
+    "consumer_group": Shown(METRICS, default="unskew-RUN"),
+}
+
+
+@dataclass(frozen=True)
+class GroupingOptions:
+    """The groupings' own parameters, those of the original by name."""
+
+    distinct_keys: Annotated[
+        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect (default: 100).", rich_help_panel=GROUPING)
+    ] = None
+    warm_up: Annotated[
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: time before the first scaling (s; default: 15).", rich_help_panel=GROUPING),
+    ] = None
+    check_interval: Annotated[
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: time between checks of a key (s; default: 60).", rich_help_panel=GROUPING),
+    ] = None
+    promotion_period: Annotated[
+        float | None,
+        typer.Option(help="DYNAMIC_KEY: time between promotions (s; default: 15).", rich_help_panel=GROUPING),
+    ] = None
+    grouping_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grouping-option",
+            "-g",
+            metavar="NAME=VALUE",
+            help="Any other parameter: theta_max, table_max, window, beta (MIXED and its like), epsilon, settle "
+            "(POSG), method, threshold, rounds (CONSISTENT_HASH), probe_every (PARTIAL_KEY), …. "
+            "The error about an unknown name lists them.",
+            rich_help_panel=GROUPING,
+        ),
+    ] = None
+
+    def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Grouping → the given options that it has, and their values.
+
+        Raises
+        ------
+        UsageError
+            None of the groupings has one of them, or a value is wrong.
+
+        """
+        from unskew.grouping import parameters
+
+        given = [pair(text, "--grouping-option") for text in self.grouping_option or []]
+        named = {name: value for name, value in vars(self).items() if value is not None and name != "grouping_option"}
+        for name in [*named, *(name for name, _ in given)]:
+            if not any(name in parameters(grouping) for grouping in groupings):
+                valid = sorted({parameter for grouping in groupings for parameter in parameters(grouping)})
+                has = (
+                    f"{groupings[0]} has no parameter" if len(groupings) == 1 else f"none of {', '.join(groupings)} has"
+                )
+                raise UsageError(f"{has} {name!r}; valid: {', '.join(valid) or 'none'}")
+        own: dict[str, dict[str, Any]] = {}
+        for grouping in groupings:
+            defaults = parameters(grouping)
+            own[grouping] = {name: value for name, value in named.items() if name in defaults}
+            own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in given if name in defaults}
+        return own
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """The user's work at the workers."""
+
+    work: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:NAME",
+            help="Your work at the workers: a function, or a class with states (default: counting).",
+        ),
+    ] = None
+    work_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--work-option", metavar="NAME=VALUE", help="Parameter of a class with states.", rich_help_panel=STATES
+        ),
+    ] = None
+    work_columns: Annotated[
+        str, typer.Option(help="Message columns that the work needs besides key: value,offset,… (comma-separated).")
+    ] = ""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run that these options give."""
+        columns = tuple(column for column in self.work_columns.split(",") if column)
+        options = pairs("--work-option", self.work_option or [])
+        return {"work": load_work(self.work, options), "work_columns": columns}
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """Whether and where the run's metrics go."""
+
+    metrics: Annotated[
+        bool, typer.Option("--metrics/--no-metrics", help="Publish metrics of the run.", rich_help_panel=METRICS)
+    ] = True
+    influx_url: InfluxUrl = None
+    influx_token: InfluxToken = None
+    influx_org: InfluxOrg = None
+    influx_bucket: InfluxBucket = None
+    prometheus_port: Annotated[
+        int | None,
+        typer.Option(
+            help="Port of /metrics for Prometheus; 0: any free port (default: 0 if `unskew stack` runs Prometheus).",
+            rich_help_panel=METRICS,
+        ),
+    ] = None
+
+    prometheus_host: Annotated[
+        str,
+        typer.Option(help="Address of /metrics; 0.0.0.0: other machines can read it too.", rich_help_panel=METRICS),
+    ] = LOOPBACK
+
+    def destinations(self) -> "Destinations":
+        """Where the metrics go: by the options, and where these leave it open, to the running `unskew stack`."""
+        from unskew.apps.metrics.outputs import Destinations
+
+        if not self.metrics:
+            return Destinations()
+        influx = (self.influx_url, self.influx_token, self.influx_org, self.influx_bucket)
+        return Destinations.of(*influx, self.prometheus_port, self.prometheus_host)
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """How Kafka is reached."""
+
+    bootstrap_servers: BootstrapOption = None
+    kafka_config: KafkaConfigOption = None
+
+    def connection(self) -> Connection:
+        """The connection to Kafka."""
+        return Connection.of(self.bootstrap_servers, self.kafka_config)
+
+
+Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=SPARK)]
+LiveOption = Annotated[
+    bool,
+    typer.Option(
+        "--live", help="Watch workers, STD_DEV, rate, lag and hot keys in the terminal.", rich_help_panel=METRICS
+    ),
+]
+
+
+def schemes(groupings: str) -> list[str]:
+    """The ``scheme`` of each name in a text with commas; at least one.
+
+    Raises
+    ------
+    UsageError
+        The text has no name, or no grouping has one of the names.
+
+    """
+    names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
+    if not names:
+        raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
+    return names
+
+
+@contextmanager
+def names_as_typed() -> Iterator[None]:
+    """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
+    try:
+        yield
+    except UsageError as error:
+        names = {f.name: f for f in fields(Settings)} | {"sourceType": "SOURCE_TYPE", "sourceName": "SOURCE_NAME"}
+        words = str(error).split(" ")
+        position = int(words[0] == "unknown")
+        if words[position] not in names:
+            raise
+        words[position] = _typed(names[words[position]])
+        raise UsageError(" ".join(words)) from None
+
+
+def _typed(setting: "Field[Any] | str") -> str:
+    if isinstance(setting, str):
+        return setting
+    shown = SETTINGS.get(setting.name, Shown())
+    if setting.default is MISSING:
+        return shown.metavar or setting.name.upper()
+    return f"--{shown.name or setting.name.replace('_', '-')}"
+
+
+def load_work(path: str | None, options: Mapping[str, str]) -> Any:
+    """The work at ``MODULE:NAME``: a function over batches, or a keyed work with these options; None without a path.
+
+    Raises
+    ------
+    UsageError
+        The work can't be loaded, it has no such option, or an option has a bad value.
+
+    """
+    from unskew.apps.operators.loader import load, named
+
+    if path is None:
+        if options:
+            raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
+        return None
+    work = named(path)
+    # A function over batches has a parameter without a default: the batch. A function that makes a keyed work has none.
+    if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
+        if options:
+            raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")
+        return work
+    return load(path, options)
+
+
+def _read(name: str, text: str, default: Any) -> Any:
+    """A parameter's value as the type of its default; without one a number, or several: ``1,2.5``."""
+    if default is None:
+        return value(name, text, _numbers, "a number, or several separated by commas")
+    return value(name, text, _truth if isinstance(default, bool) else type(default), f"a value like {default!r}")
+
+
+def _numbers(text: str) -> Any:
+    numbers = [float(part) if set(part) & set(".eE") else int(part) for part in text.split(",")]
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+def _truth(text: str) -> bool:
+    return {"true": True, "false": False}[text.lower()]

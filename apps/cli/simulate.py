@@ -1,0 +1,328 @@
+"""`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from unskew.apps.cli import option_groups
+from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
+from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.option_groups import WorkOptions
+from unskew.apps.settings import numbers, scheme
+from unskew.errors import UsageError
+from unskew.kafka.connection import Connection
+
+if TYPE_CHECKING:
+    from unskew.apps.cli.simulation.batch_times import Timing
+    from unskew.apps.cli.simulation.input_stream import Given, Stream
+    from unskew.apps.cli.simulation.simulation import Contestant
+    from unskew.grouping.keys import Keys
+    from unskew.grouping.simulator import Outcome
+
+TIME = "Timing options"
+MINUTES = "Options of the time that batches take"
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """What tuples and batches cost."""
+
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MS,…",
+            help="Cost of a tuple (ms): shows how long batches take. Several costs, or 1..64: one for each class of "
+            "keys.",
+            show_default="1 in queues",
+        ),
+    ] = None
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Cores that compute the tuples' cost, all workers together.",
+            show_default="--cost is waiting, --work computes on the cores of this machine",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+    batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Tuples of a batch.",
+            show_default="a second of all workers' work, at most a million",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+    fixed: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Fixed cost of a batch on your cluster (ms).",
+            show_default="400",
+            rich_help_panel=MINUTES,
+        ),
+    ] = None
+
+    def asked(self, work: str | None) -> bool:
+        """Whether the time of batches is asked for.
+
+        Raises
+        ------
+        UsageError
+            Options contradict each other.
+
+        """
+        if self.cost is not None and work is not None:
+            raise UsageError("--cost and --work are both given; valid: one of them, as --work measures the cost")
+        asked = self.cost is not None or work is not None
+        given = [name for name in ("cores", "batch", "fixed") if getattr(self, name) is not None]
+        if given and not asked:
+            raise UsageError(f"--{given[0]} is about the time of batches; valid: with --cost or --work")
+        return asked
+
+    @property
+    def costs(self) -> list[float]:
+        """The cost (ms) of each class of keys."""
+        return numbers("--cost", self.cost or "1")
+
+
+@flattened(batches=BatchOptions, work=WorkOptions)
+def simulate(
+    batches: BatchOptions,
+    work: WorkOptions,
+    stream: Annotated[
+        str,
+        typer.Argument(
+            help="A generator such as zipf:z=1.2,k=100000, a dataset such as COUNTRY_SKEW_R80, "
+            "FILE:COLUMN (Parquet, CSV, TSV, JSON lines), counts:FILE.csv (key,count), kafka:TOPIC or "
+            "kafka:TOPIC:FIELD."
+        ),
+    ] = "zipf:z=1.2,k=100000",
+    groupings: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Groupings; NAME:PARAMETER=VALUE:… sets parameters.")
+    ] = "PLANNED,BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
+    workers: Annotated[
+        str, typer.Option(metavar="W,…", help="Number of workers W; several numbers give a curve.")
+    ] = "10",
+    sources: Annotated[
+        int | None, typer.Option(min=1, help="Number of sources S.", show_default="a topic's partitions, otherwise 5")
+    ] = None,
+    tuples: Annotated[
+        int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")
+    ] = 1_000_000,
+    split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even",
+    factors: Annotated[
+        str,
+        typer.Option(metavar="F,…", help="Each worker's multiple of --cost, such as 1,1,2; repeated over the workers."),
+    ] = "1",
+    factors_end: Annotated[
+        str | None,
+        typer.Option(
+            metavar="F,…", help="The factors at the end, to which the workers' speeds drift.", show_default="no drift"
+        ),
+    ] = None,
+    load: Annotated[
+        float, typer.Option(help="Share of the workers' capacity that the stream needs.", rich_help_panel=TIME)
+    ] = 0.8,
+    poisson: Annotated[
+        bool, typer.Option(help="Draw the times between arrivals at random.", rich_help_panel=TIME)
+    ] = False,
+    recorded: Annotated[
+        bool,
+        typer.Option(
+            help="Use the recorded times of arrival: a column 'time', or Kafka's timestamps.", rich_help_panel=TIME
+        ),
+    ] = False,
+    window: Annotated[
+        float | None,
+        typer.Option(
+            help="How often partial results go to the aggregator (s).", rich_help_panel=TIME, show_default="end"
+        ),
+    ] = None,
+    feedback_interval: Annotated[float, typer.Option(help="Time between reports (s).", rich_help_panel=TIME)] = 1.0,
+    feedback_delay: Annotated[
+        float, typer.Option(help="Time until a plan takes effect (s).", rich_help_panel=TIME)
+    ] = 0.0,
+    feedback_transfer: Annotated[
+        float,
+        typer.Option(
+            help="Time that a move of a state takes both workers, for each tuple in it (ms).", rich_help_panel=TIME
+        ),
+    ] = 0.0,
+    samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0,
+    details: Annotated[
+        bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
+    ] = False,
+    output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
+    as_json: JsonOption = False,
+    bootstrap_servers: BootstrapOption = None,
+    kafka_config: KafkaConfigOption = None,
+) -> None:
+    """Simulate groupings on a stream: what each worker would get, and how many states this would need.
+
+    Routes the stream with each grouping, and prints a row for each, the cheapest first.
+    The row above them is the bound by which costs are measured. A line below names the hottest keys and the cheapest
+    grouping that is even. --json prints an object for each number of workers instead.
+    With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
+    --work measures your own work on a sample of the stream.
+    --details adds the queues and times of simulated workers. --output saves all measures over time.
+
+    Example: unskew simulate kafka:events:user --workers 50 --sources 16
+
+    Example: unskew simulate kafka:events:user --workers 50 --cost 2
+    """
+    # A comma before a number belongs to a parameter of several numbers: weights=1,1,2.
+    chosen = [_scheme(text.strip()) for text in re.split(r",(?!\s*[-+.\d])", groupings) if text.strip()]
+    counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
+    if not chosen:
+        raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
+
+    asked = batches.asked(work.work)
+    speeds = {
+        "factors": numbers("--factors", factors),
+        "factors_end": None if factors_end is None else numbers("--factors-end", factors_end),
+    }
+
+    # pyarrow and numba: the commands' help needn't wait for them.
+    from unskew.apps.cli.simulation import input_stream as source
+    from unskew.apps.cli.simulation import simulation, tables
+
+    contestants = [simulation.Contestant(*each) for each in chosen]
+    connect = partial(Connection.of, bootstrap_servers, kafka_config)
+    given = source.Given(stream, tuples, seed, connect, timed=recorded)
+    partitions = given.partitions()
+    sources = sources or len(partitions or ()) or 5
+    console = Console()
+    if asked:
+        settings = {**speeds, "sources": sources, "split": split, "seed": seed}
+        _minutes(console, _timing(given, batches, work, settings), contestants, counts)
+        _uneven(console, partitions)
+        given.rejects.show(console)
+        if not details and output is None:
+            return
+    try:
+        feedback = simulation.Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
+        read = _read(given, recorded=recorded)
+        simulated = simulation.Simulation(
+            simulation.encode(read.keys),
+            read.times if recorded else None,
+            costs=batches.costs,
+            **speeds,
+            load=load,
+            poisson=poisson,
+            seed=seed,
+            sources=sources,
+            feedback=feedback,
+            settings={"split": split, "samples": samples, "window": window and 1000 * window},
+        )
+        outcomes: dict[tuple[str, int], Outcome] = {}
+        for count in counts:
+            found = simulated.outcomes(_in_turn(contestants), count)
+            outcomes |= {(label, count): outcome for label, outcome in found.items()}
+            if as_json:
+                answers = tables.answers_of(found, simulated.keys)
+                print(json.dumps(tables.describe(found, answers, simulated.keys)))
+            else:
+                _show(console, found, simulated.keys, details=details)
+        _uneven(console, None if as_json else partitions)
+        if not asked:
+            given.rejects.show(Console(stderr=True) if as_json else console)
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from None
+    if output is not None:
+        for file in tables.save(outcomes, output, stream):
+            console.print(f"wrote {file}")
+
+
+def _show(console: Console, found: "Mapping[str, Outcome]", keys: "Keys", *, details: bool) -> None:
+    from unskew.apps.cli.simulation import tables
+
+    answers = tables.answers_of(found, keys)
+    console.print(tables.table(found, answers, keys))
+    workers = next(iter(found.values())).workers
+    console.print(tables.verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
+    if details:
+        console.print(tables.details(found, console.width))
+
+
+def _in_turn(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
+    """The groupings, while a bar on the terminal shows which is under way. The first time, it is compiled as well."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("simulating", total=len(contestants))
+        for contestant in contestants:
+            bar.update(task, description=f"simulating {contestant.label}")
+            yield contestant
+            bar.advance(task)
+
+
+def _uneven(console: Console, partitions: Mapping[int, int] | None) -> None:
+    """Say how uneven a topic's partitions are."""
+    from unskew.apps.cli.simulation import tables
+
+    if partitions is not None:
+        console.print(tables.partitions(partitions), highlight=False, soft_wrap=True)
+
+
+def _read(given: "Given", *, recorded: bool) -> "Stream":
+    """The whole stream, which must have tuples, and times if these are asked for."""
+    read = given.read()
+    if not len(read.keys):
+        why = "".join(f": {reason}" for reason, _ in given.rejects.reasons.most_common(1))
+        raise UsageError(f"stream {given.spec!r} has no tuples{why}")
+    if recorded and read.times is None:
+        raise UsageError(f"--recorded: stream {given.spec!r} says no times; a column 'time' (ms) or a Kafka topic does")
+    return read
+
+
+def _timing(given: "Given", batches: BatchOptions, work: WorkOptions, settings: Mapping[str, Any]) -> "Timing":
+    """The stream with what its tuples cost: as given, or as measured on a sample of it.
+
+    A cost that is given is waiting, unless there are cores that compute it.
+    """
+    from unskew.apps.cli.simulation.batch_times import Timing
+    from unskew.apps.cli.simulation.time_model import Prices, TupleCost
+
+    costs = batches.costs
+    cost = TupleCost(sum(costs) / len(costs), cpu=0.0 if batches.cores is None else 1.0)
+    if work.work is not None:
+        from unskew.apps.cli.simulation import cost_sample
+
+        cost = cost_sample.measured(*cost_sample.of(given, work.settings()))
+        costs = [cost.ms]
+    prices = Prices() if batches.fixed is None else Prices(fixed=batches.fixed / 1000)
+    cores = batches.cores or os.cpu_count() or 1
+    return Timing(given, cost, costs, cores=cores, prices=prices, batch=batches.batch, **settings)
+
+
+def _minutes(console: Console, timing: "Timing", contestants: "Sequence[Contestant]", counts: Sequence[int]) -> None:
+    """Print how long batches take, and what to choose, for each number of workers."""
+    from unskew.apps.cli.simulation import tables
+    from unskew.apps.cli.simulation.time_model import KEY, Prediction, advice
+
+    for workers in counts:
+        try:
+            courses = timing.courses(contestants, workers)
+        except (ValueError, TypeError) as error:
+            raise UsageError(str(error)) from None
+        predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
+        console.print(tables.minutes(predictions, courses[KEY], timing.sources))
+        console.print(advice(predictions, courses[KEY]), highlight=False, soft_wrap=True)
+
+
+def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
+    """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
+    name, *pairs = text.split(":")
+    name = scheme(name)
+    return ":".join([name, *pairs]), name, option_groups.GroupingOptions(grouping_option=pairs).of([name])[name]

@@ -1,0 +1,160 @@
+"""What a tuple of a stream costs the user's own work, measured here on a sample of the stream."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.cli.simulation.input_stream import Given, take_rows, with_columns
+from unskew.apps.cli.simulation.time_model import TupleCost
+from unskew.apps.operators import KeyedWork, Now
+from unskew.apps.worker.worker import Work, described
+from unskew.errors import UsageError
+
+#: Tuples that are sampled at most, and the time (s) after which no other part of them is measured.
+MOST, PATIENCE = 20_000, 5.0
+_FIRST, _LARGEST = 100, 2000  # tuples of a part
+_PART = 0.1  # s, what a part should take
+_PARTS = 30
+_LIKELY = 2.0  # standard errors of a mean
+#: The columns of a topic's messages that a sample has.
+_OF_MESSAGES: dict[str, Callable[[Any], Any]] = {
+    "value": lambda message: message.value(),
+    "offset": lambda message: message.offset(),
+    "partition": lambda message: message.partition(),
+    "timestamp": lambda message: message.timestamp()[1],
+}
+
+
+def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa.RecordBatch]:
+    """A work, and the first tuples of a stream as the work gets them: ``key``, ``time`` (ms) and its columns.
+
+    A file has its own columns, which are text unless it is Parquet. A topic has those of its messages: value, offset,
+    partition, timestamp (ms). Generators and datasets have no others. ``time`` is the tuple's number.
+
+    Parameters
+    ----------
+    stream : Given
+        The stream.
+    settings : mapping
+        ``work`` and ``work_columns``, as a run's settings have them.
+
+    Raises
+    ------
+    UsageError
+        The stream has no such column, or no tuples.
+
+    """
+    work = settings["work"]
+    columns = dict.fromkeys((*settings["work_columns"], *getattr(work, "columns", ())))
+    wanted = [column for column in columns if column not in ("key", "time")]
+    found: dict[str, Any] = {}
+    if stream.topic is not None:
+        if unknown := [column for column in wanted if column not in _OF_MESSAGES]:
+            raise UsageError(f"a message has no column {unknown[0]!r} here; valid: {', '.join(_OF_MESSAGES)}")
+        functions = {column: _OF_MESSAGES[column] for column in wanted}
+        read, found = with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
+        keys: Any = read.keys
+    elif stream.file is not None:
+        parts = list(take_rows(stream.rows(*wanted), MOST))
+        keys = pa.chunked_array([part.keys for part in parts], pa.string()).combine_chunks()
+        found = {column: _whole([part.others[column] for part in parts]) for column in wanted}
+    elif wanted:
+        raise UsageError(f"stream {stream.spec!r} has no column {wanted[0]!r}; valid: a file or a topic has columns")
+    else:
+        keys = next(replace(stream, tuples=MOST).blocks(MOST), None)
+    if keys is None or not len(keys):
+        raise UsageError(f"stream {stream.spec!r} has no tuples")
+    try:
+        texts = keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        raise UsageError(f"stream {stream.spec!r} has keys that are no text in UTF-8, which works get") from None
+    found |= {"key": texts, "time": np.arange(len(keys), dtype=np.int64)}
+    return work, pa.RecordBatch.from_pydict(found)
+
+
+def _whole(parts: list[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(parts) if parts else pa.nulls(0)
+
+
+def measured(work: Work | KeyedWork, sample: pa.RecordBatch) -> TupleCost:
+    """What a tuple costs a work, in this process.
+
+    The work gets one part of the sample after the other, each of which takes about a tenth of a second. The first part
+    warms it up and isn't counted. The spread is twice the standard error of the mean over the parts. CPU is that of the
+    whole process.
+
+    A work with states updates each part twice, in order to be measured with states that are there, and settles. A
+    topology keeps the states in Spark, which isn't measured (``Prices.state``).
+
+    Parameters
+    ----------
+    work : Work or KeyedWork
+        As ``--work`` names it.
+    sample : RecordBatch
+        At least one tuple.
+
+    Raises
+    ------
+    UsageError
+        The work raises on a part.
+
+    """
+    run = _keyed(work) if isinstance(work, KeyedWork) else _counting(work)
+    try:
+        run(sample.slice(0, _FIRST))  # compiles, connects, fills caches
+        wall, _ = run(sample.slice(0, _FIRST))
+        size = int(np.clip(_PART / max(wall, 1e-9) * min(_FIRST, len(sample)), 1, _LARGEST))
+        began, taken = time.monotonic(), []
+        for part in _cut(sample, size):
+            taken.append([1000 * seconds / len(part) for seconds in run(part)])
+            if len(taken) == _PARTS or time.monotonic() - began > PATIENCE:
+                break
+    except Exception as error:  # whatever the user's code may raise
+        raise UsageError(f"the work failed on the sample ({described(work, error)})") from error  # pyright: ignore[reportArgumentType]
+    walls, cpus = np.array(taken).T
+    mean = float(walls.mean())
+    spread = _LIKELY * float(walls.std(ddof=1)) / len(walls) ** 0.5 if len(walls) > 1 else mean
+    return TupleCost(mean, min(spread, mean), float(cpus.mean()) / mean, isinstance(work, KeyedWork))
+
+
+def _cut(sample: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+    """Parts of a size, from the start again where the sample ends."""
+    while True:
+        for at in range(0, len(sample), size):
+            yield sample.slice(at, size)
+
+
+def _counting(work: Work) -> Callable[[pa.RecordBatch], tuple[float, float]]:
+    return lambda part: _timed(lambda: work(part.drop_columns("time")))
+
+
+def _keyed(work: KeyedWork) -> Callable[[pa.RecordBatch], tuple[float, float]]:
+    def run(part: pa.RecordBatch) -> tuple[float, float]:
+        coded = part.column("key").dictionary_encode()
+        slotted = part.append_column("slot", coded.indices.cast(pa.int32()))
+        k, now = len(coded.dictionary), Now(0, 0)
+        new = pa.RecordBatch.from_arrays([pa.nulls(k, each.type) for each in work.state], schema=work.state)
+        before = work.update(slotted, new, now)[1]
+        return _timed(lambda: work.settle(before, work.update(slotted, before, now)[1], now))
+
+    return run
+
+
+def _timed(call: Callable[[], object]) -> tuple[float, float]:
+    """Wall seconds of a call, without those in which other processes had the core, and its CPU seconds."""
+    wall, cpu, delayed = time.perf_counter(), time.process_time(), _delayed()
+    call()
+    return time.perf_counter() - wall - (_delayed() - delayed), time.process_time() - cpu
+
+
+def _delayed() -> float:
+    """How long this thread could have run, but had no core (s). 0 where the system doesn't say."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0

@@ -1,0 +1,368 @@
+"""The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Message
+from numpy.typing import NDArray
+
+from unskew.apps.splitter.json_fields import Fields
+from unskew.errors import UsageError
+from unskew.grouping import streams
+from unskew.grouping.streams import CHUNK, KeyStream
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import end_offsets, first_offsets
+from unskew.producers.datasets import registry
+from unskew.producers.readers.columns import KeyedRows, RejectRow, read_keys
+from unskew.producers.readers.inputs import Input
+from unskew.producers.readers.rejected_records import Reject, Rejects
+from unskew.shell import pair, value
+
+#: The generators that a stream may name.
+GENERATORS: dict[str, Callable[..., KeyStream]] = {
+    make.__name__: make
+    for make in (
+        streams.zipf,
+        streams.uniform,
+        streams.hot,
+        streams.matched,
+        streams.lognormal,
+        streams.drifting,
+    )
+}
+_NAMED = {*GENERATORS, "kafka", "counts"}  # what a stream of another kind than a dataset or a file begins with
+FORMS = (
+    "zipf:z=1.2,k=100000 (or another generator: " + ", ".join(GENERATORS) + "), a dataset such as COUNTRY_SKEW_R80, "
+    "FILE:COLUMN (Parquet, CSV, TSV or JSON lines), counts:FILE.csv (columns key,count: how often each key comes), "
+    "kafka:TOPIC (by message key) or kafka:TOPIC:FIELD (of JSON)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """n keys in order.
+
+    Attributes
+    ----------
+    keys : Arrow or NumPy array [n]
+    times : int64[n] or None
+        The recorded time of each key (ms), ascending. None: the stream has no times.
+
+    """
+
+    keys: pa.Array | pa.ChunkedArray | NDArray[Any]
+    times: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """A stream by its name.
+
+    Attributes
+    ----------
+    spec : str
+        Its name (see ``FORMS``).
+    tuples : int
+        The most tuples that are taken of it.
+    seed : int
+        The seed of what is drawn.
+    connect : () → Connection
+        Connects to Kafka. It is called only for a topic.
+    timed : bool
+        Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
+    rejects : Rejects
+        Takes the rows of a file that have no key, once, however often the file is read.
+
+    """
+
+    spec: str
+    tuples: int
+    seed: int
+    connect: Callable[[], Connection]
+    timed: bool = True
+    rejects: Rejects = field(default_factory=Rejects, compare=False)
+    _rejected: set[int] = field(default_factory=set, compare=False, repr=False)
+
+    @property
+    def file(self) -> Path | None:
+        """The file that it is a column of. None: it isn't."""
+        path = Path(self.spec.rpartition(":")[0])
+        return path if self.spec.partition(":")[0] not in _NAMED and path.is_file() else None
+
+    @property
+    def topic(self) -> str | None:
+        """The topic that it comes from. None: it doesn't."""
+        name, _, rest = self.spec.partition(":")
+        return _field(rest)[0] if name == "kafka" else None
+
+    @property
+    def field(self) -> str | None:
+        """The field of a topic's messages that is the key. None: the Kafka key is."""
+        return _field(self.spec.partition(":")[2])[1]
+
+    def read(self) -> Stream:
+        """The whole stream, as ``read``."""
+        return read(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
+
+    def rows(self, *columns: str) -> Iterator[KeyedRows]:
+        """The rows of a file that have a key, with further columns, some at a time.
+
+        Raises
+        ------
+        UsageError
+            The file has no such column.
+
+        """
+        path, _, column = self.spec.rpartition(":")
+        return _rows(Path(path), column, self._reject, columns, timed=self.timed)
+
+    def _reject(self, row: int, reason: str, data: bytes) -> None:
+        if row not in self._rejected:
+            self._rejected.add(row)
+            self.rejects.add(Reject(str(self.file), row, reason, data))
+
+    def partitions(self) -> dict[int, int] | None:
+        """Kafka partition → the number of its messages, read or not. None: the stream isn't a topic's."""
+        if self.topic is None:
+            return None
+        connection = self.connect()
+        first, ends = first_offsets(connection, self.topic), end_offsets(connection, self.topic)
+        return {partition: end - first[partition] for partition, end in ends.items()}
+
+    def blocks(self, size: int) -> Iterator[pa.Array]:
+        """The keys that ``read`` gives, ``size`` at a time; the last block may have fewer.
+
+        Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
+        come in the order of their times, a histogram's keys in a random one.
+
+        Raises
+        ------
+        UsageError
+            No stream has that name.
+
+        """
+        name, _, rest = self.spec.partition(":")
+        if name in GENERATORS:
+            drawn, most = generator(name, rest), self.tuples
+            parts = (pa.array(drawn.take(at, min(at + CHUNK, most), self.seed)) for at in range(0, most, CHUNK))
+        elif name.upper() in registry.DATASETS:
+            drawn = registry.create(name, records=self.tuples, seed=self.seed)
+            parts = (_plain(block.keys) for block in drawn.blocks())
+        elif self.file is not None:
+            parts = (part.keys for part in self.rows())
+        else:
+            keys: Any = self.read().keys
+            parts = iter(keys.chunks if isinstance(keys, pa.ChunkedArray) else [pa.array(keys)])
+        return _of_size(parts, size, self.tuples)
+
+
+def _ignore(row: int, reason: str, data: bytes) -> None:
+    pass
+
+
+def read(
+    spec: str,
+    tuples: int,
+    seed: int,
+    connect: Callable[[], Connection],
+    reject: RejectRow = _ignore,
+    *,
+    timed: bool = True,
+) -> Stream:
+    """The first ``tuples`` keys of the stream that ``spec`` names (see ``FORMS``).
+
+    Raises
+    ------
+    UsageError
+        No stream has that name.
+
+    """
+    name, _, rest = spec.partition(":")
+    if name in GENERATORS:
+        return Stream(generator(name, rest).take(0, tuples, seed=seed))
+    if name.upper() in registry.DATASETS:
+        return _dataset(name, tuples, seed)
+    if name == "kafka":
+        return _topic(rest, tuples, connect())
+    if name == "counts":
+        return _histogram(Path(rest), tuples, seed, reject)
+    path, _, column = spec.rpartition(":")
+    if Path(path).is_file():
+        return _column(_rows(Path(path), column, reject, timed=timed), tuples)
+    raise UsageError(f"stream is {spec!r}; valid: {FORMS}")
+
+
+def _of_size(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Array]:
+    """The first ``most`` keys of these parts, in blocks of a size."""
+    held: list[pa.Array] = []
+    missing = size = min(size, most)
+    for part in parts:
+        at = 0
+        while missing and at < len(part):
+            held.append(part.slice(at, missing))
+            at += len(held[-1])
+            missing -= len(held[-1])
+            if not missing:
+                yield pa.concat_arrays(held)
+                most -= size
+                held, missing = [], min(size, most)
+                size = missing
+        if not missing:
+            return
+    if held:
+        yield pa.concat_arrays(held)
+
+
+def generator(name: str, text: str) -> KeyStream:
+    """A generator with parameters such as ``z=1.2,k=1000``.
+
+    Raises
+    ------
+    UsageError
+        The generator has no such parameter, or the value is invalid.
+
+    """
+    make = GENERATORS[name]
+    defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
+    options: dict[str, float] = {}
+    for part in filter(None, text.split(",")):
+        parameter, written = pair(part)
+        if parameter not in defaults:
+            raise UsageError(f"{name} has no parameter {parameter!r}; valid: {', '.join(defaults)}")
+        read = _whole if isinstance(defaults[parameter], int) else float
+        options[parameter] = value(parameter, written, read, f"a number like {defaults[parameter]!r}")
+    try:
+        return make(**options)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def _whole(text: str) -> float:
+    """A number, as an int if it is whole."""
+    number = float(text)
+    return int(number) if number == int(number) else number
+
+
+def _dataset(name: str, tuples: int, seed: int) -> Stream:
+    parts: list[pa.Array] = []
+    missing = tuples
+    for block in registry.create(name, records=tuples, seed=seed).blocks():
+        parts.append(block.keys[:missing])
+        missing -= len(parts[-1])
+        if missing <= 0:
+            break
+    return Stream(pa.concat_arrays([_plain(part) for part in parts]) if parts else pa.array([], pa.string()))
+
+
+def _plain(keys: pa.Array) -> pa.Array:
+    return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
+
+
+def _rows(
+    path: Path, column: str, reject: RejectRow, others: Sequence[str] = (), *, timed: bool
+) -> Iterator[KeyedRows]:
+    """The rows as `unskew produce COLUMN` reads them, with the times of a column ``time`` if there is one."""
+    time = "time" if timed and column != "time" else ""
+    return read_keys(Input(str(path), None), column, reject, time, others, optional=True)
+
+
+def _column(rows: Iterator[KeyedRows], tuples: int) -> Stream:
+    """A column of a file, and its column ``time`` if it has one."""
+    parts = list(take_rows(rows, tuples))
+    keys = pa.chunked_array([part.keys for part in parts], pa.string())
+    times = [part.times for part in parts if part.times is not None]
+    return Stream(keys, np.maximum.accumulate(np.concatenate(times)) if times else None)
+
+
+def take_rows(parts: Iterable[KeyedRows], most: int) -> Iterator[KeyedRows]:
+    """The first ``most`` of these rows."""
+    for part in parts:
+        yield part.head(most)
+        most -= len(part.keys)
+        if most <= 0:
+            return
+
+
+def _histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Stream:
+    """Keys in random order, as often as a CSV counts them; if that's more than ``tuples``, drawn by these counts."""
+    if not path.is_file():
+        raise UsageError(f"counts:{path} is no file; valid: counts:FILE.csv with the columns key,count")
+    parts = list(read_keys(Input(str(path), None), "key", reject, others=["count"]))
+    keys = pa.chunked_array([part.keys for part in parts], pa.string())
+    try:
+        listed = pa.chunked_array([pc.cast(part.others["count"], pa.int64()) for part in parts], pa.int64())
+    except pa.ArrowInvalid:
+        listed = pa.chunked_array([[None]], pa.int64())
+    counts = listed.fill_null(-1).to_numpy()
+    if counts.min(initial=0) < 0:
+        raise UsageError(f"{path}: not every count is a whole number of at least 0")
+    draws = np.random.default_rng(seed)
+    if counts.sum() <= tuples:
+        codes = draws.permutation(np.repeat(np.arange(len(counts)), counts))
+    else:
+        codes = np.searchsorted(np.cumsum(counts), draws.integers(0, counts.sum(), tuples), side="right")
+    return Stream(keys.take(pa.array(codes)))
+
+
+def _topic(name: str, tuples: int, connection: Connection) -> Stream:
+    topic, field = _field(name)
+    return records(topic, field, tuples, connection)
+
+
+def _field(name: str) -> tuple[str, str | None]:
+    """The topic and the field of ``TOPIC`` or ``TOPIC:FIELD``."""
+    topic, _, field = name.partition(":")
+    if not topic:
+        raise UsageError("stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD")
+    return topic, field or None
+
+
+def records(topic: str, field: str | None, tuples: int, connection: Connection) -> Stream:
+    """At most ``tuples`` keys of a topic, in the order of their timestamps.
+
+    The key is a field of the JSON message, whose dots lead to nested objects, as for the topology's source type COLUMN:
+    a message that the topology would reject has the key null. Without ``field`` it is the Kafka key.
+
+    Raises
+    ------
+    UsageError
+        Kafka has no such topic, or none of its messages has that field.
+    EnvironmentFault
+        Kafka doesn't answer.
+
+    """
+    return with_columns(topic, field, tuples, connection, {})[0]
+
+
+def with_columns(
+    topic: str, field: str | None, tuples: int, connection: Connection, columns: Mapping[str, Callable[[Message], Any]]
+) -> tuple[Stream, dict[str, pa.Array]]:
+    """As ``records``, with columns of the same messages. Each column's function gives its value of a message."""
+    read = None if field is None else Fields.column(field).read
+    keys: list[Any] = []
+    times: list[int] = []
+    beside: dict[str, list[Any]] = {column: [] for column in columns}
+    with TopicReader(connection, topic) as reader:
+        wanted = islice(reader.to_end(), tuples)
+        while messages := list(islice(wanted, CHUNK)):
+            times += [message.timestamp()[1] for message in messages]
+            found = [message.key() if read is None else message.value() for message in messages]
+            keys += found if read is None else read(pa.array(found, pa.binary()))[0].to_pylist()
+            for column, of in columns.items():
+                beside[column] += map(of, messages)
+    if keys and all(key is None for key in keys):
+        missing = f"field {field!r}" if field else "key; name a field of the JSON messages: kafka:TOPIC:FIELD"
+        raise UsageError(f"no message of topic {topic!r} has a {missing}")
+    stamps = np.array(times, np.int64)
+    order = np.argsort(stamps, kind="stable")
+    taken = pa.array(order)
+    stream = Stream(pa.array(keys).take(taken), stamps[order])
+    return stream, {column: pa.array(values).take(taken) for column, values in beside.items()}

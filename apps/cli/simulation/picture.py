@@ -1,0 +1,93 @@
+"""Pictures of a simulation: its measures over time, and over the number of workers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, NullLocator
+
+from unskew.apps.metrics.colours import colour
+from unskew.grouping.simulator import Outcome
+
+_STYLES = ("-", "--", ":", "-.")
+
+
+def draw_over_time(outcomes: Mapping[str, Outcome], title: str, file: Path) -> None:
+    """Draw four panels over the tuples, with a line for each label."""
+    panels = {
+        "recent_imbalance_fraction": ("imbalance of recent tuples (share)", 1e-4),
+        "imbalance": ("imbalance since the start (tuples)", 1),
+        "longest_queue": ("longest queue (tuples)", 1),
+        "p99_completion": ("completion of recent tuples, p99 (ms)", 1),
+    }
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    for axes, (name, (what, threshold)) in zip(_grid(figure), panels.items(), strict=True):
+        for label, outcome in outcomes.items():
+            axes.plot(outcome.series["tuples"], outcome.series[name], **_line(label, outcomes))
+        axes.set_title(what, fontsize=10)
+        axes.xaxis.set_major_formatter(EngFormatter())
+        _from_zero(axes, threshold)
+    _finish(figure, title, "tuples", file)
+
+
+def draw_by_workers(outcomes: Mapping[tuple[str, int], Outcome], counts: Sequence[int], title: str, file: Path) -> None:
+    """Draw four panels over W, with a line for each label."""
+    panels: dict[str, tuple[Callable[[Outcome], float], float | None]] = {
+        "imbalance at the end (share of tuples)": (lambda o: o.final_imbalance, 1e-4),
+        "replication (workers a key)": (lambda o: o.replication, None),
+        "completion, p99 (ms)": (lambda o: o.p99_completion, 1),
+        "makespan (s)": (lambda o: o.makespan / 1000, None),
+    }
+    labels = {label: outcome for (label, _), outcome in outcomes.items()}
+    figure = Figure(figsize=(11, 7), layout="constrained")
+    for axes, (what, (value, threshold)) in zip(_grid(figure), panels.items(), strict=True):
+        for label in labels:
+            values = [value(outcomes[label, count]) for count in counts]
+            axes.plot(counts, values, marker="o", **_line(label, labels))
+        axes.set_title(what, fontsize=10)
+        axes.set_xscale("log")
+        axes.set_xticks(counts, [str(count) for count in counts])
+        axes.xaxis.set_minor_locator(NullLocator())
+        if threshold is None:
+            axes.set_ylim(bottom=0)
+        else:
+            _from_zero(axes, threshold)
+    _finish(figure, title, "workers", file)
+
+
+def _grid(figure: Figure) -> list[Axes]:
+    return list(figure.subplots(2, 2, sharex=True).flat)
+
+
+def _from_zero(axes: Axes, threshold: float) -> None:
+    """Logarithmic, but with a zero below the threshold."""
+    axes.set_yscale("symlog", linthresh=threshold)
+    axes.set_ylim(bottom=0)
+
+
+def _line(label: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """A grouping's colour; its variants differ in style."""
+    grouping = outcomes[label].grouping
+    variants = [other for other, outcome in outcomes.items() if outcome.grouping == grouping]
+    return {
+        "label": label,
+        "color": colour(grouping),
+        "linestyle": _STYLES[variants.index(label) % len(_STYLES)],
+    }
+
+
+def _finish(figure: Figure, title: str, below: str, file: Path) -> None:
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", alpha=0.3)
+    for axes in figure.axes[2:]:
+        axes.set_xlabel(below)
+    legend = figure.legend(
+        *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False
+    )
+    # Names of files and fields are no formulas. (The ticks of logarithmic axes are.)
+    for text in (figure.suptitle(title), *legend.get_texts()):
+        text.set_parse_math(False)
+    figure.savefig(file, dpi=110)

@@ -1,0 +1,301 @@
+"""A simulation's outcomes as tables and as files."""
+
+import csv
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Group
+from rich.table import Table
+
+from unskew.apps.cli.simulation.time_model import KEY, Clock, Course, Prediction, Range
+from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.partition_arrivals import hot
+from unskew.errors import EnvironmentFault
+from unskew.grouping.keys import Keys
+from unskew.grouping.measures import fewest_replicas, straggling
+from unskew.grouping.simulator import Outcome
+
+CAP = 1.1  # max/mean that the bound allows
+_ALL = 0.95  # share of CPU that is as good as all
+_WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
+_LONGEST = 40  # characters of a key in a line
+_ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
+CAPTION = (
+    f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
+    f"second half, max/mean of a tenth of it. cost: max/mean × state over the bound's, hardware times memory."
+)
+
+#: Name of a measure → its text for an outcome.
+MEASURES: dict[str, Callable[[Outcome], str]] = {
+    "imbalance, end (% of tuples)": lambda o: f"{100 * o.final_imbalance:.3g}",
+    "imbalance, mean over time": lambda o: f"{100 * o.average_imbalance:.3g}",
+    "imbalance of work, end (%)": lambda o: f"{100 * o.work_imbalance:.3g}",
+    "STD_DEV of loads (%)": lambda o: f"{o.std_dev:.3g}",
+    "skew S": lambda o: f"{o.skew:.3g}",
+    "replication: workers a key": lambda o: f"{o.replication:.3f}",
+    "memory: partial results": lambda o: f"{o.memory:,}",
+    "aggregation messages": lambda o: f"{o.aggregation_messages:,}",
+    "plans adopted": lambda o: f"{o.plans:,}",
+    "keys moved": lambda o: f"{o.moved_keys:,}",
+    "migration cost": lambda o: f"{o.migration:,.0f}",
+    "tuples passed on": lambda o: f"{o.forwarded:,}",
+    "queue, mean": lambda o: f"{o.mean_queue:,.1f}",
+    "queue, longest": lambda o: f"{o.longest_queue:,}",
+    "completion, mean (ms)": lambda o: f"{o.mean_completion:,.1f}",
+    "completion, p99 (ms)": lambda o: f"{o.p99_completion:,.1f}",
+    "makespan (s)": lambda o: f"{o.makespan / 1000:,.1f}",
+    "routing, measured (ns)": lambda o: f"{o.routing_ns:,.0f}",
+}
+_ONLY_WITH_PLANS = ("plans adopted", "keys moved", "migration cost", "tuples passed on")
+
+
+class Answer(NamedTuple):
+    """The effect of a grouping on a stream, in a few figures.
+
+    Attributes
+    ----------
+    lasting : float
+        The greatest load of a window divided by its mean load: the mean over the second half's windows.
+    least, most : float
+        The shares (%) of the second half's tuples of the least and of the most loaded worker.
+    replicas : int
+        The number of replicas of all keys, which is the number of states that they need.
+    fullest : int
+        The number of keys of the worker that has the most of them.
+    cost : float
+        ``lasting`` times ``replicas``, divided by the replicas of the bound.
+
+    """
+
+    lasting: float
+    least: float
+    most: float
+    replicas: int
+    fullest: int
+    cost: float
+
+
+def partitions(messages: Mapping[int, int]) -> str:
+    """A line about a topic's partitions, of which no grouping makes even ones.
+
+    Parameters
+    ----------
+    messages : mapping
+        Kafka partition → its messages.
+
+    """
+    loads = list(messages.values())
+    text = f"Kafka: {len(loads)} partitions, the largest has {straggling(loads):.2f} times the mean"
+    if found := [str(each) for each, is_hot in zip(messages, hot(loads), strict=True) if is_hot]:
+        text += f"; hot: {', '.join(found)}"
+    return text
+
+
+def answer(outcome: Outcome, keys: Keys) -> Answer:
+    """The figures of a simulated run."""
+    workers, n = outcome.workers, outcome.tuples
+    late = outcome.assigned[n // 2 :]
+    windows = [part for part in np.array_split(late, _WINDOWS) if len(part)]
+    lasting = np.mean([straggling(np.bincount(part, minlength=workers)) for part in windows])
+    loads = np.bincount(late, minlength=workers) / len(late)
+    replicas = np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned) % workers
+    least = fewest_replicas(np.bincount(keys.codes), workers, CAP)
+    fullest = int(np.bincount(replicas).max())
+    cost = float(lasting) * len(replicas) / least
+    return Answer(float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost)
+
+
+def describe(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> dict[str, Any]:
+    """What a simulation says, as JSON has it: the stream with its hottest keys, and each grouping, the cheapest first.
+
+    Shares are of all tuples, from 0 to 1.
+    """
+    first = next(iter(outcomes.values()))
+    return {
+        "tuples": first.tuples,
+        "keys": first.distinct_keys,
+        "sources": first.sources,
+        "workers": first.workers,
+        "hottest": [{"key": key, "share": share} for key, share in hottest(keys)],
+        "cheapest_even": cheapest_even(answers),
+        "groupings": [{"grouping": label, **answer._asdict()} for label, answer in answers.items()],
+    }
+
+
+def answers_of(outcomes: Mapping[str, Outcome], keys: Keys) -> dict[str, Answer]:
+    """Label → the figures of its run, the cheapest first."""
+    answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
+    return dict(sorted(answers.items(), key=lambda item: item[1].cost))
+
+
+def hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
+    """The keys with most tuples, and their shares of all tuples."""
+    tuples = np.bincount(keys.codes)
+    first = np.argsort(-tuples, kind="stable")[:count].tolist()
+    return list(zip(keys.texts(first), (tuples[first] / len(keys.codes)).tolist(), strict=True))
+
+
+def cheapest_even(answers: Mapping[str, Answer]) -> str | None:
+    """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if there is one."""
+    return min(
+        (label for label in answers if answers[label].lasting <= CAP), key=lambda n: answers[n].cost, default=None
+    )
+
+
+def verdict(answers: Mapping[str, Answer], keys: Keys, workers: int) -> str:
+    """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
+    shares = ", ".join(f"{_cut(key)} {share:.1%}" for key, share in hottest(keys))
+    best = cheapest_even(answers)
+    found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
+    return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
+
+
+def _cut(key: str) -> str:
+    return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
+
+
+def table(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> Table:
+    """A row for the bound, then a row for each label, in the order of the answers."""
+    first = next(iter(outcomes.values()))
+    least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
+    each = len(keys.codes) // (2 * _WINDOWS * first.workers)
+    few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
+    shown = Table(title=_title(first), caption=CAPTION + few * (each < _ENOUGH))
+    shown.add_column("grouping", no_wrap=True)
+    for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    mean = 100 / first.workers
+    bound = f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}", f"{least:,}"
+    shown.add_row("bound", *bound, "", end_section=True)
+    for label, found in answers.items():
+        shown.add_row(
+            f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"{found.cost:.2f}",
+            f"{found.lasting:.2f}",
+            f"{found.least:.3g} to {found.most:.3g}",
+            f"{found.replicas / first.distinct_keys:.2f}",
+            f"{found.replicas:,}",
+            f"{found.fullest:,}",
+        )
+    return shown
+
+
+def minutes(predictions: Mapping[str, Prediction], key: Course, sources: int) -> Table:
+    """A row for KEY, then a row for each other label, the fastest first."""
+    tuples, clock, workers = sum(batch.tuples for batch in key.batches), key.clock, key.workers
+    batches = f"{len(key.batches):,} batch{'es' * (len(key.batches) > 1)} of {key.batches[0].tuples:,}"
+    shown = Table(
+        title=f"{tuples:,} tuples of {key.keys:,} keys in {batches}, S = {sources}, W = {workers}\n{_costs(clock)}",
+        caption=f"In brackets: in nine batches of ten, at a fixed cost of {clock.prices.fixed:g} s ± 20 %.",
+    )
+    shown.add_column("grouping", no_wrap=True)
+    for column in ("max/\nmean", "workers\na key", "a batch,\ns", "the stream", "speedup over\nKEY"):
+        shown.add_column(column, justify="right", no_wrap=True)
+    for label in sorted(predictions, key=lambda label: (label != KEY, -predictions[label].speedup.value)):
+        found = predictions[label]
+        uneven = np.mean([batch.most * workers / batch.tuples for batch in found.course.batches])
+        shown.add_row(
+            f"[{colour(found.course.grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"{uneven:.2f}",
+            f"{found.course.replication:.2f}",
+            f"{found.batch.value:.3g}",
+            _duration(float(found.course.seconds().sum())),
+            "" if label == KEY else _ranged(found.speedup),
+            end_section=label == KEY,
+        )
+    return shown
+
+
+def _costs(clock: Clock) -> str:
+    cost = clock.cost
+    spread = f" ± {cost.spread:.2g}" if cost.spread else ""
+    waits = "waiting" if not cost.cpu else "of CPU" if cost.cpu > _ALL else f"({100 * cost.cpu:.0f} % of it CPU)"
+    cores = f", {clock.cores} cores" if cost.cpu else ""
+    return f"a tuple costs {cost.ms:.3g}{spread} ms {waits}{cores}"
+
+
+def _ranged(found: Range) -> str:
+    return f"{found.value:.2f} ({found.low:.2f}–{found.high:.2f})"
+
+
+def _duration(seconds: float) -> str:
+    """In the unit that reads best.
+
+    >>> _duration(90), _duration(600), _duration(9000)
+    ('90 s', '10 min', '2.5 h')
+    """
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
+    """The measures, a column for each label, in as many tables as a terminal of ``width`` characters needs."""
+    first = next(iter(outcomes.values()))
+    shown = [m for m in MEASURES if m not in _ONLY_WITH_PLANS or any(o.plans for o in outcomes.values())]
+    columns = {label: f"[{colour(o.grouping)}]■[/] " + label.replace(":", "\n") for label, o in outcomes.items()}
+    widest = 5 + max(len(line) for label in outcomes for line in label.split(":"))
+    room = max(1, (width - max(map(len, shown)) - 4) // widest)
+    labels = list(outcomes)
+    tables: list[Table] = []
+    for at in range(0, len(labels), room):
+        part = Table("")
+        for label in labels[at : at + room]:
+            part.add_column(columns[label], justify="right", no_wrap=True)
+        for what in shown:
+            part.add_row(what, *(MEASURES[what](outcomes[label]) for label in labels[at : at + room]))
+        tables.append(part)
+    return Group(_title(first), *tables)
+
+
+def save(outcomes: Mapping[tuple[str, int], Outcome], folder: Path, stream: str) -> list[Path]:
+    """Write ``series.parquet``, ``figures.csv`` and pictures to the folder, and return the files' paths.
+
+    Raises
+    ------
+    EnvironmentFault
+        The folder can't be written.
+
+    """
+    # matplotlib takes a second to import, and only --output needs it.
+    from unskew.apps.cli.simulation.picture import draw_by_workers, draw_over_time
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        parts = [
+            pa.table(
+                {
+                    "grouping": [label] * len(o.series["tuples"]),
+                    "workers": [workers] * len(o.series["tuples"]),
+                    **o.series,
+                }
+            )
+            for (label, workers), o in outcomes.items()
+        ]
+        files = [folder / "series.parquet", folder / "figures.csv"]
+        pq.write_table(pa.concat_tables(parts), files[0])
+        rows = [{"label": label} | outcome.figures() for (label, _), outcome in outcomes.items()]
+        with files[1].open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+        counts = sorted({workers for _, workers in outcomes})
+        for count in counts:
+            files.append(folder / f"over-time-w{count}.png")
+            here = {label: outcome for (label, at), outcome in outcomes.items() if at == count}
+            draw_over_time(here, f"{stream}, W = {count}", files[-1])
+        if len(counts) > 1:
+            files.append(folder / "by-workers.png")
+            draw_by_workers(outcomes, counts, stream, files[-1])
+    except OSError as error:
+        raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
+    return files
+
+
+def _title(first: Outcome) -> str:
+    return f"{first.tuples:,} tuples of {first.distinct_keys:,} keys, S = {first.sources}, W = {first.workers}"

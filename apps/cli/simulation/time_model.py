@@ -1,0 +1,273 @@
+"""How long the batches of a topology would take: a simple model of time, and what it advises.
+
+The time of a batch of n tuples is ::
+
+    fixed + routed · n + state · touched + merged + max(busiest, cpu · total / cores)
+
+* ``busiest`` is the work of the worker that has most of it, and ``total`` the work of all workers (s).
+* ``cpu`` is the share of the work that is CPU. That share of all workers' work goes through the cores. The rest is
+  waiting, for a server or a disk. All workers wait side by side, because each has a task of its own.
+* ``touched`` is the (key, worker) pairs in the batch, so each replica of a key costs time.
+* ``merged`` is there only if a work has states and the grouping may split keys.
+
+The last term is a bound from below: no schedule ends before the busiest worker, or before the cores have done all CPU
+work. If tasks are started in any order, it takes at most twice as long (Graham, *Bounds on Multiprocessing Timing
+Anomalies*, SIAM J. Appl. Math. 17(2), 1969).
+
+``Prices`` has the constants, and where each was measured.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.apps.cli.simulation.batches import Batch
+from unskew.grouping.measures import dist_cost
+
+#: The label of the grouping that others are compared with.
+KEY = "KEY"
+#: The least speedup that is worth a grouping.
+LEAST_GAIN = 1.1
+_LITTLE = 0.3  # of a batch's time
+_NEAR = 0.9  # of the best speedup: of those that reach it, the one with fewest replicas is recommended
+_NOISE = 0.2  # of the fixed cost, as evidence/speed/README.md has it for all figures
+_TAILS = 0.05, 0.95  # of the batches, which an interval leaves out on either side
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What a batch costs beside the tuples' work. The defaults were measured in mode LOCAL on two shared cores.
+
+    Attributes
+    ----------
+    fixed : float, s
+        A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
+    routed : float, s
+        Reading, splitting and routing a tuple, and counting it (evidence/speed/README.md, "Throughput of the topology":
+        444 ns a tuple, the stages as batch queries).
+    state : float, s
+        A state that the batch reads and writes (evidence/speed/operators.md, "What a state costs in Spark": 3.6 µs, for
+        100,000 keys that are all touched).
+    merged : float, s
+        What a batch takes longer if its keys' states at several workers are merged. It is paid only by a work with
+        states, under a grouping that may split keys (evidence/speed/operators.md, "One very hot key": 73 to 102 ms in
+        the column *merge* of all groupings that keep up).
+
+    """
+
+    fixed: float = 0.4
+    routed: float = 0.444e-6
+    state: float = 3.6e-6
+    merged: float = 0.09
+
+
+@dataclass(frozen=True)
+class TupleCost:
+    """What a tuple costs its worker.
+
+    Attributes
+    ----------
+    ms : float
+        The mean cost.
+    spread : float, ms
+        How far the true mean may be from ``ms``, either way. 0: the cost is given.
+    cpu : float
+        The share of it that is CPU: 0 to 1, and more if the work has several threads.
+    states : bool
+        Whether the work has states.
+
+    """
+
+    ms: float
+    spread: float = 0.0
+    cpu: float = 0.0
+    states: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The factors that make the least and the greatest likely cost of ``ms``."""
+        return (1 - self.spread / self.ms, 1 + self.spread / self.ms) if self.ms else (1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How long batches take.
+
+    Attributes
+    ----------
+    prices : Prices
+        The cost beside the work.
+    cost : TupleCost
+        Of whose work batches consist.
+    cores : int
+        The cores on which all workers compute.
+
+    """
+
+    prices: Prices
+    cost: TupleCost
+    cores: int
+
+    def seconds(self, batch: Batch, *, splits: bool, work: float = 1.0, fixed: float = 1.0) -> float:
+        """The time of a batch (s).
+
+        Parameters
+        ----------
+        batch : Batch
+            What the workers get.
+        splits : bool
+            Whether the grouping may split keys.
+        work, fixed : float
+            Factors of the work and of the fixed cost, for the ends of an interval.
+
+        """
+        prices = self.prices
+        around = fixed * prices.fixed + prices.routed * batch.tuples + prices.state * batch.touched
+        merged = prices.merged if splits and self.cost.states else 0.0
+        return around + merged + work * self.working(batch)
+
+    def working(self, batch: Batch) -> float:
+        """The time for which workers work (s)."""
+        return max(batch.busiest, self.cost.cpu * batch.total / self.cores)
+
+
+@dataclass(frozen=True)
+class Course:
+    """The batches of a stream under one grouping.
+
+    Attributes
+    ----------
+    grouping, workers : str, int
+        The grouping's name, and W.
+    clock : Clock
+        How long batches take.
+    splits : bool
+        Whether the grouping may split keys.
+    batches : list of Batch
+        One at least.
+    replicas, keys : int
+        The (key, worker) pairs of the whole stream, and its distinct keys.
+
+    """
+
+    grouping: str
+    workers: int
+    clock: Clock
+    splits: bool
+    batches: Sequence[Batch]
+    replicas: int
+    keys: int
+
+    def seconds(self, *, work: float = 1.0, fixed: float = 1.0) -> NDArray[np.float64]:
+        """The time of each batch (s), as ``Clock.seconds`` has it."""
+        of = self.clock.seconds
+        return np.array([of(batch, splits=self.splits, work=work, fixed=fixed) for batch in self.batches])
+
+    @property
+    def replication(self) -> float:
+        """Workers a key."""
+        return dist_cost(self.replicas, self.keys)
+
+
+@dataclass(frozen=True)
+class Range:
+    """An expected value, and where it lies in nine batches of ten, whichever end the uncertain costs are at."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How long a stream takes under one grouping, beside KEY.
+
+    Attributes
+    ----------
+    course : Course
+        The batches.
+    batch : Range, s
+        The time of a batch: the mean, and where it lies.
+    speedup : Range
+        KEY's time divided by the grouping's: of the whole stream, and of its batches.
+
+    """
+
+    course: Course
+    batch: Range
+    speedup: Range
+
+    @staticmethod
+    def of(course: Course, key: Course) -> "Prediction":
+        """The prediction for a grouping, from its course and KEY's over the same batches.
+
+        The interval has two parts. The times of batches vary, because their keys do: the lowest and the highest
+        twentieth are left out. The costs are uncertain: the lowest and the highest value over all four ends are taken,
+        those of the tuples' cost (``TupleCost.spread``), and a fixed cost that is a fifth lower or higher.
+        """
+        times, ratios = [], []
+        for work, fixed in product(course.clock.cost.ends, (1 - _NOISE, 1 + _NOISE)):
+            own, other = (each.seconds(work=work, fixed=fixed) for each in (course, key))
+            times.append(np.quantile(own, _TAILS))
+            ratios.append(np.quantile(other / own, _TAILS))
+        own, other = course.seconds(), key.seconds()
+        batch, speedup = float(own.mean()), float(other.sum() / own.sum())
+        return Prediction(course, _around(batch, times), _around(speedup, ratios))
+
+
+def _around(value: float, ends: Iterable[NDArray[np.float64]]) -> Range:
+    """A value and its interval, which has the value in it."""
+    lows, highs = zip(*ends, strict=True)
+    return Range(value, min(value, *map(float, lows)), max(value, *map(float, highs)))
+
+
+def recommended(predictions: Mapping[str, Prediction]) -> str | None:
+    """The label of the grouping to choose. None: no grouping is worth it.
+
+    A grouping is worth it if even the low end of its speedup is at least ``LEAST_GAIN``. Of those whose speedup is
+    within a tenth of the best, the one with fewest replicas is chosen.
+    """
+    worth = {label: each for label, each in predictions.items() if each.speedup.low >= LEAST_GAIN}
+    least = _NEAR * max((each.speedup.value for each in worth.values()), default=0.0)
+    near = {label: each for label, each in worth.items() if each.speedup.value >= least}
+    return min(near, key=lambda label: (near[label].course.replicas, -near[label].speedup.value), default=None)
+
+
+def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
+    """One line: which grouping to choose (``recommended``), or why none.
+
+    Parameters
+    ----------
+    predictions : label → Prediction
+        Of all groupings.
+    key : Course
+        KEY's.
+
+    """
+    label = recommended(predictions)
+    if label is None:
+        best = max((each.speedup.value for each in predictions.values()), default=1.0)
+        most = f"no grouping is expected to be more than {max(1.0, best):.2f} times as fast"
+        return f"Don't: {_why_not(key)}; {most}."
+    chosen, before = predictions[label], float(key.seconds().mean())
+    return (
+        f"Choose {label}: a batch takes {chosen.batch.value:.3g} s instead of {before:.3g} s, "
+        f"{chosen.speedup.value:.2f} times as fast ({chosen.speedup.low:.2f} to {chosen.speedup.high:.2f}), "
+        f"with {chosen.course.replication:.2f} workers a key."
+    )
+
+
+def _why_not(key: Course) -> str:
+    """Why there is nothing to gain over KEY."""
+    cost, cores = key.clock.cost, key.clock.cores
+    busiest, total = (sum(getattr(batch, name) for batch in key.batches) for name in ("busiest", "total"))
+    if busiest < LEAST_GAIN * total / key.workers:
+        return "KEY is even enough"
+    if busiest < LEAST_GAIN * cost.cpu * total / cores:
+        return f"the work of all workers keeps {cores} core{'s' * (cores > 1)} busy with KEY already"
+    if sum(map(key.clock.working, key.batches)) < _LITTLE * key.seconds().sum():
+        return "the tuples' work is little beside the rest of a batch"
+    return "KEY is nearly even enough"

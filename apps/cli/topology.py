@@ -1,0 +1,97 @@
+"""`unskew topology`: the launcher, with the same arguments in the same order as the original's."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.option_groups import (
+    SETTINGS,
+    SPARK,
+    Conf,
+    GroupingOptions,
+    KafkaOptions,
+    LiveOption,
+    MetricsOptions,
+    WorkOptions,
+    names_as_typed,
+)
+from unskew.apps.settings import Settings, scheme
+from unskew.kafka.connection import Connection
+from unskew.shell import pairs
+
+
+@flattened(
+    given=(
+        Settings,
+        """mode source_type grouping topic sources workers speed key_field format schema schema_registry
+        until_drained run_time process_ms key_costs window time lateness create_topic starting_offsets max_ahead
+        on_data_loss max_tuples delivery trigger master state_partitions seed work_errors ttl merge_every
+        consumer_group""",
+        SETTINGS,
+    ),
+    own=GroupingOptions,
+    work=WorkOptions,
+    metrics=MetricsOptions,
+    kafka=KafkaOptions,
+)
+def topology(
+    given: dict[str, Any],
+    own: GroupingOptions,
+    work: WorkOptions,
+    metrics: MetricsOptions,
+    kafka: KafkaOptions,
+    live: LiveOption = False,
+    summary: Annotated[Path | None, typer.Option(help="File to write the final summary to (JSON).")] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the run's progress is kept, from which it resumes: a path, s3a://bucket/…, hdfs://host:port/….",
+            rich_help_panel=SPARK,
+            show_default="in UNSKEW_HOME",
+        ),
+    ] = None,
+    conf: Conf = None,
+    batch_timeout: Annotated[
+        float | None,
+        typer.Option(
+            min=90,  # an idle run has a batch a minute
+            help="After so many seconds without a batch the run ends with exit code 4, for a service manager to start "
+            "it again. The first batch has ten minutes at least.",
+            rich_help_panel=SPARK,
+            show_default="never",
+        ),
+    ] = None,
+) -> None:
+    """Run the topology: count a topic's keys over windows with a chosen grouping.
+
+    Results go to the topics SOURCENAME-sS-wW-TYPE-aggregator and …-distribution, which `unskew results` reads.
+    If a run was interrupted and is started again, it resumes from its checkpoint.
+
+    Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
+    """
+    # pyspark and numba: the commands' help needn't wait for them.
+    from unskew.apps.cli.execution import execute
+    from unskew.apps.driver.dataflow import Dataflow
+    from unskew.apps.library.topology import default_checkpoint
+
+    grouping = scheme(given["grouping"])
+    upper = {name: given[name].upper() for name in ("mode", "source_type")}
+    with names_as_typed():
+        settings = Settings(
+            **given | upper | {"grouping": grouping},
+            connection=Connection(""),
+            checkpoint=checkpoint or "",
+            conf=pairs("--conf", conf or []),
+            options=own.of([grouping])[grouping],
+            **work.settings(),
+        )
+        Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
+    settings = replace(
+        settings,
+        connection=kafka.connection(),
+        checkpoint=default_checkpoint(settings) if checkpoint is None else checkpoint,
+    )
+    execute(settings, metrics.destinations(), summary, live=live, batch_timeout=batch_timeout)

@@ -1,0 +1,119 @@
+"""The topology's dataflow: source → splitter → router → the stage of the workers, which ends in closed windows.
+
+``unskew.apps.driver`` runs it, and ``sink`` publishes the closed windows.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from pyspark.sql import DataFrame, SparkSession
+
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.driver.plans.planned_routing import planner_of
+from unskew.apps.driver.plans.planner import Planner
+from unskew.apps.metrics.task_reports import Reports
+from unskew.apps.router.router import Routing
+from unskew.apps.settings import Settings
+from unskew.apps.splitter.kafka_source import messages, reading, splitter_of
+from unskew.apps.worker.stage import Query, Stage
+from unskew.apps.worker.stages import stage_of
+from unskew.errors import UsageError
+from unskew.grouping import create, named, with_sources
+from unskew.grouping.feedback_loop import Loop
+
+
+@dataclass(frozen=True)
+class Dataflow:
+    """The dataflow of one run, made from its settings by ``of``, which checks them all before anything starts.
+
+    Attributes
+    ----------
+    settings : Settings
+        The settings.
+    stage : Stage
+        What the workers do.
+
+    """
+
+    settings: Settings
+    stage: Stage
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """The dataflow of a run with these settings.
+
+        Raises
+        ------
+        UsageError
+            There is no such source type or grouping, or it has no such field, format or option; or the work can't have
+            one of the settings.
+
+        """
+        splitter_of(settings)
+        _require_grouping(settings)
+        return cls(settings, stage_of(settings))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint is bound to: with another one of these fields its state would be another run's."""
+        return self.settings.identity | self.stage.identity
+
+    def routing(self, reports: Reports | None = None) -> Routing:
+        """The routing of the sources; it depends on the plans that the checkpoint has now."""
+        settings = self.settings
+        options = with_sources(settings.grouping, settings.sources, settings.options)
+        of = settings.grouping, settings.workers, settings.location, options, settings.seed
+        routing = Routing(*of, reports, streaming=True, cost=settings.cost)
+        plans = Plans(settings.location)
+        planned = plans.newest() is not None or routing.router().controller() is not None
+        return replace(routing, plans=plans.at) if planned else routing
+
+    def loop(self) -> Loop | None:
+        """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""
+        routing = self.routing()
+        if routing.plans is None:
+            return None
+        moving = self.stage.whole and routing.router().moves
+        return Loop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
+
+    def planner(self, spark: SparkSession) -> Planner | None:
+        """The planner of one query. None: the grouping plans no batches, or each source is to plan its own part."""
+        # (The routing reads the checkpoint, which other groupings need not wait for.)
+        return planner_of(spark, self.routing()) if named(self.settings.grouping).batched else None
+
+    def rows(self, spark: SparkSession, query: Query | None = None) -> DataFrame:
+        """The whole dataflow as a streaming DataFrame, up to the rows of closed windows.
+
+        Parameters
+        ----------
+        spark : SparkSession
+            The session that will run it.
+        query : Query, optional
+            What else the query is told.
+
+        Returns
+        -------
+        DataFrame
+            For closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are
+            heartbeats, to be left out. With a keyed work there is also a column ``result`` (a struct), which is null
+            for counts. A result has a key, worker −1, and a window, whose start is null if states outlive windows.
+
+        """
+        query = query or Query()
+        splitter, read = reading(spark, self.settings, query.ahead_ms, count_bytes=query.count_bytes)
+        arriving = messages(self.settings, read, splitter)
+        routing = replace(self.routing(query.reports), planner=query.planner)
+        return self.stage.rows(arriving, splitter, routing, query)
+
+
+def _require_grouping(settings: Settings) -> None:
+    """Refuse a grouping that doesn't exist, or one that lacks what it needs."""
+    router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
+    cost = settings.cost
+    if cost.factors and not cost.mean:
+        raise UsageError(f"key_costs is {settings.key_costs!r}, but tuples cost nothing; valid: with a speed of x1, …")
+    if router.uses_cost and not cost.factors:
+        raise UsageError(
+            f"{router.name} needs each tuple's cost before it is executed; valid: with costs that go by key, such as "
+            "--key-costs 1..64"
+        )

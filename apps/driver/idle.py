@@ -1,0 +1,103 @@
+"""The time between batches: no pause while a backlog is left, and few batches while no messages come.
+
+A batch writes ten small files. An idle stream gets only the batches that its windows and states need.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from typing import Self
+
+from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.settings import Settings
+from unskew.kafka.reader import Ends
+
+_MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
+_LOOK_EVERY = 0.5  # s
+_FULL_BATCH = 1.0  # s; a full batch takes at least so long, unless the user limits its tuples
+
+
+def trigger(settings: Settings) -> str:
+    """Spark's trigger for a run.
+
+    Spark waits for its next trigger even if the batch was full and more messages wait. If a full batch may be shorter
+    than the trigger, Spark gets no trigger, and ``Idle`` waits instead. ``Idle`` waits before Spark commits the batch,
+    so Spark's progress counts the wait as a part of the batch's time.
+    """
+    return "0 seconds" if _paced(settings) else f"{settings.trigger} seconds"
+
+
+def _paced(settings: Settings) -> bool:
+    return settings.max_tuples is not None or settings.trigger > _FULL_BATCH
+
+
+class Idle:
+    """Waits, at the end of a batch, until the next one is needed. It is a context manager.
+
+    The heartbeat causes a batch at every trigger. A batch is needed when messages have come or an open window's time is
+    over. States also need one from time to time, because they expire and merge in batches.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        The run's.
+    halt : threading.Event
+        Ends every wait.
+    draining : threading.Event
+        While it is set, a batch without messages is needed, too: the run ends when the last windows are published.
+
+    """
+
+    def __init__(self, dataflow: Dataflow, halt: threading.Event, draining: threading.Event) -> None:
+        self._settings = dataflow.settings
+        self._halt, self._draining = halt, draining
+        self._patience = min([_MOST, *(ms / 1000 for ms in dataflow.stage.waits)])
+
+    def __enter__(self) -> Self:
+        """Connect to Kafka."""
+        self._ends = Ends(self._settings.connection, self._settings.topic)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect."""
+        del self._ends
+
+    def __call__(self, report: BatchReport, ahead_ms: int) -> None:
+        """Wait for the trigger after a batch that wasn't full, and after one without messages until one is needed.
+
+        ``ahead_ms``: how far batch time is ahead of the clock.
+        """
+        batch, totals = report.batch, report.totals
+        if _paced(self._settings) and not self._full(batch):
+            since = time.time() - (batch.time_ms - ahead_ms) / 1000
+            self._halt.wait(min(self._settings.trigger, max(0.0, self._settings.trigger - since)))
+        if batch.start != batch.end or report.windows or self._draining.is_set():
+            return
+        until = time.monotonic() + _MOST
+        if self._settings.time == "batch" and batch.watermark_ms < totals.last_window_end_ms:
+            # The first batch after the window's end moves the watermark, and the next one publishes the window.
+            left = (totals.last_window_end_ms - ahead_ms) / 1000 - time.time()
+            until = min(until, time.monotonic() + left)
+        if report.states is not None and report.states.states.any():
+            until = min(until, time.monotonic() + self._patience)
+        while time.monotonic() < until and not self._arrived(batch.end[self._settings.topic]):
+            if self._draining.is_set() or self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
+                return
+
+    def _full(self, batch: Batch) -> bool:
+        """Whether the batch took as many messages as its limit allows; Spark rounds each partition's share down."""
+        name = self._settings.topic
+        before, after = batch.start.get(name, {}), batch.end.get(name, {})
+        return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
+
+    def _arrived(self, taken: Mapping[str, int]) -> bool:
+        # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
+        committed = self._settings.connection.committed
+
+        def stopped() -> bool:
+            return self._halt.is_set() or self._draining.is_set()
+
+        ends = self._ends.ask(map(int, taken), committed=committed, stopped=stopped)
+        return any(end > taken[str(partition)] for partition, end in ends.items())  # no broker, no messages

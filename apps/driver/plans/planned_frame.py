@@ -1,0 +1,180 @@
+"""PLANNED over a DataFrame that isn't a stream, without Python at the executors.
+
+Spark SQL counts the rows by key, the driver makes the plan, and Spark SQL routes by it. What the plan moves or splits
+is in small tables, which are joined by broadcast. All else goes to its home, by Spark's own hash of the key.
+
+A key that the plan splits is divided by chance: each of its rows draws one of the key's workers, as often as the plan
+says. So a worker has some √n rows more or fewer than planned, of n rows that are drawn. A bucket that the plan splits
+is divided by the hashes of its keys, and each of these stays whole.
+"""
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.checkpoint.visibility import require_own
+from unskew.apps.driver.plans.planner import BatchPlans
+from unskew.apps.router.planner_protocol import QUOTAS, unpacked
+from unskew.apps.router.router import Routing
+from unskew.grouping.planned.counts import BUCKETS, Counts
+from unskew.grouping.planned.planned import Planned
+from unskew.grouping.planned.quotas import Quotas
+from unskew.spark.micro_batches import batch_at_driver
+
+#: A name for the column of the workers, where users don't see it.
+WORKER = "__unskew_worker"
+_KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_cost"
+_SOURCE = 0  # of the whole DataFrame
+_BITS = 53  # of a number that a row draws, as many as a double has
+
+
+class PlannedBySpark(Planned):
+    """PLANNED with Spark's hashes: a key's bucket is its hash modulo the number of buckets."""
+
+    def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return (keys.view(np.int64) % (BUCKETS * self.workers)).view(np.uint64)
+
+    def remembered(self) -> NDArray[np.int64]:
+        """The hashes of the keys of which replicas are remembered, each once."""
+        keys = np.unique(self._replicas.key)
+        return keys[keys >= BUCKETS * self.workers].view(np.int64)
+
+    def _identity(self) -> str:
+        return f"{super()._identity()} hash=xxhash64"
+
+
+def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:
+    """Add an int column with each row's worker. The DataFrame is counted at once, by a job of Spark's.
+
+    Parameters
+    ----------
+    df : DataFrame
+        It isn't a stream. Its tasks give their rows in the same order in each attempt (``in_order``).
+    key : Column
+        The key, of any type that Spark hashes. Null is a key of its own.
+    routing : Routing
+        It has a grouping that plans batches. With a checkpoint, and in ``foreachBatch`` of a session without Spark
+        Connect, keys keep their replicas from batch to batch.
+    name : str
+        The name of the new column.
+    cost : Column, optional
+        Each row's cost, double, from 0 to ``MOST_COST``. The plan is then made of sums of costs, not of counts.
+
+    Raises
+    ------
+    UsageError
+        In ``foreachBatch`` the checkpoint isn't the query's own.
+    EnvironmentFault
+        The checkpoint can't be read or written.
+
+    """
+
+    def router(_batch: int = 0) -> PlannedBySpark:
+        return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
+
+    batch = batch_at_driver(df.sparkSession)
+    checkpoint = None if batch is None else routing.checkpoint
+    if checkpoint is not None:
+        require_own(df.sparkSession, checkpoint)  # no task checks it, as the driver alone writes there
+    plans = BatchPlans(router, checkpoint, routing.name)
+    batch = batch or 0
+    buckets = BUCKETS * routing.workers
+    hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
+    hashed = hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(buckets)))
+    if cost is not None:
+        hashed = hashed.withColumn(_COST, cost)
+    answer = plans.join(None, batch, _SOURCE)
+    if answer.startswith(QUOTAS):  # what this batch's earlier attempt was routed by
+        planned = answer[len(QUOTAS) :]
+    else:
+        planner = router()
+        planner.load(answer[1:])
+        plans.count(None, batch, _SOURCE, _counts(hashed, planner))
+        planned = plans.quotas(batch, _SOURCE)
+    quotas = unpacked(Quotas, planned)
+    # A column of its own: within an expression Spark would count only the rows for which that is evaluated.
+    routed = hashed.withColumn(_ROW, F.monotonically_increasing_id())
+    home = F.floor(F.col(_BUCKET) / BUCKETS).cast("int")
+    first = int(np.searchsorted(quotas.keys, np.uint64(buckets)))
+    shared = _joined(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
+    alone = _joined(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
+    return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW, _COST)
+
+
+def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
+    """What a router counts: keys alone if they are hot or remembered, the others by their buckets."""
+    load = F.sum(_COST) if planner.uses_cost else F.count("*")
+    counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
+    total = counted.agg(F.sum("load").alias("total"))
+    alone = (F.col("load") > 0) & (F.col("load") >= F.col("total") * (planner.threshold / planner.workers))
+    counted = counted.crossJoin(F.broadcast(total))
+    remembered = planner.remembered()
+    if len(remembered):
+        table = pa.table({_KEY: remembered, "remembered": np.ones(len(remembered), np.bool_)})
+        counted = counted.join(F.broadcast(hashed.sparkSession.createDataFrame(table)), _KEY, "left")
+        alone = alone | F.col("remembered").isNotNull()
+    of_bucket = ~alone | (F.col(_KEY) == F.col(_BUCKET))  # a hash that is a bucket's number belongs to that bucket
+    found = (
+        counted.groupBy(F.when(of_bucket, F.col(_BUCKET)).otherwise(F.col(_KEY)).alias("key"))
+        .agg(F.sum("load").alias("load"), F.sum("tuples").alias("tuples"))
+        .toArrow()
+    )
+    keys, loads, tuples = (found.column(name).to_numpy() for name in ("key", "load", "tuples"))
+    keys = keys.astype(np.int64).view(np.uint64)
+    order = np.argsort(keys)
+    return Counts(int(tuples.sum()), keys[order], loads[order].astype(np.float64))
+
+
+def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:
+    """The DataFrame with the column ``WORKER``: what the rows draw of these quotas, and ``otherwise`` without one."""
+    if not which:
+        return df.withColumn(WORKER, otherwise)
+    drawers = [_drawer(*_parts(quotas, quota)) for quota in which]
+    columns = {
+        on: pa.array(quotas.keys[which.start : which.stop].view(np.int64)),
+        "__unskew_share": pa.array([share for share, _, _ in drawers], pa.list_(pa.float64())),
+        "__unskew_own": pa.array([own for _, own, _ in drawers], pa.list_(pa.int32())),
+        "__unskew_other": pa.array([other for _, _, other in drawers], pa.list_(pa.int32())),
+    }
+    share, own, other = (F.col(name) for name in list(columns)[1:])
+    joined = df.join(F.broadcast(df.sparkSession.createDataFrame(pa.table(columns))), on, "left")
+    size = F.size(own)
+    at = F.shiftrightunsigned(drawn, 64 - _BITS) / F.lit(2.0**_BITS) * size
+    slot = F.least(F.floor(at).cast("int"), size - 1)
+    drawn_worker = F.when(at - slot < F.get(share, slot), F.get(own, slot)).otherwise(F.get(other, slot))
+    worker = F.when(own.isNull(), otherwise).otherwise(drawn_worker)
+    return joined.withColumn(WORKER, worker).drop(*list(columns)[1:])
+
+
+def _parts(quotas: Quotas, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The workers of a quota, and how much each of them gets."""
+    rows = slice(quotas.firsts[quota], quotas.firsts[quota + 1])
+    return quotas.workers[rows], np.diff(quotas.ends[rows], prepend=0)
+
+
+def _drawer(workers: NDArray[np.int32], amounts: NDArray[np.float64]) -> tuple[list[float], list[int], list[int]]:
+    """How to draw one of n workers as often as its amount says, by one number from [0, n).
+
+    Its whole part is a slot. In slot i worker ``own[i]`` is drawn if the fraction is below ``share[i]``, and
+    ``other[i]`` if not. This is the alias method: Walker, *An Efficient Method for Generating Discrete Random Variables
+    with General Distributions*, ACM TOMS, 1977.
+
+    >>> _drawer(np.array([7, 9], np.int32), np.array([3.0, 1.0]))
+    ([1.0, 0.5], [7, 9], [7, 7])
+    """
+    n, total = len(workers), float(amounts.sum())
+    left = (amounts * (n / total) if total else np.ones(n)).tolist()
+    share, other = [1.0] * n, workers.tolist()
+    small = [slot for slot in range(n) if left[slot] < 1]
+    large = [slot for slot in range(n) if left[slot] > 1]
+    while small and large:
+        slot, giver = small.pop(), large[-1]
+        share[slot], other[slot] = left[slot], int(workers[giver])
+        left[giver] -= 1 - left[slot]
+        if left[giver] <= 1:
+            large.pop()
+            if left[giver] < 1:
+                small.append(giver)
+    return share, workers.tolist(), other

@@ -1,0 +1,397 @@
+"""The planner of a query: a thread of the driver that divides each batch between the workers, in waves.
+
+Sources read their parts of a batch side by side, as many at a time as Spark has slots. A source says that it is there,
+counts its part, sends its counts, and gets its quotas. A *wave* is whoever is counting: the planner answers when all
+sources that have said they are there have sent their counts, or have gone. So nobody waits for a source that has no
+slot. A batch's waves have one plan together, as ``Batched.wave`` says.
+
+Beside a checkpoint a wave's plan is written before it is answered, whole and once. Whoever asks again for a source of a
+batch gets what was written: a task that runs again, a speculative one, or a task of the next driver. The waves that a
+driver has written stand, and the next one plans the rest of the batch.
+"""
+
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.driver.plans.planner_server import Place, Server
+from unskew.apps.metrics.task_reports import PlanSummary
+from unskew.apps.router.planner_protocol import QUOTAS, REPLICAS, Address, packed, unpacked
+from unskew.errors import EnvironmentFault, UserError
+from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.interface import Batched
+from unskew.grouping.state import pack, unpack
+
+log = logging.getLogger(__name__)
+
+FOLDER = ("unskew", "waves")
+_WAVE = "wave"
+# A replay needs the waves of its own batch, and the last one before it.
+_KEEP = 3  # batches
+
+#: Makes a new router for a batch, whose W may be that of an earlier run.
+Routers: TypeAlias = Callable[[int], Batched]
+
+
+class Over(UserError):
+    """The batch that a source asks for is over, or its planner."""
+
+    exit_code = 1
+
+
+class Plans:
+    """The plans of a DataFrame's queries, for sources that ask over their connections, until ``close``.
+
+    Parameters
+    ----------
+    routers : batch → Batched
+        Makes a new router for a batch.
+    checkpoint : str or Location, optional
+        The query's checkpoint location. Without it the replicas last as long as this object and the query.
+    name : str
+        A name for them, if the same query has others.
+    active : callable, optional
+        The ids of the queries that run. The plans of others are forgotten when a new query asks.
+
+    """
+
+    def __init__(
+        self,
+        routers: Routers,
+        checkpoint: Where | None,
+        name: str = "",
+        active: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        self._routers, self._checkpoint, self._name, self._active = routers, checkpoint, name, active
+        self._changed = threading.Condition()
+        self._queries: dict[str, BatchPlans] = {}
+        self._closed = False
+
+    def close(self) -> None:
+        """Plan no more. Sources that wait are refused."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """As of ``Planner``."""
+        with self._changed:
+            found = (query.summary(batch) for query in self._queries.values())
+            return next((summary for summary in found if summary is not None), None)
+
+    def answer(self, source: Connection, hello: Mapping[str, Any]) -> None:
+        """Answer one attempt of a source."""
+        batch, number = hello["batch"], hello["source"]
+        self._forget_ended(hello["query"])
+        with self._changed:
+            query = self._queries.get(hello["query"])
+            if query is None:
+                query = self._queries[hello["query"]] = BatchPlans(self._routers, self._checkpoint, self._name)
+            answer = query.join(source, batch, number)
+        try:
+            source.send_bytes(answer)
+            if not answer.startswith(QUOTAS):
+                counts = unpacked(Counts, source.recv_bytes())
+                source.send_bytes(QUOTAS + self._divided(query, source, batch, number, counts))
+        finally:
+            with self._changed:
+                if not self._closed:  # whoever still waits is refused: no plan is made for them
+                    query.leave(source)
+                self._changed.notify_all()
+
+    def _forget_ended(self, new: str) -> None:
+        """Forget the plans of queries that have ended, if a new one asks. Mere tidying: it may fail."""
+        if self._active is None or new in self._queries:
+            return
+        try:
+            active = {new, *self._active()}
+        except Exception as error:  # noqa: BLE001  of py4j, or of a session that was stopped
+            log.info("which queries run isn't known: %s", error)
+            return
+        with self._changed:
+            self._queries = {query: plans for query, plans in self._queries.items() if query in active}
+
+    def _divided(self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
+        """The quotas of a source that has counted. It waits for the others of its wave."""
+        with self._changed:
+            query.count(source, batch, number, counts)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._closed or query.knows(batch, number))
+            return query.quotas(batch, number)
+
+
+class Planners(Server):
+    """One thread and one port for the plans of several DataFrames, until ``close``."""
+
+    def __init__(self, place: Place) -> None:
+        self._calls: list[Plans] = []
+        super().__init__(place)
+
+    def add(self, plans: Plans) -> Address:
+        """Answer for the queries of one DataFrame more. What their sources ask with."""
+        with self._changed:
+            self._calls.append(plans)
+            return replace(self.address, call=len(self._calls) - 1)
+
+    def close(self) -> None:
+        """As ``Server``."""
+        super().close()
+        with self._changed:
+            calls = [*self._calls]
+        for plans in calls:
+            plans.close()
+
+    def _answer(self, source: Connection) -> None:
+        hello: dict[str, Any] = unpack("hello", source.recv_bytes())
+        self._calls[hello["call"]].answer(source, hello)
+
+
+class Planner(Planners):
+    """The planner of one DataFrame's queries, until ``close``.
+
+    Parameters
+    ----------
+    routers, checkpoint, name
+        As for ``Plans``.
+    place : Place
+        Where it listens.
+
+    Raises
+    ------
+    EnvironmentFault
+        It can't listen there.
+
+    """
+
+    def __init__(self, routers: Routers, checkpoint: Where | None, place: Place, name: str = "") -> None:
+        self._plans = Plans(routers, checkpoint, name)
+        super().__init__(place)
+        self.address = self.add(self._plans)
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """How a query's newest batch was planned. None: it has another number, or no source has counted.
+
+        (How long sources waited is known to them alone.)
+        """
+        return self._plans.summary(batch)
+
+
+_opening = threading.Lock()
+_opened: dict[Place, Planners] = {}
+
+
+def planners_at(place: Place) -> Planners:
+    """Those of this process that listen there, for queries whose end nobody tells. The first call starts them.
+
+    A DataFrame's end says nothing, because a query runs without it, and others may be made of it.
+
+    Raises
+    ------
+    EnvironmentFault
+        Nobody can listen there.
+
+    """
+    with _opening:
+        if place not in _opened:
+            _opened[place] = Planners(place)
+        return _opened[place]
+
+
+class BatchPlans:
+    """The plans of one query's batches, one after the other. The caller has the planner's lock.
+
+    Parameters
+    ----------
+    routers, checkpoint, name
+        As for ``Planner``.
+
+    """
+
+    def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
+        self._routers, self._checkpoint, self._name = routers, checkpoint, name
+        self._router: Batched | None = None
+        self._waves: Waves | None = None
+        self._batch = -1
+        self._number = 0  # of the batch's next wave
+        self._counting: dict[Connection | None, int] = {}
+        self._counted: dict[int, Counts] = {}
+        self._planned: dict[int, bytes] = {}
+        self._refused: dict[int, Exception] = {}
+
+    def join(self, source: Connection | None, batch: int, number: int) -> bytes:
+        """Note that a source is there. Returns its quotas if the plan has them, else what it counts with."""
+        if batch > self._batch:
+            self._begin(batch)
+        self._require(batch)
+        if number in self._planned:
+            return QUOTAS + self._planned[number]
+        assert self._router is not None
+        self._counting[source] = number
+        return REPLICAS + self._router.for_sources()
+
+    def count(self, source: Connection | None, batch: int, number: int, counts: Counts) -> None:
+        """Note a source's counts."""
+        self._require(batch)
+        self._counting.pop(source, None)
+        self._refused.pop(number, None)
+        if number not in self._planned:
+            self._counted.setdefault(number, counts)
+        self._plan_if_counted()
+
+    def leave(self, source: Connection | None) -> None:
+        """Note that an attempt of a source has gone."""
+        if self._counting.pop(source, None) is not None:
+            self._plan_if_counted()
+
+    def knows(self, batch: int, number: int) -> bool:
+        """Whether a source needn't wait any more."""
+        return batch != self._batch or number in self._planned or number in self._refused
+
+    def quotas(self, batch: int, number: int) -> bytes:
+        """The quotas of a source."""
+        self._require(batch)
+        if number not in self._planned:
+            raise self._refused.get(number) or Over("the planner has ended")
+        return self._planned[number]
+
+    def summary(self, batch: int) -> PlanSummary | None:
+        """As of ``Planner``."""
+        if batch != self._batch or not self._number or self._router is None:
+            return None
+        return PlanSummary(self._number, self._router.added, self._router.split)
+
+    def _require(self, batch: int) -> None:
+        if batch != self._batch:
+            raise Over(f"batch {batch} is over")
+
+    def _begin(self, batch: int) -> None:
+        """Begin a batch: its sources plan together. What an earlier driver has planned of it stands."""
+        before, first = self._router, self._batch < 0
+        self._router = router = self._routers(batch)
+        if before is not None and before.identity == router.identity:
+            router.load(before.save())
+        router.begin()
+        if self._checkpoint is not None and (before is None or before.identity != router.identity):
+            self._waves = Waves(self._checkpoint, router.identity, self._name)
+        self._number = 0
+        self._counting, self._counted, self._planned, self._refused = {}, {}, {}, {}
+        if self._waves is not None:
+            if first:
+                self._resume(self._waves, batch, router)
+            self._waves.forget(batch - _KEEP)
+        self._batch = batch
+
+    def _resume(self, waves: "Waves", batch: int, router: Batched) -> None:
+        before = waves.before(batch)
+        if before is not None:
+            router.load(before)
+            router.begin()
+        while (found := waves.read(batch, self._number)) is not None:
+            self._adopt(found)
+
+    def _adopt(self, data: bytes) -> None:
+        """Let a wave's plan stand, as the next one of the batch."""
+        values: dict[str, Any] = unpack(_WAVE, data)
+        assert self._router is not None
+        self._router.load(values["state"])
+        self._planned |= dict(zip(values["sources"].tolist(), values["quotas"].to_pylist(), strict=True))
+        self._number += 1
+
+    def _plan_if_counted(self) -> None:
+        """Plan the wave if nobody is counting, except attempts at sources that another attempt has counted."""
+        assert self._router is not None
+        while self._counted and all(n in self._counted or n in self._planned for n in self._counting.values()):
+            sources, before = sorted(self._counted), self._router.save()
+            try:
+                quotas = self._router.wave([self._counted[number] for number in sources])
+                values = {
+                    "sources": np.array(sources, np.int64),
+                    "quotas": pa.array([packed(each) for each in quotas], pa.large_binary()),
+                    "state": self._router.save(),
+                }
+                written = pack(_WAVE, values)
+                if self._waves is not None:
+                    written = self._waves.create(self._batch, self._number, written)
+            except Exception as error:  # noqa: BLE001  all who wait are told, and may ask again
+                self._router.load(before)
+                self._refused |= dict.fromkeys(sources, error)
+                self._counted = {}
+                return
+            self._adopt(written)
+            self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
+
+
+class Waves:
+    """The plans of waves beside a checkpoint, each in a file: ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
+
+    Routers with other parameters or another W have waves of their own, so that none adopts what it can't follow.
+
+    Parameters
+    ----------
+    checkpoint : str or Location
+        The query's checkpoint location.
+    identity : str
+        The routers' (``Grouping.identity``).
+    name : str
+        The planner's name.
+
+    """
+
+    def __init__(self, checkpoint: Where, identity: str, name: str = "") -> None:
+        router = hashlib.sha256(identity.encode()).hexdigest()[:16]
+        self._folder = Location.of(checkpoint).folder(*FOLDER, f"{name or 'query'}-{router}")
+        self._there: set[str] | None = None  # the files that this driver knows of
+
+    def read(self, batch: int, number: int) -> bytes | None:
+        """A wave's plan. None: it wasn't written."""
+        try:
+            return self._folder.read(_name(batch, number))
+        except FileNotFoundError:
+            return None
+
+    def before(self, batch: int) -> bytes | None:
+        """The router's state after the last wave of the batches before. None: there is none."""
+        for name in sorted((name for name in self._known() if _batch(name) < batch), reverse=True):
+            with suppress(FileNotFoundError):  # a list may have what is no longer there
+                values: dict[str, Any] = unpack(_WAVE, self._folder.read(name))
+                return values["state"]
+        return None
+
+    def create(self, batch: int, number: int, data: bytes) -> bytes:
+        """Write a wave's plan, or leave what is there. Returns what is there now."""
+        name = _name(batch, number)
+        written = data if self._folder.create(name, data) else self._folder.read(name)
+        self._known().add(name)
+        return written
+
+    def forget(self, batch: int) -> None:
+        """Remove the plans of a batch and of those before it, except the last wave's of all. Mere tidying."""
+        with suppress(EnvironmentFault):
+            known = self._known()
+            old = sorted(name for name in known if _batch(name) <= batch)
+            for name in old if len(old) < len(known) else old[:-1]:
+                self._folder.remove(name)
+                known.discard(name)
+
+    def _known(self) -> set[str]:
+        if self._there is None:
+            self._there = {name for name in self._folder.names() if re.fullmatch(r"\d{12}-\d{6}", name)}
+        return self._there
+
+
+def _name(batch: int, number: int) -> str:
+    return f"{batch:012d}-{number:06d}"
+
+
+def _batch(name: str) -> int:
+    return int(name.partition("-")[0])

@@ -1,0 +1,286 @@
+"""What must be true before a run begins: of its topic, and of its checkpoint."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import orjson
+from confluent_kafka import KafkaException
+
+from unskew.apps.aggregator.exactly_once import Commits, noted
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
+from unskew.apps.checkpoint.versions import TotalsLog
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.plans.feedback_loop import record_workers, require_followed
+from unskew.apps.settings import Settings
+from unskew.apps.splitter.json_fields import FRAME
+from unskew.apps.splitter.kafka_source import loss_message, lost_messages, skipped_messages
+from unskew.errors import EnvironmentFault, UsageError, suggest_names
+from unskew.kafka.reader import newest_messages
+from unskew.kafka.topics import COMMITS_TOPIC, end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
+
+log = logging.getLogger(__name__)
+
+
+def require_topic(settings: Settings, *, begun: bool) -> None:
+    """Make a missing topic. If the topic has got more partitions since the run began, the run has more sources.
+
+    A topic of the user's own, of which only its owner knows what is in it, isn't made unless the settings say so.
+
+    Raises
+    ------
+    UsageError
+        The topic has another number of partitions than the run has sources, or there is none and it may not be made.
+    EnvironmentFault
+        The broker can't be reached.
+
+    """
+    may_create = settings.create_topic or settings.source_type.upper() != "COLUMN"
+    found = partitions_of(settings.connection, settings.topic) if begun or not may_create else None
+    if found is None and not may_create:
+        raise missing_topic(settings.connection, settings.topic, ": --create-topic makes it")
+    if begun and found is not None and found > settings.sources:
+        log.warning(
+            "topic %s has %d partitions, %d when the run began: it goes on with %d sources",
+            *(settings.topic, found, settings.sources, found),
+        )
+    else:
+        ensure_topic(settings.connection, settings.topic, settings.sources)
+
+
+def require_key_field(settings: Settings) -> None:
+    """Refuse a key field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
+
+    For a run that has begun it isn't asked: its messages had the field.
+
+    Raises
+    ------
+    UsageError
+        There are objects, and none has the field. The message names those that they have.
+
+    """
+    field = settings.key_field
+    if settings.source_type.upper() != "COLUMN" or settings.format not in (None, "json") or field is None:
+        return
+    found = [_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)]
+    objects = [fields for fields in found if fields]
+    if objects and not any(field in fields for fields in objects):
+        raise UsageError(
+            f"--key-field is {field!r}, but none of the {len(objects)} newest objects in topic {settings.topic} has "
+            f"it{suggest_names(field, dict.fromkeys(chain.from_iterable(objects)))}"
+        )
+
+
+def _fields(message: bytes) -> list[str]:
+    """The fields of a JSON object, and with dots those of the objects in it."""
+    try:
+        found = orjson.loads(message[FRAME:] if message[:1] == b"\0" else message)
+    except orjson.JSONDecodeError:
+        return []
+    return list(_paths(found, ""))
+
+
+def _paths(value: Any, prefix: str) -> Iterator[str]:
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        yield prefix + name
+        yield from _paths(inner, f"{prefix}{name}.")
+
+
+def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint of another run, and one that can't be written. A new one is made this run's.
+
+    Nothing is changed in one that has begun, because another driver may be at work with it.
+
+    ``claimed`` is what the checkpoint says about its run, or empty.
+
+    Raises
+    ------
+    UsageError
+        The checkpoint belongs to another run.
+    EnvironmentFault
+        The checkpoint can't be written, or its states lie as a plan of another version has it.
+
+    """
+    run, changing = _run_of(dataflow, claimed)
+    checkpoint.check(run, changing)
+    require_plans(dataflow)
+    if claimed:
+        checkpoint.require_writable()
+    else:
+        checkpoint.claim(run)
+
+
+def claim(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
+    """Make the checkpoint this run's, once this driver holds it. A run of another number of workers may resume from it.
+
+    Raises
+    ------
+    UsageError
+        The checkpoint belongs to another run.
+
+    """
+    claimed, workers = checkpoint.claimed(), dataflow.settings.workers
+    run, changing = _run_of(dataflow, claimed)
+    checkpoint.check(run, changing)
+    if claimed.get("numWorkers", workers) != workers:
+        record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
+    checkpoint.claim(run, changing)
+    checkpoint.tidy()
+
+
+def _run_of(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields that the checkpoint's record gets of this run, and the names of those that may differ."""
+    history = WorkerHistory.of(claimed, dataflow.settings.workers).entries()
+    new = dataflow.stage.taken_over(claimed)
+    return dataflow.identity | history | new, ("numWorkers", *history, *new)
+
+
+def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
+    """Note which generation of the results topic's records this checkpoint's are: later than all that it has.
+
+    Batches have numbers from 0 on each checkpoint. Their times don't tell which of two is later either, because clocks
+    are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
+    was made again is another one, and so is the one of another number of workers.
+    """
+    topic = result_topics(settings).get("results")
+    if topic is None:
+        return
+    which = f"{topic} {topic_id(settings.connection.admin(), topic) or ''}".strip()
+    if checkpoint.claimed().get(GENERATION, {}).get("of") != which:
+        written = sum(end_offsets(settings.connection, topic, committed=False).values())
+        checkpoint.claim({GENERATION: {"of": which, "number": written}}, (GENERATION,))
+
+
+def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Commits | None:
+    """The parts in which the checkpoint's batches are published exactly once. None: the settings say at least once.
+
+    Parameters
+    ----------
+    settings, checkpoint
+        The run, and its checkpoint, which the driver holds.
+    partitions : int
+        How many parts a new checkpoint gets for its counts, and as many for results.
+
+    Raises
+    ------
+    EnvironmentFault
+        The broker or the checkpoint can't be reached.
+
+    """
+    if settings.delivery != "exactly-once":
+        return None
+    return noted(checkpoint, partitions, partial(_commits, settings))
+
+
+def forget_commits(settings: Settings) -> None:
+    """Delete the topic with the numbers of a checkpoint's batches, before a checkpoint that nobody needs is removed."""
+    found = Checkpoint(settings.location).claimed().get(COMMITS)
+    if found is None:
+        return
+    topic = _commits(settings, found).topic
+    admin = settings.connection.admin()  # a name for it until the answer is here
+    try:
+        admin.delete_topics([topic])[topic].result()
+    except KafkaException as error:
+        log.info("topic %s is left: %s", topic, error)
+
+
+def _commits(settings: Settings, found: Mapping[str, Any]) -> Commits:
+    keyed = "results" in result_topics(settings)
+    topic = COMMITS_TOPIC.format(topic=settings.topic, id=found["id"])
+    return Commits(settings.connection, topic, found["parts"], keyed)
+
+
+def require_plans(dataflow: Dataflow) -> None:
+    """Refuse a checkpoint whose keys were moved by a plan of another version, because these routers can't follow it.
+
+    Raises
+    ------
+    EnvironmentFault
+        The checkpoint has such a plan.
+
+    """
+    loop = dataflow.loop()
+    if loop is not None:
+        require_followed(loop, dataflow.settings.location)
+
+
+def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool = True) -> None:
+    """Refuse to resume if the topic no longer has the messages that come next.
+
+    If the driver doesn't hold the checkpoint (``held``) yet, nothing is noted in it.
+
+    Raises
+    ------
+    EnvironmentFault
+        The messages are gone, or the topic is another one of the same name, and the settings don't say to skip them. Or
+        an earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
+
+    """
+    topic = settings.topic
+    following = checkpoint.next_offsets().get(topic)
+    require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic), held=held)
+    if following and settings.connection.committed:
+        ends, there = (end_offsets(settings.connection, topic, committed=committed) for committed in (True, False))
+        if any(ends.get(int(p), 0) < offset <= there.get(int(p), 0) for p, offset in following.items()):
+            raise EnvironmentFault(
+                f"the checkpoint {checkpoint.location} has counted messages of a transaction in topic {topic} that is "
+                "still open: start again when it is over, or with isolation.level=read_uncommitted in --kafka-config"
+            )
+    if following and settings.on_data_loss == "fail":
+        lost = lost_messages(settings.connection, topic, following)
+        if lost:
+            raise EnvironmentFault(loss_message(topic, lost))
+
+
+def require_same_topic(
+    settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None, *, held: bool = True
+) -> None:
+    """Refuse to resume in a topic that was deleted and made again: the old one's offsets would skip its messages.
+
+    If the settings say to skip what is lost, the run resumes at these offsets. The messages before them in the new
+    topic are reported and counted.
+
+    Parameters
+    ----------
+    settings, checkpoint
+        The run, and its checkpoint, which has the id of the topic that it reads.
+    following : partition → offset
+        The offsets at which reading resumes.
+    found : str, optional
+        The id of the topic that is there now. None: it isn't known.
+    held : bool
+        Whether the driver holds the checkpoint, so that it may note the topic there.
+
+    Raises
+    ------
+    EnvironmentFault
+        It is another topic, and the settings don't say to skip messages.
+
+    """
+    noted, topic = checkpoint.claimed().get("topicId"), settings.topic
+    if found in (None, noted):
+        return
+    if noted is None:
+        if held:
+            checkpoint.claim({"topicId": found})
+        return
+    what = f"topic {topic} was deleted and made again since the checkpoint {checkpoint.location} began (id {noted}, "
+    what += f"now {found})"
+    if settings.on_data_loss == "fail":
+        raise EnvironmentFault(
+            f"{what}: begin with another --checkpoint; --on-data-loss skip goes on at the offsets of the old one"
+        )
+    if not held:
+        return
+    skipped = sum(skipped_messages(settings.connection, topic, following).values())
+    log.warning("%s: it goes on at the offsets of the old one, and skips %s messages", what, f"{skipped:,}")
+    checkpoint.claim({"topicId": found}, ("topicId",))
+    totals, batch = TotalsLog(settings.location), checkpoint.following()
+    before = totals.at(batch)
+    totals.write(batch, replace(before, skipped=before.skipped + skipped))

@@ -1,0 +1,96 @@
+"""Our package on its way to executors whose Python lacks it."""
+
+import atexit
+import os
+import shutil
+import threading
+import zipfile
+from collections.abc import Callable
+from importlib import resources
+from importlib.util import cache_from_source
+from pathlib import Path
+from tempfile import mkdtemp
+
+from pyspark.sql import SparkSession
+
+from unskew.spark.compat import is_remote
+
+#: The archive's name, which is on the path of executors' Pythons.
+ARCHIVE = "unskew.zip"
+_written: list[Path] = []  # the archive of this process, once it is written
+_writing = threading.Lock()
+
+
+def ship(spark: SparkSession) -> None:
+    """Send this installation's ``unskew`` to the session's executors, whose Python then needn't have it.
+
+    Call it before a query starts. In classic PySpark all sessions of the application have it then
+    (``SparkContext.addPyFile``), through Spark Connect this session alone (``addArtifacts``). Called again, it changes
+    nothing.
+
+    Only ``unskew`` is sent. The executors' Python must have the packages that it imports, because most are compiled:
+    ``mmh3``, ``numba``, ``numpy`` and ``pyarrow``, for ``keyed_map`` also ``orjson``, ``pandas`` and ``protobuf``, and
+    for ``kafka_sink`` ``confluent-kafka`` and ``orjson``. It must have the driver's minor version, as Spark itself
+    demands. The setting ``spark.python.daemon.module`` must not name our daemon (``unskew.settings(installed=False)``),
+    because the archive comes after the daemon's start.
+
+    For a stream of ``keyed_map``, the Python of Spark's driver must have ``unskew``, too: through Spark Connect that of
+    the server. Spark plans the states by it, and sends no files to it.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        A session, classic or of Spark Connect.
+
+    Notes
+    -----
+    The archive is in a temporary folder until this process ends, because executors that come later fetch it, too.
+
+    Examples
+    --------
+    >>> ship(spark)  # doctest: +SKIP
+
+    """
+    file = str(archive(_temporary))
+    if is_remote(spark):
+        spark.addArtifacts(file, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(file)
+
+
+def archive(folder: Callable[[], Path]) -> Path:
+    """The archive of our package that this process sends. There is one, as Spark takes no other file of that name.
+
+    Parameters
+    ----------
+    folder : function → Path
+        It makes the folder, unless the archive is written already. The folder must last as long as the process.
+
+    """
+    with _writing:
+        if not _written:
+            _written.append(write_archive(folder()))
+        return _written[0]
+
+
+def _temporary() -> Path:
+    folder = Path(mkdtemp(prefix="unskew-ship-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def write_archive(folder: Path) -> Path:
+    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and their compiled files.
+
+    A Python of another version ignores the compiled files. Any Python ignores a compiled file of another source.
+    """
+    archive = folder / ARCHIVE
+    root = Path(str(resources.files("unskew")))
+    with zipfile.ZipFile(archive, "w") as packed:
+        for parent, _, names in os.walk(root, followlinks=True):  # in a checkout the packages are links
+            for file in (Path(parent, name) for name in sorted(names) if name.endswith(".py")):
+                name, compiled = file.relative_to(root.parent), Path(cache_from_source(str(file)))
+                packed.write(file, name)
+                if compiled.is_file():
+                    packed.write(compiled, name.with_suffix(".pyc"))
+    return archive

@@ -1,0 +1,141 @@
+"""The end of a query: whether all messages are counted, how it is stopped between two batches, and why it failed."""
+
+import re
+import time
+from collections.abc import Mapping
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from unskew.apps.checkpoint.versions import Totals
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.session import log_file
+from unskew.apps.operators.errors import StateFault, WorkFault
+from unskew.apps.splitter.kafka_source import TOO_LARGE
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.kafka.transactions import Interrupted
+
+_LOOK_EVERY = 0.05  # s
+# Spark and Py4J wrap an error several times over.
+_WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
+# Spark waits 10 s, always: a busy machine may take longer to import pyspark.
+_LATE = "Python worker failed to connect back"
+_RAISED = "[USER_RAISED_EXCEPTION] "  # before the text of an error that a column raises; the plan has the text alone
+# Spark writes no entry of its logs twice. The first is of a log, the second of its files.
+_CONTESTED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
+
+
+class Drain:
+    """Whether all messages are counted that the topic had at some moment, such as when the run began.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        The run's.
+    ends : mapping
+        Partition → the offset before which it had messages.
+
+    """
+
+    def __init__(self, dataflow: Dataflow, ends: Mapping[int, int]) -> None:
+        self._settings = dataflow.settings
+        self._stage = dataflow.stage
+        self._ends = ends
+
+    @property
+    def waiting(self) -> int:
+        """The number of messages that the topic had ever had then: the sum of its end offsets."""
+        return sum(self._ends.values())
+
+    def reached(self, report: BatchReport, *, flushing: bool) -> bool:
+        """Whether after a batch all messages are counted, and their windows published.
+
+        Event time stands still when no tuples come. So by event time only a flushing query waits for windows.
+        """
+        taken = report.batch.end[self._settings.topic]
+        if any(taken.get(str(p), 0) < offset for p, offset in self._ends.items()):
+            return False
+        waits_for_windows = self._settings.time == "batch" or flushing
+        return not waits_for_windows or self._over(report)
+
+    def end_ms(self, totals: Totals) -> int:
+        """When the last window ends (ms). By event time, which a flush advances, when the last state's TTL ends."""
+        return totals.last_window_end_ms + (self._stage.tail_ms if self._settings.time == "event" else 0)
+
+    def _over(self, report: BatchReport) -> bool:
+        """Whether the windows are published, and the states merged."""
+        end_ms = self.end_ms(report.totals)
+        return self._stage.merged(report.states, end_ms) and report.batch.watermark_ms >= end_ms
+
+
+class Halted(Exception):
+    """Ends a query at the start of a batch. The previous batch is committed, and this one has written nothing."""
+
+
+class Repeatable(EnvironmentFault):
+    """The query failed, and resumes if it is started again."""
+
+    why: str
+
+
+class LatePython(Repeatable):
+    """A Python process didn't start in time. Spark asks such a process for the states' schemas of a batch."""
+
+    why = "the machine is busy"
+
+
+class Contested(Repeatable):
+    """Another driver, from which this driver has taken the checkpoint, has planned or committed the batch."""
+
+    why = "the driver before this one was still at work"
+
+
+class LargeMessage(EnvironmentFault):
+    """A message came that is so large that Spark's usual number of rows for Python could be too many bytes."""
+
+
+def stop_between_batches(query: StreamingQuery) -> None:
+    """Stop a query when no batch is running. In the middle of one, Spark's threads would log stack traces."""
+    while query.isActive and query.status["isTriggerActive"]:
+        time.sleep(_LOOK_EVERY)
+    query.stop()
+
+
+def fault(error: StreamingQueryException) -> UsageError | EnvironmentFault:
+    """The error to raise for a query that failed."""
+    text, line = str(error), cause(error)
+    if _misused(error):
+        return UsageError(line)
+    if _LATE in text:
+        return LatePython(line)
+    if _RAISED + TOO_LARGE in text:
+        return LargeMessage(line)
+    return Contested(line) if any(words in text for words in _CONTESTED) else EnvironmentFault(line)
+
+
+def cause(error: StreamingQueryException) -> str:
+    """Why a query failed, in one line."""
+    raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
+    raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
+    if raised:
+        return f"{raised[1]}; nothing is lost: mend it and start again"
+    raised = _misused(error)
+    if raised:
+        return raised[1]
+    raised = re.search(rf"(?:{EnvironmentFault.__name__}|{Interrupted.__name__}): (.+)", str(error))
+    if raised:
+        return f"the query failed: {raised[1]}; the rest is in {log_file()}"
+    lines = re.findall(
+        r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
+    )
+    causes = [line for line, kind in lines if kind not in _WRAPPERS]
+    reason = causes[-1] if causes else str(error).strip().splitlines()[0]
+    return f"the query failed: {reason}; the rest is in {log_file()}"
+
+
+def _misused(error: StreamingQueryException) -> re.Match[str] | None:
+    """What a task has refused, for a mistake of the user's."""
+    return re.search(rf"{UsageError.__name__}: (.+)", str(error))

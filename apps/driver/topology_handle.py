@@ -1,0 +1,156 @@
+"""A run in the background: a thread with its Spark session, and what its user may ask of it meanwhile."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
+from types import TracebackType
+from typing import Self
+
+from pyspark.sql import SparkSession
+
+from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.driver.batch_committer import BatchReport
+from unskew.apps.driver.job_summary import Summary, Tally
+from unskew.apps.driver.listeners import Follower
+from unskew.apps.driver.session import borrowed, claim_session, release_session, session
+from unskew.apps.driver.streaming_job import Outcome, Run
+from unskew.apps.settings import Settings
+from unskew.durations import Duration, seconds
+
+
+class Running:
+    """A topology that runs, until it is stopped or has nothing left to do. It is a context manager, which stops it.
+
+    ``Topology.start`` makes it.
+
+    Parameters
+    ----------
+    settings : Settings
+        What to run.
+    listeners, followers : sequences of callables
+        As for ``unskew.apps.driver.streaming_job.Run``.
+    spark : SparkSession, optional
+        The user's session, which stays as it is. Default: a session that ends with the run.
+
+    Raises
+    ------
+    UsageError, EnvironmentFault
+        As for ``Run``.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listeners: Sequence[Callable[[BatchReport], None]] = (),
+        followers: Sequence[Follower] = (),
+        spark: SparkSession | None = None,
+    ) -> None:
+        self._settings = settings
+        self._tally = Tally(settings.grouping)
+        self._run = Run(settings, [self._tally, *listeners], followers)
+        self._owns = spark is None
+        if self._owns:
+            claim_session()
+        self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
+        self._outcome: Outcome | None = None
+        self._error: BaseException | None = None
+        self._begun = threading.Event()
+        self._ended = threading.Event()
+        threading.Thread(target=self._work, name=f"unskew {settings.name}", daemon=True).start()
+
+    def _work(self) -> None:
+        try:
+            if self._run.await_turn():
+                self._begun.set()
+                made: AbstractContextManager[SparkSession] = self._session()
+                with made as spark:
+                    self._outcome = self._run.run(spark)
+        except BaseException as error:  # noqa: BLE001  `wait` raises it, in the thread of who waits
+            self._error = error
+        finally:
+            if self._owns:
+                release_session()
+            self._ended.set()
+
+    def __enter__(self) -> Self:
+        """The run itself, which has begun."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the run after the current batch, and wait for its end. Raise as ``wait``, unless the block has."""
+        self.stop()
+        if error is None:
+            self.wait()
+        else:
+            with suppress(Exception):
+                self.wait()
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Result topics by role, which is aggregator, distribution, rejected, or results (of a work with states)."""
+        return result_topics(self._settings)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the topic had ever had when the run began, or was last told to drain."""
+        return self._run.waiting
+
+    @property
+    def begun(self) -> bool:
+        """Whether the run has begun, with the start of Spark. Before that it waits for another driver to end."""
+        return self._begun.is_set()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the run ended, or None if it hasn't, or was stopped before it began."""
+        return self._outcome
+
+    def stop(self) -> None:
+        """End the run after the current batch. It doesn't wait for that."""
+        self._run.stop()
+
+    def wait(self, timeout: Duration | None = None, *, drained: bool = False) -> bool:
+        """Wait for the run's end.
+
+        Parameters
+        ----------
+        timeout : timedelta, number (s) or str, optional
+            How long to wait. Default: as long as it takes.
+        drained : bool
+            Whether the run ends when all messages that the topic has now are counted, and their windows published.
+
+        Returns
+        -------
+        bool
+            Whether the run has ended; with ``drained``, whether all these messages are counted and published.
+
+        Raises
+        ------
+        UsageError, EnvironmentFault
+            The run failed; it resumes from its checkpoint if it is started again.
+
+        """
+        limit = None if timeout is None else seconds("timeout", timeout)
+        if drained:
+            self._run.drain()
+        ended = self._ended.wait(limit)
+        if self._error is not None:
+            raise self._error
+        if not drained or self._outcome is None:
+            return ended and not drained
+        return self._outcome.drained and self._run.counted == self._run.waiting
+
+    def balance(self) -> Summary:
+        """How even the workers are so far. Printed, it is a line.
+
+        Returns
+        -------
+        Summary
+            ``std_dev`` (STD_DEV), ``dist_cost`` (DIST_COST), ``straggling`` (the slowest worker's time divided by the
+            mean worker's), ``tuples_per_second``, ``loads`` ([W] tuples), and others.
+
+        """
+        return self._tally.summary()

@@ -1,0 +1,381 @@
+"""``keyed_map``: run a keyed work over the user's own stream."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType, TimestampType
+
+from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
+from unskew.apps.checkpoint.location import Location, location_in
+from unskew.apps.checkpoint.visibility import require_shared
+from unskew.apps.driver.plans.plan_service import require_feedback, with_feedback
+from unskew.apps.driver.plans.planned_routing import planned
+from unskew.apps.driver.plans.planner_server import place_of
+from unskew.apps.driver.python_processes import start_python
+from unskew.apps.library.static_keyed_map import AT_THE_END, executed_at_once
+from unskew.apps.metrics.balance_observation import Observation, of_keys, of_rejected
+from unskew.apps.metrics.task_reports import TaskReports
+from unskew.apps.operators.interface import KeyedWork, require_work
+from unskew.apps.router.order import in_order
+from unskew.apps.router.router import Routing, scheme_options
+from unskew.apps.router.row_keys import Key, key_parts
+from unskew.apps.router.tuple_packets import column, cost_column, source_column
+from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.stateful.config import Program, lifetime, merging, splits, taken_over
+from unskew.apps.worker.stateful.flow import executed, opened, partitions_of, routed, to_workers
+from unskew.apps.worker.stateful.key_columns import KeyColumns
+from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.operator_output import WINDOW
+from unskew.apps.worker.stateful.store import KEY
+from unskew.durations import Duration, milliseconds
+from unskew.errors import EnvironmentFault, UsageError, suggest_names
+from unskew.grouping import parameters
+from unskew.grouping.arguments import integer
+from unskew.grouping.registry import KEEPING, OWNING, capitals
+from unskew.spark.compat import require_frame, spark_schema, tokens
+from unskew.spark.micro_batches import batch_time, heartbeats, sources_of
+from unskew.spark.setting_names import PROVIDER, ROCKSDB
+
+
+def keyed_map(
+    df: DataFrame,
+    key: Key,
+    workers: int,
+    work: KeyedWork,
+    grouping: str = "BOUNDED_LOAD",
+    checkpoint: str | None = None,
+    *,
+    window_length: Duration | None = None,
+    ttl: Duration | None = None,
+    merge_every: Duration | None = None,
+    time: str | Column | None = None,
+    lateness: Duration = 10.0,
+    max_ahead: Duration = 3600.0,
+    source: str | Column | None = None,
+    sources: int | None = None,
+    cost: str | Column | None = None,
+    weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
+    seed: int = 0,
+    idle_batches: bool = False,
+    observe: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """Run a keyed work over a stream: a grouping chooses the worker that executes each tuple.
+
+    Parameters
+    ----------
+    df : DataFrame
+        A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
+        one batch, no row is late, and all states end with it. The results are those that the stream would have given
+        when all of its windows and sessions are closed.
+    key : str, Column, or a list of these
+        The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
+        boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
+        type and name. A work that reads the column ``key``, as ``PerKey`` does, takes one column alone, string, binary
+        or integer; a null key is null there (``PerKey``: None).
+    workers : int
+        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
+        So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
+        until the query has started.
+    work : KeyedWork
+        The work (``unskew.operators``).
+    grouping : str
+        One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
+        the other tables, POSG, CONSISTENT_HASH. One that splits keys needs a work with a ``merge``. With feedback,
+        workers measure what their keys cost, and the driver makes a plan at the beginning of a batch. Keys then move
+        with their states. It needs a driver of this process, which Spark Connect hasn't.
+    checkpoint : str
+        The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
+        store in RocksDB (``unskew.settings``). A static DataFrame needs neither.
+    window_length : timedelta, number (s) or str, optional
+        Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a
+        parameter of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
+    ttl : timedelta, number (s) or str, optional
+        How long states live after their key's last tuple, instead of a window. Default: the work's own TTL. A static
+        DataFrame with a ``time`` can have the work's own alone, because no clock runs between its tuples.
+    merge_every : timedelta, number (s) or str, optional
+        How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
+        Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
+        10 s. By batch time, a query that ends (``availableNow``) keeps in its states what isn't merged yet, and its
+        next run publishes it. If each run is to end with all results, give ``"1 batch"``.
+    time : str or Column, timestamp
+        The tuples' own time; rows in which it is null are left out, and counted as those of ``max_ahead``. In a stream,
+        a time before 1970 is late, because Spark's watermark begins there. Default: the batch's time, by which no tuple
+        is late.
+    lateness : timedelta, number (s) or str
+        How late a tuple may be, if ``time`` is given.
+    max_ahead : timedelta, number (s) or str
+        How far a tuple's ``time`` may be ahead of the batch's. A row with a later one is left out, because it would put
+        the watermark on, and close the windows and states of all others. With ``observe`` such rows are counted
+        (``Balanced.rejected``). A static DataFrame has no watermark, and there none is left out.
+    source, sources, cost, weights, most_workers, seed, **options
+        As for ``balance``.
+    idle_batches : bool
+        Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
+        the trigger ``availableNow``.
+    observe : str, optional
+        The name of an observation in which Spark measures the workers of a stream, such as ``"unskew"``, for ``watch``.
+        A query has each name once. Each row is then hashed once if the grouping splits keys, and each worker sends
+        a row more. It is ignored over a static DataFrame, so that a backfill is the same program. Default: nothing is
+        measured.
+
+    Returns
+    -------
+    DataFrame
+        The key's columns, ``window`` if states live for windows (its start), and the columns of ``work.results``.
+
+    Raises
+    ------
+    UsageError
+        An argument is invalid, the grouping is unknown or doesn't fit the work, the checkpoint belongs to another run,
+        or the stream is behind a shuffle (see ``balance``). The message says what is valid.
+        The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
+        changed after this call. Tasks check this before they change anything.
+    EnvironmentFault
+        The checkpoint can't be read or written, or a plan that this version can't follow has moved its states.
+        The query fails with it if an executor doesn't reach the driver, which some groupings need.
+    StateFault
+        The query fails with it if the work raises, or returns states or results of another schema.
+
+    Notes
+    -----
+    A duration that is a number is in seconds. As text it is an interval as Spark reads it, from weeks to microseconds:
+    ``"10 minutes"``, ``"1 hour 30 minutes"``, or short ``"30s"``.
+
+    With feedback, the sources of a batch ask the driver for the plan at the batch's beginning. The driver makes it of
+    what the workers of earlier batches have reported since the last plan, and writes it before it answers. So a batch
+    that runs again has the same plan. Reports are lost with the driver: then the plan stays as it is for a batch, and
+    no state is lost. A plan that has moved states is followed only by routers with the same options. A checkpoint has
+    the plans of one call, and a second call in the same query is refused in the query's first batch. All such calls of
+    a process share a thread and a port, which stay until the process ends. A call keeps some memory until then, too:
+    the reports of the last batches.
+
+    Examples
+    --------
+    Statistics of each sensor's values. A stream needs a ``checkpoint`` besides; this DataFrame isn't one:
+
+    >>> from unskew.apps.operators import Running
+    >>> events = spark.range(6).selectExpr("concat('sensor ', id % 2) AS sensor", "cast(id AS double) AS value")
+    >>> means = keyed_map(events, "sensor", 2, Running("value"), ttl="1 hour")
+    >>> [tuple(row) for row in means.select("sensor", "count", "mean").orderBy("sensor").collect()]
+    [('sensor 0', 3, 2.0), ('sensor 1', 3, 3.0)]
+
+    Sessions by the events' own time:
+
+    >>> from unskew.apps.operators import Sessions
+    >>> events = spark.range(5).selectExpr("'ada' AS user", "timestamp_seconds(if(id < 3, id, 100 + id)) AS at")
+    >>> sessions = keyed_map(events, "user", 2, Sessions(gap="30 seconds"), "KEY", time="at")
+    >>> sorted(row["count"] for row in sessions.collect())
+    [2, 3]
+
+    """
+    grouping, workers = capitals(grouping), integer("workers", workers, 1)
+    own = scheme_options(
+        grouping,
+        _take_options(options, window_length, ttl),
+        cost=cost is not None,
+        weights=weights,
+        most_workers=most_workers,
+        sources=sources,
+    )
+    by = _key_of(df, key, work)
+    costs = None if cost is None else cost_column(df, cost)
+    lives = lifetime(work, window_length, ttl, "window_length")
+    lateness_ms, ahead_ms = milliseconds("lateness", lateness), milliseconds("max_ahead", max_ahead)
+    split = splits(work, grouping, workers, OWNING if df.isStreaming and place_of(df.sparkSession) else KEEPING)
+    event = time is not None
+    of_source = None if source is None else F.col("__source")
+    period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
+    if not df.isStreaming:
+        if ttl is not None and event:
+            raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
+        routing = Routing(grouping, workers, options=own, seed=seed)
+        routing.check(costs=cost is not None)
+        if "sources" in parameters(grouping) and "sources" not in own:
+            own["sources"] = sources_of(df) or 1
+        program = Program(work, by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None)
+        schema = _result_schema(by, program)
+        tuples = _tuples(in_order(df, grouping, time), by, program, time, source, costs)
+        parcels = executed_at_once(tuples, routing, program, of_source, cost=cost is not None)
+        return _opened(parcels, schema, program, by)
+    _require_rocksdb(df)
+    location = location_in(df.sparkSession, checkpoint)
+    routing = Routing(grouping, workers, location, own, seed, streaming=True)
+    routing.check(costs=cost is not None, feedback=True)
+    in_order(df, grouping)
+    require_feedback(df.sparkSession, routing, moving=not split)
+    partitions = partitions_of(df.sparkSession, location)
+    mergers = min(workers, partitions)
+    program = Program(
+        work,
+        by.arrow,
+        workers,
+        split,
+        mergers,
+        event,
+        *lives,
+        period,
+        checkpoint=location,
+        partitions=partitions,
+        observe=None if observe is None else Observation(observe, routing.grouping),
+    )
+    schema = _result_schema(by, program)
+    tuples = _tuples(df, by, program, time, source, costs, ahead_ms)
+    chosen = tokens(program.workers, partitions)
+    of_routing = {"groupingType": routing.grouping, "seed": seed}
+    _claim(df, location, program, of_routing | _key_entries(by, key), chosen)
+    routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
+    if routing.plans is not None:
+        program = replace(program, reports=routing.reports, routing=routing, monitors=Monitors(routing))
+    routing = planned(df, routing, "keyed_map")
+    if observe is not None and split:  # keys that aren't split have one worker each
+        tuples = of_keys(tuples, F.col("key"), observe)
+    packets = routed(
+        tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=not idle_batches
+    )
+    if idle_batches:
+        packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
+    moment = batch_time(0, F.col("worker"))
+    start_python(df.sparkSession)
+    parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
+    return _opened(parcels, schema, program, by)
+
+
+def _key_of(df: DataFrame, key: Key, work: KeyedWork) -> KeyColumns:
+    """The key's columns, after a look at what was given as DataFrame and work."""
+    require_frame(df)
+    require_work(work)
+    by = KeyColumns.of(df, key)
+    if not by.plain and "key" in work.columns:
+        raise UsageError(
+            f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
+            "or integer"
+        )
+    return by
+
+
+def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyColumns) -> DataFrame:
+    """The results that are in parcels."""
+
+    def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
+        start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
+        return [rows.column(KEY), *start, *rows.columns[2:]]
+
+    results = opened(parcels, schema, columns, program.checkpoint)
+    if by.plain:
+        return results
+    first, *others = (f"c{n}" for n in range(len(schema)))
+    named = (F.col(name).alias(shown) for name, shown in zip(others, schema.names[1:], strict=True))
+    return results.toDF(first, *others).select(*by.columns(F.col(first)), *named)
+
+
+def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
+    """Removes the files of states that all workers have taken in, by their reports. Mere tidying: it may fail."""
+    assert routing.checkpoint is not None
+    transfers = Transfers(routing.checkpoint)
+
+    def forget(reports: TaskReports) -> None:
+        workers = reports.workers
+        with suppress(EnvironmentFault):
+            transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
+
+    return forget
+
+
+def _take_options(
+    options: Mapping[str, Any], window_length: Duration | None, ttl: Duration | None
+) -> Mapping[str, Any]:
+    """The grouping's own parameters. A ``window`` that could be the states' is refused."""
+    if "window" in options and window_length is None and ttl is None:
+        raise UsageError(
+            f"window is {options['window']!r}, which could be the grouping's own parameter or the states' lifetime; "
+            "valid: window_length= for the states, and beside it, or beside ttl=, the grouping's window"
+        )
+    return options
+
+
+def _key_entries(by: KeyColumns, key: Key) -> dict[str, Any]:
+    """What the checkpoint's record says of the key: other columns, or other types, would be other keys."""
+    parts = key_parts(key)
+    # An expression has a name that another Spark may spell otherwise.
+    named = {"keyColumns": parts} if all(isinstance(part, str) for part in parts) else {}
+    return named if by.plain else named | {"keyType": by.described}
+
+
+def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
+    """Record the query in its checkpoint: only the same tokens, in as many partitions, find its states again."""
+    checkpoint = Checkpoint(location)
+    new = taken_over(program.work, checkpoint.claimed())
+    place = {"statePartitions": program.partitions, "tokens": tokens}
+    # Until a batch is done there are no states, so their place may still change.
+    moving = place if checkpoint.following() == 0 else ()
+    checkpoint.claim(program.identity | routed | new | place, (*new, *moving))
+    require_shared(df.sparkSession, location, *RECORD)
+
+
+def _require_rocksdb(df: DataFrame) -> None:
+    provider = df.sparkSession.conf.get(PROVIDER, "")
+    if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
+        raise UsageError(f"{PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
+
+
+def _tuples(
+    df: DataFrame,
+    by: KeyColumns,
+    program: Program,
+    time: str | Column | None,
+    source: str | Column | None,
+    cost: Column | None,
+    ahead_ms: int | None = None,
+) -> DataFrame:
+    """The columns ``key``, ``time`` where tuples have one, those that the work reads, and the routers' own.
+
+    These are ``__time``, and ``__source`` and ``__cost`` where one is given. By event time, rows without a time are
+    left out, and so are those whose time is more than ``ahead_ms`` after the batch's.
+    """
+    missing = [name for name in program.columns if name not in (*df.columns, "time")]
+    if missing:
+        raise UsageError(
+            f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't"
+            f"{suggest_names(missing[0], df.columns)}"
+        )
+    moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
+    own = {"key": by.value, "__time": moment}
+    if program.event:
+        own["time"] = moment
+        taken = moment.isNotNull()
+        if ahead_ms is not None:
+            taken &= F.coalesce(moment <= batch_time(ahead_ms), F.lit(False))
+        if program.observe is not None:
+            df = of_rejected(df, taken, program.observe.name)
+        df = df.where(taken)
+    if source is not None:
+        own["__source"] = source_column(df, source)
+    if cost is not None:
+        own["__cost"] = cost
+    # The user's columns by their places, because names may differ in case alone, or be those of our own.
+    given = df.columns
+    plain = df.select("*", *own.values()).toDF(*(f"c{n}" for n in range(len(given))), *own)
+    read = (F.col(f"c{given.index(name)}").alias(name) for name in program.columns if name != "time")
+    return plain.select(*own, *read)
+
+
+def _result_schema(by: KeyColumns, program: Program) -> StructType:
+    """The key as states have it, the window where states live for one, and the columns that the work publishes."""
+    results = spark_schema(program.work.results)
+    own = spark_schema(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
+    window = [StructField("window", TimestampType())] if program.window_ms is not None else []
+    fields = [*own.fields, *window, *results.fields]
+    names = [field.name for field in (*by.fields, *fields[1:])]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UsageError(
+            f"{type(program.work).__name__} publishes a column {twice[0]!r}, as the key's is called: rename the key's"
+        )
+    return StructType(fields)

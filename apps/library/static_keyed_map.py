@@ -1,0 +1,111 @@
+"""``keyed_map`` over a DataFrame that isn't a stream: one batch, at the end of which all states end.
+
+Workers keep the states in memory. There are no checkpoint and no watermark: no tuple is late, and whatever waits for
+the watermark comes at the end.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.checkpoint.overflow import Overflow
+from unskew.apps.driver.plans.planned_frame import WORKER, routed_frame
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import Packer
+from unskew.apps.worker.stateful.config import Period, Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.flow import ROUTED_DDL, routed, with_tokens
+from unskew.apps.worker.stateful.operator import PARCELS
+from unskew.apps.worker.stateful.operator_output import Parcel
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.tasks import rows_of, stateless_merger
+from unskew.apps.worker.stateful.worker import work
+from unskew.grouping import named
+from unskew.spark.compat import arrow_schema, explained, map_in_arrow, placed
+
+Batches = Iterator[pa.RecordBatch]
+
+#: The watermark while tuples come, and at the end (the year 10000): works may add times to them, and subtract.
+BEGIN, END = -(1 << 60), 253_402_300_800_000
+#: Fragments are merged once, at the end.
+AT_THE_END = Period(batches=1 << 62)
+_TOGETHER = 64 << 20  # bytes of packets that a worker executes at once
+
+
+def executed_at_once(
+    tuples: DataFrame, routing: Routing, program: Program, source: Column | None, *, cost: bool = False
+) -> DataFrame:
+    """The results that workers and mergers make of all tuples, as parcels.
+
+    Parameters
+    ----------
+    tuples, routing, program, cost
+        As for ``unskew.apps.worker.stateful.flow.routed``.
+    source : Column, optional
+        The source of each row. Default: the task's number.
+
+    """
+    tokens = list(range(program.workers))
+    if named(routing.grouping).batched:
+        chosen = routed_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
+        cut = explained(with_tokens(_cut(program), program, tokens, heartbeats=False))
+        packets = map_in_arrow(chosen, ["key", *program.columns, WORKER], cut, ROUTED_DDL)
+    else:
+        packets = routed(tuples, routing, program, tokens, source=source, cost=cost)
+    packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))
+    # Each attempt of a task gets its packets in the same order.
+    at_workers = placed(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")
+    rows = at_workers.mapInArrow(_workers(program, tokens), PARCELS)
+    if not program.split:
+        return rows
+    return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
+
+
+def _cut(program: Program) -> Any:
+    """Packets of tuples that are routed already, as a function for ``with_tokens``."""
+    carry = ["key", *program.columns]
+
+    def packets(batches: Batches) -> Batches:
+        packer = Packer(program.workers)
+        for batch in batches:
+            tuples = batch.select(carry).set_column(0, "key", batch.column("key").dictionary_encode())
+            yield from packer.add(tuples, batch.column(WORKER).to_numpy())
+        yield from packer.flush()
+
+    return packets
+
+
+def at_worker(program: Program, worker: int, packets: Iterable[bytes], batch_ms: int) -> Iterator[Parcel]:
+    """What a worker makes of all its packets. It executes some 64 MiB of them at once."""
+    store, progress = MemoryStore(), Progress(closed_ms=BEGIN)
+    begin = BEGIN if program.event else batch_ms
+    number, size = 0, 0
+    together: list[bytes] = []
+    for packet in packets:
+        together.append(packet)
+        size += len(packet)
+        if size >= _TOGETHER:
+            yield from work(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+            number, size, together = number + 1, 0, []
+    yield from work(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+    yield from work(program, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
+
+
+def _workers(program: Program, tokens: list[int]) -> Any:
+    """The worker of a partition, as a function for ``DataFrame.mapInArrow``: its packets → rows of ``PARCELS``."""
+    schema = arrow_schema(PARCELS)
+
+    def rows(batches: Batches) -> Batches:
+        first = next(batches, None)
+        if first is None:
+            return
+        worker, batch_ms = (first.column(name)[0].as_py() for name in ("worker", "batch_ms"))
+        packets = (packet.as_py() for batch in chain([first], batches) for packet in batch.column("packet"))
+        parcels, end = at_worker(program, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
+        for row in rows_of(parcels, tokens, "worker", worker, end, Overflow(None)):
+            yield pa.RecordBatch.from_pylist([row.asDict()], schema=schema)
+
+    return rows

@@ -1,0 +1,279 @@
+"""Watch how a query of one's own balances: loads, imbalance and replication of its last batches.
+
+>>> placed = observed(balance(events, "user_id", 32, checkpoint=path), "user_id", 32)  # doctest: +SKIP
+>>> query = placed.writeStream.option("checkpointLocation", path).start("placed")  # doctest: +SKIP
+>>> rich.print(watch(query))  # doctest: +SKIP
+
+``balanced_map`` and ``keyed_map`` are measured with ``observe="unskew"``:
+
+>>> sessions = keyed_map(events, "user_id", 32, Sessions(), checkpoint=path, observe="unskew")  # doctest: +SKIP
+
+Spark measures (``DataFrame.observe``), and keeps the figures in the query's progress, also through Spark Connect.
+Without ``observed`` or ``observe=`` nothing is measured.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from unskew.apps.metrics import balance_observation
+from unskew.apps.metrics.balance_observation import Balanced
+from unskew.apps.router.row_keys import Key, key_column
+from unskew.errors import UsageError
+from unskew.grouping.measures import shares, straggling
+from unskew.spark.compat import no_column, require_frame
+
+if TYPE_CHECKING:  # of unskew[app]
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+    from unskew.apps.metrics.query_page import Page
+
+_LACKS = "{} needs a package of unskew[app]: there is no {}"
+
+
+def observed(
+    df: DataFrame, key: Key, workers: int, *, worker_column: str = "worker", name: str = "unskew"
+) -> DataFrame:
+    """Let Spark measure the loads and the replication of what ``balance`` has placed, for ``watch``.
+
+    The rows stay as they are, and where they are. Each row is compared with the W workers, and hashed twice.
+
+    Parameters
+    ----------
+    df : DataFrame
+        What ``balance`` returned.
+    key : str, Column, or a list of these
+        The key that it was given.
+    workers : int
+        Its W ≥ 1.
+    worker_column : str
+        Its column of the row's worker.
+    name : str
+        The observation's name, of which a query has each once.
+
+    Raises
+    ------
+    UsageError
+        There is no such column or key, or ``workers`` is below 1.
+
+    Notes
+    -----
+    These are figures to look at, not to account with. Some versions of Spark count rows twice if a stage runs again
+    because its output was lost. The rows themselves are not doubled.
+
+    Examples
+    --------
+    It takes what ``balance`` returns, and changes none of its columns. ``watch`` has a whole query:
+
+    >>> from unskew import balance
+    >>> events = spark.readStream.format("rate").load().selectExpr("concat('user ', value % 50) AS user")
+    >>> placed = observed(balance(events, "user", 4), "user", 4)
+    >>> placed.columns
+    ['user', 'worker']
+
+    """
+    require_frame(df)
+    if workers < 1:
+        raise UsageError(f"workers is {workers}; valid: 1 or more")
+    if worker_column not in df.columns:
+        raise no_column(df, worker_column)
+    return balance_observation.of_rows(df, key_column(df, key), F.col(worker_column), workers, name)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, ``plot()`` and ``serve()``.
+
+    Each call asks the query anew. Spark keeps its last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``),
+    and forgets them when the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[app]``.
+
+    Attributes
+    ----------
+    query : StreamingQuery
+        A query that runs, or has ended; classic or of Spark Connect.
+    name : str
+        The name of the observation.
+
+    """
+
+    query: Any
+    name: str
+
+    def rows(self) -> list[Balanced]:
+        """The last batches that had rows, oldest first.
+
+        Raises
+        ------
+        UsageError
+            The query had tuples, and no observation of this name.
+
+        """
+        return balance_observation.batches_of(self.query.recentProgress, self.name)
+
+    def table(self) -> "Table":
+        """The batches as a table of ``rich``, newest last.
+
+        Raises
+        ------
+        UsageError
+            As ``rows``.
+        ImportError
+            There is no ``rich``.
+
+        """
+        try:
+            from rich.table import Table
+        except ModuleNotFoundError as error:
+            raise ImportError(_LACKS.format("table()", error.name)) from error
+        rows = self.rows()
+        columns: dict[str, Callable[[Balanced], str]] = {
+            "batch": lambda row: str(row.batch),
+            "time": lambda row: row.time.isoformat(timespec="seconds"),
+            "tuples": lambda row: f"{row.tuples:,}",
+            "least load": lambda row: f"{min(row.loads):,}",
+            "highest load": lambda row: f"{max(row.loads):,}",
+            "imbalance": lambda row: f"{row.imbalance:,.1f}",
+            "replication": lambda row: f"{row.replication:.2f}",
+        }
+        if any(row.busy for row in rows):
+            columns["slowest / mean"] = lambda row: f"{straggling(row.busy):.2f}"
+        if any(row.states for row in rows):
+            columns |= {"states": lambda row: f"{sum(row.states):,}", "moved": lambda row: f"{row.moved:,}"}
+        table = Table(title=f"{self.name}: the last batches")
+        for column in columns:
+            table.add_column(column, justify="left" if column == "time" else "right")
+        for row in rows:
+            table.add_row(*(text(row) for text in columns.values()))
+        return table
+
+    def __rich__(self) -> "Table":
+        return self.table()
+
+    def __repr__(self) -> str:
+        """The query's name, or its id."""
+        return f"Watch(query={self.query.name or str(self.query.id)!r}, name={self.name!r})"
+
+    def _repr_html_(self) -> str | None:
+        """The table, as a notebook shows it. None, and so the text, where there is no ``rich``."""
+        try:
+            from rich.console import Console
+        except ModuleNotFoundError:
+            return None
+        console = Console(record=True, file=StringIO(), width=160)
+        console.print(self.table())
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def plot(self) -> "Figure":
+        """The batches as a picture: above the share of each worker, below the replication.
+
+        Returns
+        -------
+        Figure
+            Of matplotlib. A notebook shows it; ``savefig`` writes it to a file.
+
+        Raises
+        ------
+        UsageError
+            As ``rows``.
+        ImportError
+            There is no ``matplotlib``.
+
+        """
+        try:
+            from matplotlib.figure import Figure
+            from matplotlib.ticker import MaxNLocator
+        except ModuleNotFoundError as error:
+            raise ImportError(_LACKS.format("plot()", error.name)) from error
+        rows = self.rows()
+        batches = [row.batch for row in rows]
+        figure = Figure(figsize=(9, 6), layout="constrained")
+        above, below = figure.subplots(2, 1, sharex=True)
+        for worker, of in enumerate(zip(*(shares(row.loads) for row in rows), strict=True)):
+            above.plot(batches, of, marker=".", linewidth=1, label=f"worker {worker}")
+        below.plot(batches, [row.replication for row in rows], marker=".", color="#555555")
+        above.set_title("share of the tuples, each worker (%)", fontsize=10)
+        below.set_title("replication (workers a key)", fontsize=10)
+        above.set_ylim(bottom=0)
+        below.set_ylim(bottom=0)
+        below.set_xlabel("batch")
+        below.xaxis.set_major_locator(MaxNLocator(integer=True))
+        return figure
+
+    def serve(self, port: int = 0, host: str = "127.0.0.1", *, run: str | None = None, grouping: str = "") -> "Page":
+        """Serve the batches for Prometheus, by the names of the topology's metrics.
+
+        The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
+        is ``unskew_window_dist_cost``. So the alerts' rules and the dashboard *Is it keeping up?* have the query, too.
+        Late tuples, hot keys and plans aren't measured, and rejected ones only of ``keyed_map``. Other dashboards ask
+        InfluxDB, to which only a topology writes.
+
+        A running ``unskew stack`` scrapes the page by itself. If the page is asked less often than every 100 batches,
+        its counters lack the tuples of those that Spark has forgotten.
+
+        Parameters
+        ----------
+        port : int
+            The port; 0: any free one, which ``.port`` and ``.url`` say.
+        host : str
+            The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
+        run : str
+            The label ``run``, which tells queries apart. Default: the query's name, or its id.
+        grouping : str
+            The label ``grouping`` of what ``balance`` has placed. ``balanced_map`` and ``keyed_map`` name theirs.
+
+        Returns
+        -------
+        Page
+            It lasts until its ``close()``, and is a context manager.
+
+        Raises
+        ------
+        UsageError
+            The port is taken or invalid, or the address isn't this machine's.
+        ImportError
+            There are no packages of ``unskew[app]``.
+
+        """
+        try:
+            from unskew.apps.metrics.query_page import Page
+        except ModuleNotFoundError as error:
+            raise ImportError(_LACKS.format("serve()", error.name)) from error
+        return Page(self.query, self.name, port, host, run, grouping)
+
+
+def watch(query: Any, *, name: str = "unskew") -> Watch:
+    """Watch a query over a DataFrame that ``observed`` returned, or that has ``observe=``.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        The query, classic or of Spark Connect.
+    name : str
+        The name that ``observed`` or ``observe=`` was given.
+
+    Examples
+    --------
+    A stream has a batch of 1,000 rows. Every other row has the same key, which PARTIAL_KEY places on two workers:
+
+    >>> from tempfile import mkdtemp
+    >>> from unskew import balance
+    >>> thousands = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1000).option("numPartitions", 1)
+    >>> events = thousands.load().selectExpr("if(value % 2 = 0, 'hot', concat('user ', value % 50)) AS user")
+    >>> checkpoint = mkdtemp()
+    >>> placed = observed(balance(events, "user", 4, "PARTIAL_KEY", checkpoint), "user", 4)
+    >>> writer = placed.writeStream.format("noop").option("checkpointLocation", checkpoint)
+    >>> query = writer.trigger(availableNow=True).start()
+    >>> query.awaitTermination()
+    >>> for batch in watch(query).rows():
+    ...     print(batch.tuples, batch.loads, batch.imbalance)
+    1000 (230, 271, 270, 229) 21.0
+
+    ``rich.print(watch(query))`` shows the same as a table, with the replication.
+
+    """
+    return Watch(query, name)

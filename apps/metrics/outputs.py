@@ -1,0 +1,322 @@
+"""Where metrics go: to InfluxDB, to Prometheus, to both, or to neither."""
+
+import itertools
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.catalogue import COMMON, METRICS, UNITS, Metric, Sample
+from unskew.apps.metrics.influx_target import Target
+from unskew.deploy.servers import stack
+from unskew.deploy.servers.stack import scraped
+from unskew.errors import UsageError
+from unskew.loopback import LOOPBACK
+
+QUEUE = 100_000  # points; some 50 MB
+_CHUNK = 5_000  # points a request, as InfluxDB advises
+_AT_THE_END = 5.0  # s
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  only compared with
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Exporter:
+    """Prometheus' page ``/metrics`` on its own port, with the newest value of each series. It is a context manager.
+
+    It has its own registry, so that it doesn't disturb an application that exports metrics too. Times of samples are
+    left out, because Prometheus takes a value as the value now.
+
+    Parameters
+    ----------
+    port : int
+        The port; 0: any free one.
+    host : str
+        The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
+    refresh : callable, optional
+        Called before each answer, to write what is new.
+
+    Raises
+    ------
+    UsageError
+        The port is taken, or the address isn't this machine's.
+
+    """
+
+    def __init__(self, port: int, host: str = LOOPBACK, refresh: Callable[[], None] | None = None) -> None:
+        self._refresh = refresh
+        self._values: dict[tuple[str, Labels], dict[str, float]] = {}
+        self._lock = threading.Lock()
+        registry = CollectorRegistry()
+        registry.register(self)
+        try:
+            self._server, self._thread = start_http_server(port, host, registry)
+        except OSError as error:
+            raise UsageError(
+                f"--prometheus-port {port} isn't free at {host} ({error.strerror}); valid: a free port (0: any), "
+                "and as --prometheus-host an address of this machine, or 0.0.0.0 for all"
+            ) from error
+        self.port = self._server.server_port
+        self._host = socket.gethostname() if host == _EVERYWHERE else host
+
+    @property
+    def url(self) -> str:
+        """The page's address."""
+        return f"http://{self._host}:{self.port}/metrics"
+
+    def __enter__(self) -> Self:
+        """The exporter itself: it listens already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the page."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
+        """Set the values of the samples' series."""
+        with self._lock:
+            for sample in samples:
+                if sample.subject.prometheus:
+                    labels = tuple({**common, **sample.labels}.items())
+                    numbers = {name: float(value) for name, value in sample.values.items()}
+                    self._values.setdefault((sample.subject.name, labels), {}).update(numbers)
+
+    def forget(self) -> None:
+        """Remove all series, because another run's series follow."""
+        with self._lock:
+            self._values.clear()
+
+    def collect(self) -> Iterator[Any]:
+        """The families of series, in the form that ``prometheus_client``'s registry needs."""
+        if self._refresh is not None:
+            self._refresh()
+        with self._lock:
+            values = {series: dict(numbers) for series, numbers in self._values.items()}
+        by_subject: dict[str, list[tuple[Labels, dict[str, float]]]] = {}
+        for (subject, labels), numbers in values.items():
+            by_subject.setdefault(subject, []).append((labels, numbers))
+        for metric in METRICS:
+            series = [
+                (labels, n[metric.name]) for labels, n in by_subject.get(metric.subject.name, []) if metric.name in n
+            ]
+            if series:
+                yield _family(metric, series)
+
+
+def _family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    labels = [*COMMON, *metric.subject.labels]
+    text = f"{metric.subject.meaning}: {metric.meaning}" + ("" if UNITS[metric.unit] else f" ({metric.unit})")
+    family = kind(metric.prometheus_name, text, labels=labels)
+    for own, value in series:
+        values = dict(own)
+        family.add_metric([values.get(label, "") for label in labels], metric.in_prometheus(value))
+    return family
+
+
+class InfluxWriter:
+    """Sends samples to InfluxDB from its own thread, and never delays the stream. It is a context manager.
+
+    The client's own batching writer keeps an unbounded queue, and doesn't say how many points a failure cost. Here
+    points wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
+
+    Attributes
+    ----------
+    written, lost : int
+        The numbers of points so far.
+    reason : str
+        Why the last points were lost. Empty: none were.
+
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.written = 0
+        self.lost = 0
+        self.reason = ""
+        self._queue: queue.Queue[tuple[Sample, Mapping[str, str]] | None] = queue.Queue(QUEUE)
+        self._count = threading.Lock()
+        # A daemon thread: a server that doesn't answer can't keep the process from ending.
+        self._thread = threading.Thread(target=self._work, name="influxdb", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait a moment for the points in the queue; give up the rest."""
+        deadline = time.monotonic() + _AT_THE_END
+        ends = 0  # the entries of the queue that are no points
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=_AT_THE_END)
+            ends = 1
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        if self._thread.is_alive():
+            waiting = self._queue.unfinished_tasks - ends
+            self._give_up(waiting, f"{self.target.url} did not take them in {_AT_THE_END:.0f} s at the end")
+
+    def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
+        """Put samples in the queue, or count them as lost if it is full. It never waits."""
+        for sample in samples:
+            try:
+                self._queue.put_nowait((sample, common))
+            except queue.Full:
+                self._give_up(1, f"the queue is full: {self.target.url} is too slow or down")
+
+    def _work(self) -> None:
+        # Its client takes 0.7 s to import: here, while the JVM starts, and only where there is an InfluxDB.
+        from unskew.apps.metrics.influx import Bucket
+
+        with Bucket(self.target) as bucket:
+            more = True
+            while more:
+                chunk, more = self._chunk()
+                if chunk:
+                    reason = bucket.write(chunk)
+                    if reason:
+                        self._give_up(len(chunk), reason)
+                    else:
+                        with self._count:
+                            self.written += len(chunk)
+                for _ in range(len(chunk) + (not more)):
+                    self._queue.task_done()
+
+    def _chunk(self) -> tuple[list[tuple[Sample, Mapping[str, str]]], bool]:
+        """The points that wait, at least one; and whether more will come."""
+        chunk: list[tuple[Sample, Mapping[str, str]]] = []
+        item = self._queue.get()
+        while item is not None:
+            chunk.append(item)
+            if len(chunk) == _CHUNK:
+                return chunk, True
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return chunk, True
+        return chunk, False
+
+    def _give_up(self, points: int, reason: str) -> None:
+        with self._count:
+            self.lost += points
+            self.reason = reason
+
+
+@dataclass(frozen=True)
+class Destinations:
+    """The destinations of metrics that the user wants.
+
+    Attributes
+    ----------
+    influx : Target or None
+        InfluxDB. None: no points are sent.
+    prometheus_port : int or None
+        The port of Prometheus' page. 0: any free port. None: there is no page.
+    prometheus_host : str
+        The address of the page.
+
+    """
+
+    influx: Target | None = None
+    prometheus_port: int | None = None
+    prometheus_host: str = LOOPBACK
+
+    @classmethod
+    def of(
+        cls,
+        url: str | None = None,
+        token: str | None = None,
+        org: str | None = None,
+        bucket: str | None = None,
+        prometheus_port: int | None = None,
+        prometheus_host: str = LOOPBACK,
+    ) -> Self:
+        """The destinations that a command's options name. For others it takes those of the running `unskew stack`.
+
+        Raises
+        ------
+        UsageError
+            The URL or the port is invalid, or there is a URL but no token.
+
+        """
+        if prometheus_port is None and stack.running("prometheus"):
+            prometheus_port = 0
+        if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
+            raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
+        return cls(Target.of(url, token, org, bucket), prometheus_port, prometheus_host)
+
+
+class Outputs:
+    """The outputs for all runs of this process, open while in use. It is a context manager."""
+
+    def __init__(self, destinations: Destinations) -> None:
+        self._destinations = destinations
+        self._stack = ExitStack()
+        self.influx: InfluxWriter | None = None
+        self.exporter: Exporter | None = None
+
+    def __enter__(self) -> Self:
+        """Open the outputs.
+
+        Raises
+        ------
+        UsageError
+            The exporter's port is taken.
+
+        """
+        to = self._destinations
+        if to.prometheus_port is not None:
+            self.exporter = self._stack.enter_context(Exporter(to.prometheus_port, to.prometheus_host))
+            self._stack.enter_context(scraped(self.exporter.port))
+        if to.influx is not None:
+            self.influx = self._stack.enter_context(InfluxWriter(to.influx))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the outputs, after a moment for the points that are still on their way."""
+        self._stack.close()
+
+    def begin(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
+        """Begin a run. Prometheus' page then has the series of this run only, at first these samples."""
+        if self.exporter is not None:
+            self.exporter.forget()
+        self._show(samples, common)
+
+    def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
+        """Give samples, with the labels that they have in common, to every output. It never waits."""
+        sent, shown = itertools.tee(samples)
+        if self.influx is not None:
+            self.influx.write(sent, common)
+        self._show(shown, common)
+
+    def _show(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
+        if self.exporter is not None:
+            self.exporter.write(samples, common)
+            if self.influx is not None:
+                points = {"written": self.influx.written, "lost": self.influx.lost}
+                self.exporter.write([Sample(catalogue.METRICS_OUT, 0, points)], common)
+
+    @property
+    def losses(self) -> str:
+        """How many points for InfluxDB were lost, and why. Empty: none were."""
+        if self.influx is None or not self.influx.lost:
+            return ""
+        return f"{self.influx.lost:,} points for InfluxDB lost ({self.influx.reason})"
+
+    @property
+    def balance(self) -> str:
+        """A text with the points that InfluxDB has got, and those that were lost. Empty without InfluxDB."""
+        if self.influx is None:
+            return ""
+        lost = self.losses or "none lost"
+        return f"InfluxDB: {self.influx.written:,} points written to bucket {self.influx.target.bucket}, {lost}"

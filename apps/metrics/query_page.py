@@ -1,0 +1,161 @@
+"""Prometheus' page of a query of one's own, by the metrics of ``catalogue``."""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime
+from typing import Any, Self
+
+from unskew.apps.metrics import catalogue
+from unskew.apps.metrics.balance_observation import Balanced, batches_of
+from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.metrics_reporter import of_loads, of_progress, of_worker_states
+from unskew.apps.metrics.outputs import Exporter
+from unskew.apps.metrics.partition_arrivals import ArrivalMeter
+from unskew.deploy.servers.stack import scraped
+from unskew.errors import UsageError
+from unskew.grouping import measures
+
+log = logging.getLogger(__name__)
+
+
+def of_balanced(batch: Balanced, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
+    """Samples of a batch, which is a window, too: a query of one's own has no other for its tuples.
+
+    ``total`` and ``closed`` are the tuples so far, of all workers and of each. ``rejected`` rows were left out.
+    """
+    time = round(1000 * batch.time.timestamp())
+    yield from of_loads(batch.loads, batch.busy, time)
+    yield from of_worker_states(batch.states, batch.size, time)
+    yield Sample(catalogue.RUN, time, {"tuples": total, "rejected": rejected})
+    window = {
+        "std_dev": measures.std_dev(batch.loads),
+        "dist_cost": batch.replication,
+        "total_tuples": total,
+        "imbalance": batch.imbalance,
+        "imbalance_fraction": measures.imbalance_fraction(batch.loads),
+        "tuples": batch.tuples,
+        "idle_workers": measures.idle(batch.loads),
+    }
+    yield Sample(catalogue.WINDOW, time, window)
+    for worker, share in enumerate(measures.shares(batch.loads).tolist()):
+        values = {"tuples": batch.loads[worker], "share": share, "closed": closed[worker]}
+        yield Sample(catalogue.WORKER, time, values, {"worker": str(worker)})
+
+
+class Page:
+    """A query's page ``/metrics``, until ``close``. It is a context manager.
+
+    It asks the query when Prometheus asks it. So it needs no thread and no listener, and works through Spark Connect.
+    Counters begin with the oldest batch that Spark has when the page is asked first. A gauge has its newest value, so
+    that a batch that ends between two questions is counted, and not seen.
+
+    Parameters
+    ----------
+    query : StreamingQuery
+        The query.
+    name : str
+        The observation's name.
+    port, host
+        As for ``Exporter``.
+    run, grouping : str
+        The labels ``run``, by default the query's name or id, and ``grouping``, where batches don't name theirs.
+
+    Attributes
+    ----------
+    port : int
+        Its port.
+    url : str
+        Its address.
+
+    Raises
+    ------
+    UsageError
+        The port is taken or invalid, or the address isn't this machine's.
+
+    """
+
+    def __init__(self, query: Any, name: str, port: int, host: str, run: str | None = None, grouping: str = "") -> None:
+        if not 0 <= port < 1 << 16:
+            raise UsageError(f"port is {port}; valid: 0 (any free one) to 65535")
+        self._query, self._name, self._grouping = query, name, grouping
+        self._run = run or query.name or str(query.id)
+        self._lock = threading.Lock()
+        self._newest = -1
+        self._total = self._rejected = 0
+        self._closed: list[int] = []
+        self._common: dict[str, str] = {}
+        self._failed = False
+        self._arrivals = ArrivalMeter()
+        self._stack = ExitStack()
+        self._exporter = self._stack.enter_context(_exporter(port, host, self._refresh))
+        self._stack.enter_context(scraped(self._exporter.port))
+        self.port, self.url = self._exporter.port, self._exporter.url
+
+    def __enter__(self) -> Self:
+        """The page itself: it is there already."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the page."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the page."""
+        self._stack.close()
+
+    def _refresh(self) -> None:
+        """Take in the batches since the last time. If Spark doesn't answer, the page stays as it is."""
+        with self._lock:
+            try:
+                progresses = self._query.recentProgress
+                batches = batches_of(progresses, self._name)
+            except Exception as error:  # noqa: BLE001  classic and Connect raise different ones, and the session may have ended
+                if not self._failed:
+                    log.warning("the page of the query stays as it is: %s", error)
+                self._failed = True
+                return
+            self._failed = False
+            for batch in batches:
+                if batch.batch > self._newest:
+                    self._take(batch)
+            if batches:
+                self._show(progresses, batches[-1])
+
+    def _show(self, progresses: list[Any], newest: Balanced) -> None:
+        """Show Spark's own progress of the newest batch. (While a query idles, there are newer ones, of no batch.)"""
+        begun = round(1000 * newest.time.timestamp())
+        found = [each for each in progresses if each.batchId == newest.batch and self._name in each.observedMetrics]
+        progress = json.loads(found[-1].json)
+        self._exporter.write(of_progress(progress, begun, self._arrivals.add(progress)), self._common)
+        watermark = progress.get("eventTime", {}).get("watermark")
+        if watermark is not None:
+            moment = {"watermark": datetime.fromisoformat(watermark).timestamp()}
+            self._exporter.write([Sample(catalogue.QUERY, begun, moment)], self._common)
+
+    def _take(self, batch: Balanced) -> None:
+        self._newest = batch.batch
+        self._total += batch.tuples
+        self._rejected += batch.rejected
+        before = self._closed or [0] * len(batch.loads)
+        self._closed = [closed + load for closed, load in zip(before, batch.loads, strict=True)]
+        self._common = {
+            "run": self._run,
+            "source_type": "QUERY",
+            "grouping": batch.grouping or self._grouping,
+            "workers": str(len(batch.loads)),
+        }
+        self._exporter.write(of_balanced(batch, self._total, self._rejected, self._closed), self._common)
+
+
+def _exporter(port: int, host: str, refresh: Callable[[], None]) -> Exporter:
+    """The page. Its own error names options of a command."""
+    try:
+        return Exporter(port, host, refresh)
+    except UsageError as error:
+        raise UsageError(
+            f"port {port} isn't free at {host} ({error.__cause__}); valid: a free port (0: any), and as host an "
+            "address of this machine, or 0.0.0.0 for all"
+        ) from error.__cause__

@@ -1,0 +1,124 @@
+"""A source's side of the planner, in a task of Spark's."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection
+
+from unskew.apps.router.planner_protocol import QUOTAS, REFUSED, REPLICAS, Address, asking, packed, unpacked
+from unskew.errors import EnvironmentFault
+from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.quotas import Quotas
+from unskew.grouping.state import pack
+
+_PATIENCE = 10.0  # s; to connect
+
+
+def connection(address: Address) -> Connection:
+    """A connection to a server of the driver's."""
+    with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
+        return asking(connected, address.secret)
+
+
+@contextmanager
+def reaching(address: Address) -> Iterator[None]:
+    """Inside the block the server is reached.
+
+    Raises
+    ------
+    EnvironmentFault
+        It isn't.
+
+    """
+    try:
+        yield
+    except (OSError, EOFError, AuthenticationError) as error:
+        raise EnvironmentFault(
+            f"an executor can't reach the query's planner at the driver's {address.host}:{address.port} "
+            f"({error or type(error).__name__}); the setting spark.driver.host names an address that it reaches"
+        ) from error
+
+
+def answered(to: Connection, question: bytes) -> tuple[bytes, bytes]:
+    """Ask; the kind of the answer, and its data.
+
+    Raises
+    ------
+    EnvironmentFault
+        The planner has no plan.
+
+    """
+    to.send_bytes(question)
+    answer = to.recv_bytes()
+    kind, data = answer[:1], answer[1:]
+    if kind == REFUSED:
+        raise EnvironmentFault(f"the query's planner has no plan: {data.decode()}")
+    return kind, data
+
+
+class Asking:
+    """One attempt of a source to route its part of a batch.
+
+    As long as it isn't closed and hasn't sent its counts, the planner waits for it.
+
+    Parameters
+    ----------
+    address : Address
+        The planner's.
+    query : str
+        The query's id, which stays when it starts again from its checkpoint.
+    batch, source : int
+        Of which batch and source the attempt is.
+
+    Attributes
+    ----------
+    replicas : bytes or None
+        What the source's router must load before it counts (``Batched.for_sources``). None: its quotas are there.
+    quotas : Quotas or None
+        The source's quotas, once they are there.
+
+    Raises
+    ------
+    EnvironmentFault
+        The planner can't be reached.
+
+    """
+
+    def __init__(self, address: Address, query: str, batch: int, source: int) -> None:
+        self._address = address
+        self.replicas: bytes | None = None
+        self.quotas: Quotas | None = None
+        with reaching(address):
+            self._connection = connection(address)
+            self._ask(pack("hello", {"call": address.call, "query": query, "batch": batch, "source": source}))
+
+    def close(self) -> None:
+        """Disconnect; the planner no longer waits for this attempt."""
+        self._connection.close()
+
+    def divided(self, counts: Counts) -> Quotas:
+        """Send the source's counts, and wait for its quotas.
+
+        Raises
+        ------
+        EnvironmentFault
+            The planner has ended, or has no plan for the source.
+
+        """
+        try:
+            self._ask(packed(counts))
+        except (OSError, EOFError) as error:
+            raise EnvironmentFault(
+                f"the query's planner at {self._address.host}:{self._address.port} has ended "
+                f"({error or type(error).__name__})"
+            ) from error
+        assert self.quotas is not None
+        return self.quotas
+
+    def _ask(self, question: bytes) -> None:
+        kind, data = answered(self._connection, question)
+        if kind == REPLICAS:
+            self.replicas = data
+        elif kind == QUOTAS:
+            self.quotas = unpacked(Quotas, data)

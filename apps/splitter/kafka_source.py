@@ -1,0 +1,210 @@
+"""The source: the Kafka topic as a stream of messages, read in portions, and the messages that Kafka no longer has."""
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from unskew.apps.settings import Settings
+from unskew.apps.splitter.avro import Refusals
+from unskew.apps.splitter.formats import Schemas, splitter
+from unskew.apps.splitter.splitter import LAST, POSITION, Splitter, rejecting_times
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import given_by_producer, newest_messages
+from unskew.kafka.topics import end_offsets, first_offsets
+from unskew.spark.micro_batches import batch_number, batch_time
+from unskew.spark.setting_names import BYTES, ROWS
+
+_UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffers
+
+MOST_ROWS, MOST_BYTES = 65_536, 64 << 20
+_MARGIN = 4  # times the size of the largest sample
+#: The error that ends a query with limited rows at a message so large that these rows could be too many bytes.
+TOO_LARGE = "a message is much larger than samples of its topic"
+#: The largest batch (tuples) for which all keys fit into the memory of the workers' tasks.
+MOST_TUPLES = 5_000_000
+_SMALL = {"partition", "offset", "timestamp", "timestampType"}
+
+
+def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[bytes]) -> int | None:
+    """Set how many rows go from Spark to Python at a time, for the session's next query.
+
+    Spark ends an Arrow batch at a number of rows, or at a number of bytes. To know the bytes, it adds up all the
+    batch's buffers after each row, which is a quarter of a small message's cost. So if samples of the topic show how
+    many rows are few enough bytes, only the rows are limited. The bytes are limited if there are no samples, and if
+    workers get more than keys. The user's own settings of these limits are kept.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of the query.
+    settings : Settings
+        The settings of the run.
+    samples : sequence of bytes
+        Messages of the topic. If there are none, the bytes are limited.
+
+    Returns
+    -------
+    int or None
+        The message size (bytes) up to which a batch of that many rows keeps within the bytes. It is several times the
+        size of the samples. None: Spark limits the bytes.
+
+    """
+    rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
+    if samples and set(settings.carried) <= _SMALL and settings.batch_limit <= MOST_TUPLES and rows > 0:
+        if ROWS not in settings.conf:
+            rows = min(rows, max(1, MOST_BYTES // max(1, *(_MARGIN * len(sample) for sample in samples))))
+        size = _UNCHECKED
+    for name, value in {ROWS: rows, BYTES: size}.items():
+        if name not in settings.conf:
+            spark.conf.set(name, str(value))
+    return MOST_BYTES // rows if size == _UNCHECKED and BYTES not in settings.conf else None
+
+
+def lost_messages(
+    connection: Connection, topic: str, start: Mapping[str, int], end: Mapping[str, int] | None = None
+) -> dict[int, int]:
+    """Partition → how many of its messages from ``start`` on, and before ``end``, the topic has lost, if any.
+
+    Parameters
+    ----------
+    connection, topic
+        The topic, and how to reach it.
+    start, end : partition → offset
+        Where reading resumes, and where it stops (exclusive). Default end: the topic's end.
+
+    """
+    first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
+    lost: dict[int, int] = {}
+    for name, offset in start.items():
+        partition = int(name)
+        stop = there[partition] if end is None else end[name]
+        if there[partition] < offset:  # the topic was made anew: reading goes on from its end
+            lost[partition] = there[partition] - first[partition]
+        else:
+            lost[partition] = min(first[partition], stop) - offset
+    return {partition: number for partition, number in sorted(lost.items()) if number > 0}
+
+
+def skipped_messages(connection: Connection, topic: str, start: Mapping[str, int]) -> dict[int, int]:
+    """Partition → how many messages a topic that was made anew has before the offsets at which reading resumes.
+
+    If it doesn't reach these offsets yet, reading resumes at its end, and ``lost_messages`` reports that.
+    """
+    first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
+    offsets = {int(name): offset for name, offset in start.items()}
+    return {p: max(0, offset - first[p]) for p, offset in offsets.items() if p in there and there[p] >= offset}
+
+
+def loss_message(topic: str, lost: Mapping[int, int]) -> str:
+    """The error message about lost messages, in one line."""
+    where = ", ".join(f"partition {partition}: {number:,}" for partition, number in lost.items())
+    return (
+        f"topic {topic} no longer has {sum(lost.values()):,} messages that are not counted yet ({where}); "
+        "--on-data-loss skip goes on without them"
+    )
+
+
+# Spark's Kafka source fetches 500 messages at a time by default; small messages then cost three times as much.
+FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(8 << 20)}
+
+_SAMPLES = 100  # messages
+
+
+def source(spark: SparkSession, settings: Settings) -> DataFrame:
+    """The topic's messages as Spark reads them: one task a partition, in offset order."""
+    reader = (
+        spark.readStream.format("kafka")
+        .options(**FETCH)
+        .options(**settings.connection.spark())
+        .option("subscribe", settings.topic)
+        .option("startingOffsets", settings.starting_offsets)
+        .option("maxOffsetsPerTrigger", settings.batch_limit)
+        .option("failOnDataLoss", settings.on_data_loss == "fail")
+    )
+    return reader.load()
+
+
+def splitter_of(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
+    """The splitter of a run. ``samples`` are messages of its topic.
+
+    Raises
+    ------
+    UsageError
+        There is no such source type, or it has no such field or format.
+
+    """
+    schemas = Schemas(settings.schema, settings.schema_registry, Refusals(settings.location, batch_number))
+    return splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
+
+
+def reading(
+    spark: SparkSession, settings: Settings, ahead_ms: int, *, count_bytes: bool = False
+) -> tuple[Splitter, DataFrame]:
+    """The splitter of the topic's messages, and the messages. It also sets how many are read at a time.
+
+    Both depend on samples of the messages.
+
+    Parameters
+    ----------
+    spark, settings
+        The session, and the run.
+    ahead_ms
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+    count_bytes
+        Whether Spark limits the bytes that it gives to Python at a time, whatever the samples show. If it only limits
+        the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
+
+    """
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
+    samples = [value for value in (message.value() for message in newest) if value is not None]
+    largest = set_portions(spark, settings, [] if count_bytes else samples)
+    found = splitter_of(settings, samples)
+    if settings.timed:
+        ahead = settings.max_ahead if settings.time == "event" else None
+        found = rejecting_times(found, batch_time(ahead_ms), ahead)
+    messages = source(spark, settings)
+    if largest is not None:
+        value = F.col("value")
+        refused = F.raise_error(F.lit(TOO_LARGE)).cast("binary")
+        messages = messages.withColumn("value", F.when(F.length(value) > largest, refused).otherwise(value))
+    return found, messages
+
+
+def contradicted(settings: Settings, time_ms: int) -> bool | None:
+    """Whether a batch of this time would reject one of the topic's newest messages because its time is in the future.
+
+    If so, either the message's time or the clock is wrong. Times that the broker has set contradict no clock, because
+    none of these messages is rejected.
+
+    Parameters
+    ----------
+    settings
+        The settings of the run, by event time.
+    time_ms
+        The batch's time.
+
+    Returns
+    -------
+    bool or None
+        None: no message was seen.
+
+    """
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
+    latest = time_ms + 1000 * settings.max_ahead
+    times = [given_by_producer(message) for message in newest]
+    return any(ms is not None and latest < ms <= LAST for ms in times) if times else None
+
+
+def newest_ms(settings: Settings) -> int:
+    """The time (ms) of the newest of the topic's messages that were seen, or 0."""
+    newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
+    return max((message.timestamp()[1] for message in newest), default=0)
+
+
+def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
+    """The topic's messages as ``splitter.opened`` gives them, with source, time, and the work's columns."""
+    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
+    if settings.rejecting:
+        carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), POSITION, strict=True)]
+    return splitter.opened(read, *carried)

@@ -1,0 +1,1 @@
+"""What the workers do with their tuples: count them by window, or keep a state per key (``stateful``)."""

@@ -1,0 +1,164 @@
+"""The stage of the workers: what they do with the tuples, and how their rows become the results of closed windows.
+
+There are two: ``counting`` counts tuples by key, after a function of the user's if there is one. ``keyed`` runs a keyed
+work, which has a state per key, and counts too.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from pyspark.sql import DataFrame
+
+from unskew.apps.checkpoint.checkpoint import Batch
+from unskew.apps.metrics.task_reports import Reports, StateSummary, TaskReports
+from unskew.apps.router.planner_protocol import Address
+from unskew.apps.router.router import Routing
+from unskew.apps.settings import Settings
+from unskew.apps.splitter.splitter import Splitter
+
+
+@dataclass(frozen=True)
+class Query:
+    """What one query of a run is told, besides the run's settings.
+
+    Attributes
+    ----------
+    reports : Reports, optional
+        Where tasks report to the driver. None: they don't.
+    flush_at : datetime, optional
+        By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
+    ahead_ms : int
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+    count_bytes : bool
+        Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.reading``).
+    planner : Address, optional
+        The planner of the query, if its grouping plans batches.
+
+    """
+
+    reports: Reports | None = None
+    flush_at: datetime | None = None
+    ahead_ms: int = 0
+    count_bytes: bool = False
+    planner: Address | None = None
+
+
+@dataclass(frozen=True)
+class Stage(ABC):
+    """The stage of one run. It is checked when it is made.
+
+    Parameters
+    ----------
+    settings : Settings
+        The settings of the run.
+
+    """
+
+    settings: Settings
+
+    #: Whether the workers have states.
+    keyed: ClassVar[bool] = False
+    #: Spark's settings for such a run.
+    conf: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """Role → topic of results, besides the topics that each run has."""
+        return {}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields that a checkpoint records of such a run, besides the settings' own."""
+        return {}
+
+    def taken_over(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a checkpoint's record that change when this run resumes from it."""
+        return {}
+
+    @property
+    def by_worker(self) -> bool:
+        """Whether workers wait side by side only if each has a partition of the state."""
+        return False
+
+    @property
+    def whole(self) -> bool:
+        """Whether a key has one state, at one worker, so that it moves with the key."""
+        return False
+
+    @property
+    def waits(self) -> tuple[int, ...]:
+        """Times (ms) after which states need a batch, even if no messages come."""
+        return ()
+
+    @property
+    def tail_ms(self) -> int:
+        """By event time, how long after the last tuple states may publish results, apart from a window's end (ms)."""
+        return 0
+
+    def merged(self, states: StateSummary | None, end_ms: int) -> bool:
+        """Whether all fragments of states have been merged since that time."""
+        return True
+
+    @abstractmethod
+    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: Query) -> DataFrame:
+        """The rows of closed windows.
+
+        Parameters
+        ----------
+        messages : DataFrame
+            The stream of messages, as ``unskew.apps.splitter.kafka_source.messages`` gives it.
+        splitter, routing
+            They make the messages tuples, and route these.
+        query : Query
+            What else the query is told.
+
+        Returns
+        -------
+        DataFrame
+            As ``unskew.apps.driver.dataflow.Dataflow.rows``.
+
+        """
+
+    @abstractmethod
+    def executed(
+        self,
+        rows: DataFrame,
+        batch: Batch,
+        record: Mapping[str, Any],
+        publish: Callable[[DataFrame, str], None],
+        *,
+        may_close: bool,
+    ) -> AbstractContextManager[DataFrame | None]:
+        """Execute a batch.
+
+        Parameters
+        ----------
+        rows : DataFrame
+            The batch's rows.
+        batch : Batch
+            The batch.
+        record : mapping
+            The checkpoint's record of its run (``Checkpoint.claimed``).
+        publish : callable
+            Writes records (columns ``key`` and ``value``) to the topic of a role.
+        may_close : bool
+            Whether the batch may close a window.
+
+        Returns
+        -------
+        context manager
+            It gives the counts of the windows that the batch closes, in which the batch's execution may still be
+            pending. None: there are none, and the batch is executed.
+
+        """
+
+    def summary(self, reports: TaskReports) -> StateSummary | None:
+        """The states after a batch. None: the workers have none."""
+        return None
+
+    def forget(self, reports: TaskReports, record: Mapping[str, Any]) -> None:  # noqa: B027  without states: nothing
+        """Remove the states that had moved, and that their new workers have taken in by the batch."""

@@ -1,0 +1,229 @@
+"""The dataflow of a keyed work: router → packets → workers → perhaps mergers → parcels → rows.
+
+A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*, an int.
+Each worker has one, chosen such that its hash puts worker w into partition w mod P. The workers' own numbers would
+collide: 0 to 9 fall on 7 of 10 partitions.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyspark
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.overflow import content
+from unskew.apps.metrics.balance_observation import of_workers
+from unskew.apps.router import tuple_packets
+from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import route_packets
+from unskew.apps.splitter.json_fields import Fields
+from unskew.apps.worker.stateful.config import Program
+from unskew.apps.worker.stateful.operator import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
+from unskew.apps.worker.stateful.operator_output import REPORT, read
+from unskew.apps.worker.stateful.tasks import stateless_merger
+from unskew.errors import UsageError
+from unskew.grouping import named
+from unskew.spark.compat import arrow_schema, explained, is_remote, map_in_arrow, placed
+from unskew.spark.micro_batches import milliseconds, partition
+
+Batches = Iterator[pa.RecordBatch]
+
+_LATEST = "latest"
+_ROUTED = pa.schema(
+    [
+        *((name, pa.int32()) for name in ("token", "worker", "source")),
+        *(("number", pa.int64()), ("packet", pa.binary()), (_LATEST, pa.timestamp("us", "UTC"))),
+    ]
+)
+ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
+
+
+def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
+    """The number of partitions of a query's state: the checkpoint's, or for a new query that of Spark's settings."""
+    return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+
+
+def routed(
+    tuples: DataFrame,
+    routing: Routing,
+    program: Program,
+    tokens: list[int],
+    *,
+    source: Column | None = None,
+    cost: bool = False,
+    heartbeats: bool = False,
+    fields: Fields | None = None,
+    messages: bool = False,
+) -> DataFrame:
+    """The tuples as packets, each with its worker's token.
+
+    Parameters
+    ----------
+    tuples : DataFrame
+        ``key``, the columns that the program carries, ``time`` if it is by event time, ``__time`` if the grouping uses
+        it.
+    routing : Routing
+        The grouping.
+    program : Program
+        What the workers do.
+    tokens : list of int
+        The workers' tokens.
+    source : Column, optional
+        The source of each row. Default: the task's number.
+    cost : bool
+        Whether ``tuples`` has each tuple's cost as ``__cost``.
+    heartbeats : bool
+        Whether every task sends every worker a heartbeat.
+    fields : Fields, optional
+        If given, the router first reads keys and counts from the messages.
+    messages : bool
+        Whether the rows are messages, of which one without a key is rejected.
+
+    """
+    carry = ["key", *program.columns]
+    columns = list(carry if fields is None else fields.unread(carry))
+    if source is not None:
+        tuples = tuples.withColumn("__source", source)
+        columns.append("__source")
+    uses_time = named(routing.grouping).uses_time
+    if uses_time:
+        columns.append("__time")
+    if cost:
+        columns.append("__cost")
+    own = None if source is None else "__source", "__time" if uses_time else None
+    route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
+    packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
+    return map_in_arrow(tuples, columns, packets, ROUTED_DDL)
+
+
+def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:
+    def rows(batches: Batches) -> Batches:
+        program.require_place()
+        source, number = partition(), 0
+        token = np.array(tokens, np.int32)
+        for batch in route(batches):
+            workers = batch.column("worker")
+            numbers = np.arange(number, number + batch.num_rows)
+            number += batch.num_rows
+            of = np.full(batch.num_rows, source, np.int32)
+            latest = [_latest(packet) if program.event else None for packet in batch.column("packet")]
+            times = pa.array(latest, pa.timestamp("ms", "UTC")).cast(_ROUTED.types[-1])
+            to = pa.array(token[workers.to_numpy()])
+            columns = [to, workers, pa.array(of), pa.array(numbers), batch.column("packet"), times]
+            yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
+        if heartbeats:
+            w = len(tokens)
+            given = token, np.arange(w, dtype=np.int32), np.full(w, -1, np.int32), np.full(w, number)
+            columns = [*map(pa.array, given), pa.nulls(w, pa.binary()), pa.nulls(w, _ROUTED.types[-1])]
+            yield pa.RecordBatch.from_arrays(columns, schema=_ROUTED)
+
+    return rows
+
+
+def _latest(packet: pa.BinaryScalar) -> int:
+    return int(milliseconds(tuple_packets.read(packet).column("time")).max())
+
+
+def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
+    """For each row of ``heartbeats`` a heartbeat to every worker, with this time, in the columns of ``routed``."""
+    workers = F.array(
+        *(F.struct(F.lit(token).alias("token"), F.lit(w).alias("worker")) for w, token in enumerate(tokens))
+    )
+    return heartbeats.select(F.explode(workers).alias("to")).select(
+        "to.*",
+        F.lit(-1).alias("source"),
+        F.lit(0).cast("long").alias("number"),
+        F.lit(None).cast("binary").alias("packet"),
+        moment.alias(_LATEST),
+    )
+
+
+def executed(
+    packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness_ms: int | None
+) -> DataFrame:
+    """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
+
+    Parameters
+    ----------
+    packets : DataFrame
+        The result of ``routed``, with heartbeats.
+    program : Program
+        What the workers do.
+    tokens : list of int
+        The workers' tokens. The first of them are the mergers' tokens, too.
+    batch_time : Column
+        The batch's time.
+    lateness_ms : int, optional
+        By event time, how late a tuple may be. By batch time, None if no watermark is needed. With a watermark
+        Spark runs one more batch, without rows, after each batch.
+
+    """
+    if program.event:
+        packets = packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds")
+    elif lateness_ms is not None:
+        packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
+    arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
+    mode = "EventTime" if program.event else "None"
+    rows = _with_state(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
+    if program.observe is not None:
+        report = F.col("kind") == REPORT
+        of = F.when(report, F.col("sender")), F.col("blob").cast("string"), program.workers, program.observe
+        rows = of_workers(rows, *of).where(~report)
+    if program.mergers_keep:
+        return _with_state(rows, MergerOperator(program, tokens), "None")
+    if program.split:
+        return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
+    return rows
+
+
+def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
+    """Apply an operator to the rows of each token, in a time mode of Spark's."""
+    groups: Any = rows.groupBy("token")
+    if hasattr(groups, "transformWithState"):
+        return groups.transformWithState(operator, PARCELS, "Append", mode)
+    if hasattr(groups, "transformWithStateInPandas"):  # all that Spark 4.0 has, and not through Connect
+        return groups.transformWithStateInPandas(InPandas(operator), PARCELS, "Append", mode)
+    through = " through Spark Connect" if is_remote(rows.sparkSession) else ""
+    raise UsageError(
+        f"pyspark {pyspark.__version__} keeps no states of Python{through}; valid for keyed_map: Spark 4.0 or later, "
+        "through Spark Connect 4.1 or later"
+    )
+
+
+def opened(
+    parcels: DataFrame,
+    schema: StructType,
+    columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]],
+    checkpoint: Where | None,
+) -> DataFrame:
+    """The rows that are in parcels.
+
+    Parameters
+    ----------
+    parcels : DataFrame
+        The result of ``executed``.
+    schema : StructType
+        The schema of the result.
+    columns : (kind, sender, rows of a parcel) → list of Array
+        Gives the result's columns, which are cast to the schema's types.
+    checkpoint : str or Location, optional
+        The query's checkpoint location, where parcels lie that were too many for Spark.
+
+    """
+    arrow = arrow_schema(schema)
+
+    def rows(batches: Batches) -> Batches:
+        for batch in batches:
+            described = (batch.column(name).to_pylist() for name in ("kind", "sender", "blob"))
+            for kind, sender, blob in zip(*described, strict=True):
+                arrays = columns(kind, sender, read(content(blob, checkpoint)))
+                cast = [array.cast(of) for array, of in zip(arrays, arrow.types, strict=True)]
+                yield pa.RecordBatch.from_arrays(cast, schema=arrow)
+
+    return parcels.mapInArrow(rows, schema)

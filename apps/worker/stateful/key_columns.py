@@ -1,0 +1,157 @@
+"""The columns of a keyed work's key: states have them as one plain value, results in their own types and names.
+
+A string, a binary or an integer is the plain value itself. A date, say, is its number of days. Several columns, or a
+struct, are JSON of such values, in which nulls are left out. Equal keys have equal values, and back come equal keys.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from unskew.apps.router.row_keys import Key, is_plain, key_parts
+from unskew.apps.router.tuple_packets import column
+from unskew.errors import UsageError
+from unskew.spark.compat import arrow_type, field_of
+
+_VALID = "string, binary, integer, float, decimal, boolean, date, timestamp, and structs of these"
+
+
+@dataclass(frozen=True)
+class KeyColumns:
+    """A key of rows, which is one column or several.
+
+    Attributes
+    ----------
+    fields : list of StructField
+        The columns' names and types.
+    value : Column
+        The key as one plain value.
+    kind : DataType
+        The value's type: string, binary or integer.
+
+    """
+
+    fields: list[StructField]
+    value: Column
+    kind: DataType
+
+    @classmethod
+    def of(cls, df: DataFrame, key: Key) -> "KeyColumns":
+        """The columns of a DataFrame's key.
+
+        Raises
+        ------
+        UsageError
+            There is no such column, or a key of its type has no plain value.
+
+        """
+        parts = key_parts(key)
+        fields = [field_of(df, part) for part in parts]
+        for part, field in zip(parts, fields, strict=True):
+            if not _fits(field.dataType):
+                raise UsageError(f"the key {part!r} is {field.dataType.simpleString()}; valid: {_VALID}")
+        columns = [column(part) for part in parts]
+        if len(fields) == 1 and is_plain(fields[0].dataType):
+            return cls(fields, columns[0], fields[0].dataType)
+        if len(fields) == 1 and not isinstance(fields[0].dataType, StructType):
+            kind, encode, _ = _coding(fields[0].dataType)
+            return cls(fields, encode(columns[0]), kind)
+        given = zip(columns, fields, strict=True)
+        leaves = [leaf for values, field in given for leaf, _ in _leaves(values, field.dataType)]
+        text = F.to_json(
+            F.struct(*(leaf.alias(f"c{i}") for i, leaf in enumerate(leaves))), {"ignoreNullFields": "true"}
+        )
+        return cls(fields, text, StringType())
+
+    @property
+    def plain(self) -> bool:
+        """Whether the plain value is the key's one column as it is."""
+        return len(self.fields) == 1 and is_plain(self.fields[0].dataType)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The value's type as Arrow's."""
+        return arrow_type(self.kind)
+
+    @property
+    def described(self) -> str:
+        """The columns' types, as a checkpoint records them where the key isn't plain."""
+        return ", ".join(field.dataType.simpleString() for field in self.fields)
+
+    def columns(self, value: Column) -> list[Column]:
+        """The key's columns, made from its plain value."""
+        if self.plain:
+            return [value.alias(self.fields[0].name)]
+        first = self.fields[0]
+        if len(self.fields) == 1 and not isinstance(first.dataType, StructType):
+            return [_coding(first.dataType)[2](value).alias(first.name)]
+        kinds = [kind for field in self.fields for _, kind in _leaves(value, field.dataType)]
+        schema = StructType([StructField(f"c{i}", kind) for i, kind in enumerate(kinds)])
+        read = F.from_json(value, schema)
+        leaves = iter([read.getField(name) for name in schema.names])
+        return [_composed(leaves, field.dataType).alias(field.name) for field in self.fields]
+
+
+def _fits(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return all(_fits(field.dataType) for field in kind)
+    timed = DateType | TimestampType | TimestampNTZType
+    return is_plain(kind) or isinstance(kind, timed | BooleanType | DecimalType | FloatType | DoubleType)
+
+
+def _coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column], Callable[[Column], Column]]:
+    """The type of a value's plain form, the way there, and the way back."""
+    own = kind.simpleString()
+    if isinstance(kind, DateType):
+        return IntegerType(), F.unix_date, F.date_from_unix_date
+    if isinstance(kind, TimestampType):
+        return LongType(), F.unix_micros, F.timestamp_micros
+    if isinstance(kind, BooleanType):
+        return IntegerType(), lambda values: values.cast("int"), lambda values: values.cast("boolean")
+    if isinstance(kind, FloatType | DoubleType):  # −0 equals 0
+        zero = F.lit(0).cast(kind)
+        return StringType(), lambda of: F.when(of == 0, zero).otherwise(of).cast("string"), lambda of: of.cast(kind)
+    return StringType(), lambda values: values.cast("string"), lambda values: values.cast(own)
+
+
+def _leaves(values: Column, kind: DataType) -> list[tuple[Column, DataType]]:
+    """What JSON has of a column, with the types. A struct has first whether it is null."""
+    if isinstance(kind, StructType):
+        fields = (_leaves(values.getField(field.name), field.dataType) for field in kind)
+        return [(F.when(values.isNull(), 1), IntegerType()), *(leaf for field in fields for leaf in field)]
+    if isinstance(kind, BinaryType):
+        return [(F.hex(values), StringType())]
+    if is_plain(kind):
+        return [(values, kind)]
+    plain, encode, _ = _coding(kind)
+    return [(encode(values), plain)]
+
+
+def _composed(leaves: Iterator[Column], kind: DataType) -> Column:
+    """A column, made from what JSON has of it."""
+    leaf = next(leaves)
+    if isinstance(kind, StructType):
+        fields = [_composed(leaves, field.dataType).alias(field.name) for field in kind]
+        return F.when(leaf.isNull(), F.struct(*fields))
+    if isinstance(kind, BinaryType):
+        return F.unhex(leaf)
+    return leaf if is_plain(kind) else _coding(kind)[2](leaf)

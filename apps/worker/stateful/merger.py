@@ -1,0 +1,78 @@
+"""A merger's batch: the fragments of each split key become one state, and expired states leave."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from unskew.apps.metrics.task_reports import MergerReport
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.lifecycle import Calls, Lifecycle
+from unskew.apps.worker.stateful.operator_output import (
+    FRAGMENTS,
+    HEARTBEAT,
+    RESULTS,
+    Parcel,
+    by_keys,
+    by_window,
+    packed,
+    read,
+)
+from unskew.apps.worker.stateful.store import Store
+from unskew.apps.worker.stateful.table import Table
+
+_STATES = 0
+
+
+def merge(
+    program: Program, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
+) -> Iterator[Parcel]:
+    """Merge the fragments that have arrived at a merger with its states.
+
+    Parameters
+    ----------
+    program : Program
+        The program of the mergers.
+    store : Store
+        The merger's own store.
+    merger : int
+        The merger's number.
+    parcels : sequence of Parcel
+        The workers' parcels for it, in their order.
+    batch : WorkerBatch
+        The batch.
+
+    Raises
+    ------
+    StateFault
+        The work failed.
+
+    """
+    started = time.perf_counter()
+    progress = Progress.read(store) if program.mergers_keep else Progress()
+    calls = Calls(program.work)
+    table = Table(store, _STATES, program.work.state, program.key, program.ttl_ms, calls.due, calls.upgrade)
+    states = Lifecycle(table, calls, program.ttl_ms)
+    now = program.now(batch)
+    arrived: dict[int, list[pa.RecordBatch]] = {}
+    for parcel in parcels:
+        if parcel.kind == FRAGMENTS:
+            for window, rows in by_window(read(parcel.blob)):
+                arrived.setdefault(window, []).append(rows)
+    for window in sorted({*arrived, *table.windows}):
+        closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
+        for fragments in by_keys(arrived.pop(window, [])):
+            states.merge(window, fragments, now, progress.merged_ms)
+        if closes and window in table.windows:
+            states.close(window, now)
+    if program.ttl_ms is not None and any(parcel.kind == HEARTBEAT and parcel.blob for parcel in parcels):
+        states.expire(batch.watermark_ms, now, prompt=program.prompt)
+        progress = Progress(merged_ms=batch.watermark_ms)
+        progress.write(store)
+    if program.mergers_keep:
+        table.close()
+    yield from packed(RESULTS, merger, states.results)
+    if program.reports is not None:
+        seconds = time.perf_counter() - started
+        report = MergerReport(table.keys, table.size, states.finished, states.merged, progress.merged_ms, seconds)
+        program.reports.send(batch.number, merger, report)

@@ -1,0 +1,323 @@
+"""Migration: keys' states go from worker to worker under a plan.
+
+Between two batches no tuple is under way, so no tuple waits when a key moves. A plan is *pending* first: at the end of
+the next batch, each worker releases the states of the keys that leave it. When all workers have done so, the plan is
+*active*. Routers then follow it. A worker takes in the states that others have released to it before it executes a
+tuple.
+
+The states travel in files beside the checkpoint. A worker writes one file for a plan, with a batch of rows for each
+receiver, and each receiver reads its own rows of all files. The file is written as a whole, at the end of the batch in
+which the rows leave the table. If that batch runs again, it finds the table as it was, and writes the same bytes. The
+workers report which files they have written, and the plan state names them. A receiver reads exactly these files,
+whatever a list of the folder says.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from unskew.apps.checkpoint.folders import numbers, patiently
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.router.router import Routing
+from unskew.apps.worker.stateful.config import Progress
+from unskew.apps.worker.stateful.operator_output import WINDOW, by_window, windowed
+from unskew.apps.worker.stateful.store import KEY
+from unskew.apps.worker.stateful.table import Table
+from unskew.errors import EnvironmentFault
+from unskew.grouping import Grouping
+from unskew.grouping.feedback import Plan
+from unskew.grouping.feedback_loop import MigrationReport, PlanState
+from unskew.grouping.keys import hash_keys, hashed
+
+_NAME = re.compile(r"(\d+)-(\d+)")
+_RECEIVERS = b"unskew.receivers"
+
+
+class Transfers:
+    """The states on their way from worker to worker, plan by plan.
+
+    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. Suppose that a worker has written its
+    file, and others haven't released their states yet. In the next batch that calls it, the worker takes its states
+    back, and releases them anew at the end of that batch. So the valid file of a sender is the newest one of earlier
+    batches. A plan's valid files are given as sender → batch.
+
+    Parameters
+    ----------
+    checkpoint : str or Location
+        The query's checkpoint location.
+
+    """
+
+    def __init__(self, checkpoint: Where) -> None:
+        self._location = Location.of(checkpoint).below("unskew", "moves")
+
+    def plans(self) -> list[int]:
+        """The numbers of the plans that have files, ascending."""
+        return numbers(self._location.folder())
+
+    def listed(self, plan: int, batch: int) -> dict[int, int]:
+        """A plan's valid files before a batch, from the list of its folder, which may lack what was written lately."""
+        newest: dict[int, int] = {}
+        for name in self._location.folder(str(plan)).names():
+            named = _NAME.fullmatch(name)
+            if named and int(named[2]) < batch:
+                sender, found = int(named[1]), int(named[2])
+                newest[sender] = max(newest.get(sender, found), found)
+        return newest
+
+    def to(self, receiver: int, plan: int, files: Mapping[int, int]) -> list[pa.RecordBatch]:
+        """The rows, with ``WINDOW``, that were released to a worker under a plan.
+
+        Raises
+        ------
+        EnvironmentFault
+            One of the files can't be seen here, although the worker has waited for it.
+
+        """
+        return [part for file in sorted(files.items()) for part in self._read(plan, file, receiver)]
+
+    def by(self, sender: int, plan: int, batch: int) -> list[pa.RecordBatch]:
+        """All rows that a worker has released under a plan in a batch. Raises as ``to`` does."""
+        return self._read(plan, (sender, batch))
+
+    def write(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
+        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``. Return its bytes."""
+        receivers = sorted(rows)
+        described = schema.with_metadata({_RECEIVERS: ",".join(map(str, receivers)).encode()})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, described) as writer:
+            for receiver in receivers:
+                writer.write_batch(_ordered(rows[receiver]))
+        data = sink.getvalue().to_pybytes()
+        self._location.folder(str(plan)).write(_name(sender, batch), data)
+        return len(data)
+
+    def forget(self, taken: Sequence[int]) -> None:
+        """Remove the files that no replay reads.
+
+        ``taken`` has for each worker the newest plan whose states it had taken in before the finished batch.
+        """
+        if min(taken):
+            for plan in self.plans():
+                if plan <= min(taken):
+                    self._location.folder(str(plan)).clear()
+
+    def _read(self, plan: int, written: tuple[int, int], receiver: int | None = None) -> list[pa.RecordBatch]:
+        """The rows of a file (sender, batch), of one receiver or of all."""
+        with self._open(plan, *written) as file, pa.ipc.open_file(file) as reader:
+            wanted = [n for n, of in enumerate(_receivers(reader.schema)) if receiver is None or of == receiver]
+            return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
+
+    def _open(self, plan: int, sender: int, batch: int) -> pa.NativeFile:
+        """A file that was written. This machine may not see it yet, if it has just looked for it in vain."""
+        folder = self._location.folder(str(plan))
+        try:
+            return patiently(lambda: folder.open(_name(sender, batch)))
+        except FileNotFoundError as error:
+            raise EnvironmentFault(
+                f"the states that worker {sender} released in batch {batch} are not in "
+                f"{self._location.below(str(plan), _name(sender, batch))}: does every machine see the checkpoint?"
+            ) from error
+
+
+def _name(sender: int, batch: int) -> str:
+    return f"{sender}-{batch}"
+
+
+def _receivers(schema: pa.Schema) -> list[int]:
+    return [int(number) for number in (schema.metadata or {})[_RECEIVERS].decode().split(",") if number]
+
+
+def _ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Sort rows by window, hash and key, so that the same rows give the same bytes whatever order they were in."""
+    by = pa.table({"window": rows.column(WINDOW), "hash": hash_keys(rows.column(KEY)), "key": rows.column(KEY)})
+    order = pc.call_function("sort_indices", [by], pc.SortOptions([(name, "ascending") for name in by.column_names]))
+    return rows.take(order)
+
+
+class Migration:
+    """One worker's part in the plans of a run, in one batch.
+
+    Parameters
+    ----------
+    routing : Routing, optional
+        The run's routing. None: there are no plans.
+    worker, batch : int
+        The numbers of the worker and of the batch.
+    progress : Progress
+        The worker's progress after the previous batch.
+
+    Attributes
+    ----------
+    progress : Progress
+        The worker's progress after this batch, as far as plans change it.
+    seconds : float
+        The time that the migration took.
+
+    """
+
+    def __init__(self, routing: Routing | None, worker: int, batch: int, progress: Progress) -> None:
+        self.progress = progress
+        self.seconds = 0.0
+        self._before = progress
+        self._routing = routing
+        self._worker = worker
+        self._batch = batch
+        self._again = self._wrote = False
+        self._keys = self._size = 0
+        with self._timed():
+            location = routing.checkpoint if routing is not None else None
+            self._plans = Plans(location).at(batch) if location is not None else None
+            self._transfers = Transfers(location) if location is not None and self._plans is not None else None
+        if location is not None:
+            self._require_plans(Location.of(location))
+
+    def _require_plans(self, checkpoint: Location) -> None:
+        """Refuse plans that are older than the worker's states, because routers and states would differ.
+
+        Raises
+        ------
+        EnvironmentFault
+            The worker has taken in or released states under a plan that the checkpoint no longer has.
+
+        """
+        plans = self._plans or PlanState(0)
+        active, pending = (plan.number if plan is not None else 0 for plan in (plans.active, plans.pending))
+        if self.progress.taken > active or self.progress.released > max(active, pending):
+            newest = max(self.progress.taken, self.progress.released)
+            raise EnvironmentFault(
+                f"the states of worker {self._worker} lie as plan {newest} has it, which isn't in "
+                f"{checkpoint.below('unskew', 'plans')}: the checkpoint isn't whole (was it copied during a run?)"
+            )
+
+    @property
+    def moves(self) -> bool:
+        """Whether states may come or go in this batch."""
+        plans = self._plans
+        if plans is None:
+            return False
+        return plans.pending is not None or (plans.active is not None and plans.active.number > self.progress.taken)
+
+    def take_in(self, table: Table) -> None:
+        """Add to the table the states that other workers have released to this one under plans that are now active."""
+        if self._plans is None or self._transfers is None:
+            return
+        with self._timed():
+            active, pending = self._plans.active, self._plans.pending
+            if active is not None and active.number > self.progress.taken:
+                for plan, files in self._released(active, self._plans, self._transfers):
+                    _put(table, self._transfers.to(self._worker, plan, files))
+                self.progress = replace(self.progress, taken=active.number)
+            if pending is not None and pending.number == self.progress.released:
+                # Some worker wasn't called in the batch in which this one released its states: the plan is still
+                # pending, and the keys are routed here once more.
+                written = self._own_file(pending, self._plans, self._transfers)
+                if written is not None:
+                    self._again = True
+                    _put(table, self._transfers.by(self._worker, pending.number, written))
+
+    def _own_file(self, pending: Plan, plans: PlanState, transfers: Transfers) -> int | None:
+        """The batch in which the worker wrote its file for the pending plan. None: it wrote none.
+
+        The worker knows it best: its progress is stored with its states. The reports, of which the plan state is made,
+        may be lost with a driver.
+        """
+        if self.progress.wrote >= 0:
+            return self.progress.wrote
+        files = plans.pending_files
+        if files is None:
+            files = transfers.listed(pending.number, self._batch)
+        return files.get(self._worker)
+
+    def _released(
+        self, active: Plan, plans: PlanState, transfers: Transfers
+    ) -> Iterator[tuple[int, Mapping[int, int]]]:
+        """The plans whose states the worker hasn't taken in yet, with their files."""
+        if plans.files is not None:
+            # A plan became active only after all its workers, and those of the plan before, had been called. So earlier
+            # plans that this worker hasn't taken in have no states for it: it took part in none of them. If it isn't
+            # part of this plan either, the plan's files may be gone: the workers who need them have taken them in.
+            if self._worker < plans.workers:
+                yield active.number, plans.files
+            return
+        for plan in transfers.plans():
+            if self.progress.taken < plan <= active.number:
+                yield plan, transfers.listed(plan, self._batch)
+
+    def release(self, table: Table, *, split: bool) -> None:
+        """Release the states of the keys that the pending plan gives to other workers. Split keys have none here."""
+        if self._plans is None or self._transfers is None or self._plans.pending is None:
+            return
+        with self._timed():
+            pending = self._plans.pending
+            rows = {} if split else self._leaving(table, pending)
+            if rows or self._again:
+                schema = windowed(0, table.empty()).schema
+                self._keys = sum(part.num_rows for part in rows.values())
+                self._size = self._transfers.write(self._worker, pending.number, self._batch, rows, schema)
+                self._wrote = True
+            self.progress = replace(self.progress, released=pending.number, wrote=self._batch if self._wrote else -1)
+
+    def _leaving(self, table: Table, pending: Plan) -> dict[int, pa.RecordBatch]:
+        """The rows that leave the table, by their receiver."""
+        assert self._routing is not None
+        assert self._plans is not None
+        now = router_by(self._routing, self._plans.active, self._plans.workers)
+        then = router_by(self._routing, pending, self._plans.pending_workers)
+        named = now.moving(then, table.keys)  # None if the list would be longer than the table
+        if named is not None:
+            named = named[owners(now, named) == self._worker]
+        rows: dict[int, list[pa.RecordBatch]] = {}
+        for window, part, receiver_of_row in table.release(lambda hashes: self._receivers(owners(then, hashes)), named):
+            order = np.argsort(receiver_of_row, kind="stable")
+            ordered, receivers = windowed(window, part.take(pa.array(order))), np.unique(receiver_of_row)
+            bounds = np.append(np.searchsorted(receiver_of_row[order], receivers), len(receiver_of_row)).tolist()
+            for receiver, start, stop in zip(receivers.tolist(), bounds, bounds[1:], strict=False):
+                rows.setdefault(receiver, []).append(ordered.slice(start, stop - start))
+        return {receiver: pa.concat_batches(parts) for receiver, parts in rows.items()}
+
+    def _receivers(self, owner: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The receivers of keys by their new owners, int32[k]; −1: the key stays here."""
+        return np.where(owner == self._worker, np.int32(-1), owner)
+
+    def report(self) -> MigrationReport:
+        """The report to the driver."""
+        return MigrationReport(self._before.taken, self.progress.released, self._keys, self._size, self._wrote)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - started
+
+
+def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
+    """A router that follows a plan."""
+    router = routing.router(workers)
+    if plan is not None:
+        router.adopt(plan)
+    return router
+
+
+def owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """The only worker of each key, by the key's hash: int32[k]."""
+    found = router.owners(hashed(hashes))
+    assert found is not None, f"{router.name} has no owners"
+    return found
+
+
+def _put(table: Table, parts: list[pa.RecordBatch]) -> None:
+    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older version may have released some of them
+    for part in parts:
+        alike.setdefault(part.schema, []).append(part)
+    for some in alike.values():
+        for window, rows in by_window(pa.concat_batches(some)):
+            table.take_in(window, rows)

@@ -1,0 +1,203 @@
+"""Workers and mergers as operators of Spark's ``transformWithState``: rows go in and out, and Spark keeps the state.
+
+To plan each batch, Spark starts a Python process that only reads the schema of an operator's state. That process should
+have little to import. So an operator imports ``tasks`` and unpickles its program only when the first row comes.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pyspark import cloudpickle
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
+
+if TYPE_CHECKING:
+    from unskew.apps.worker.stateful.config import Program
+
+#: The names of the map states that have the blobs. (In checkpoints a merger is called a home.)
+AT_WORKERS, AT_MERGERS = "workers", "homes"
+
+_ADDRESS = StructType(
+    [StructField("table", IntegerType()), StructField("window", LongType()), StructField("bucket", IntegerType())]
+)
+_BLOB = StructType([StructField("blob", BinaryType())])
+
+#: Rows for workers: a packet, or none in a heartbeat. Source and number give the packets' order.
+PACKETS = StructType(
+    [
+        StructField("token", IntegerType()),
+        StructField("worker", IntegerType()),
+        StructField("source", IntegerType()),
+        StructField("number", LongType()),
+        StructField("packet", BinaryType()),
+        StructField("batch_ms", LongType()),
+    ]
+)
+#: Rows that workers and mergers yield; ``merger`` is the one that gets a row.
+PARCELS = StructType(
+    [
+        StructField("token", IntegerType()),
+        StructField("kind", IntegerType()),
+        StructField("sender", IntegerType()),
+        StructField("number", LongType()),
+        StructField("merger", IntegerType()),
+        StructField("blob", BinaryType()),
+        StructField("batch_ms", LongType()),
+        StructField("watermark_ms", LongType()),
+    ]
+)
+
+
+class _Fields:
+    """An operator's class and attributes, which become the operator when they are read."""
+
+    def __init__(self, operator: StatefulProcessor) -> None:
+        self._given = type(operator), vars(operator)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made, self._given
+
+
+def _made(kind: type[StatefulProcessor], fields: dict[str, Any]) -> StatefulProcessor:
+    operator = kind.__new__(kind)
+    vars(operator).update(fields)
+    return operator
+
+
+def _reduced(operator: StatefulProcessor) -> tuple[Any, ...]:
+    """What ``__reduce__`` returns. Spark's driver reads an operator, too, to plan a batch.
+
+    Files that are sent to executors don't come there.
+    """
+    from unskew.spark.compat import reduced  # only here: the Python that plans a batch needn't import it
+
+    remedy = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
+    return reduced(_Fields(operator), remedy)
+
+
+class _Operator(StatefulProcessor):
+    """What workers and mergers have in common."""
+
+    state: str
+
+    def __init__(self, program: "Program", tokens: list[int]) -> None:
+        self._packed = cloudpickle.dumps(program)
+        self._tokens = tokens
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self)
+
+    @cached_property
+    def _program(self) -> "Program":
+        program: Program = cloudpickle.loads(self._packed)
+        program.require_place()
+        return program
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = handle.getMapState(self.state, _ADDRESS, _BLOB)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+class WorkerOperator(_Operator):
+    """A worker: packets in, parcels out.
+
+    By event time, it sets a timer for the moment when the watermark moves on. Spark then runs a batch without any rows,
+    in which windows close.
+    """
+
+    state = AT_WORKERS
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        super().init(handle)
+        self._handle = handle
+        self._done: set[int] = set()
+        self._timers: Any = None  # the overflow of all timers: Spark takes their rows at once
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Run a batch."""
+        arrived = sorted(rows, key=lambda row: (row["source"], row["number"]))
+        packets = [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
+        worker, batch_ms = arrived[0]["worker"], arrived[0]["batch_ms"]
+        yield from self._work(worker, packets, batch_ms, timerValues, self._overflow(), empty=False)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Run a batch without rows, unless the worker had rows in it. If any worker has rows, all have."""
+        worker = self._tokens.index(key[0])
+        if worker not in self._done:
+            self._timers = self._timers or self._overflow()
+            batch_ms = timerValues.getCurrentProcessingTimeInMs()
+            yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
+
+    def _overflow(self) -> Any:
+        return _tasks().Overflow(self._program.checkpoint, self._program.most)
+
+    def _work(
+        self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
+    ) -> Iterator[Row]:
+        self._done.add(worker)
+        event = self._program.event
+        watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
+        yield from _tasks().worker_rows(
+            self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
+        )
+        if event:
+            self._handle.registerTimer(watermark_ms + 1)
+
+
+class MergerOperator(_Operator):
+    """A merger: parcels in, parcels out."""
+
+    state = AT_MERGERS
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        """Run a batch."""
+        arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
+        yield from _tasks().merger_rows(self._program, self._tokens, self._state, arrived)
+
+
+class InPandas(StatefulProcessor):
+    """An operator for ``transformWithStateInPandas``. Its rows travel as pandas frames."""
+
+    def __init__(self, operator: _Operator) -> None:
+        self._operator = operator
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced(self)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._operator.init(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """Run a batch."""
+        arrived = (row for frame in rows for row in frame.to_dict("records"))
+        yield from _frames(self._operator.handleInputRows(key, arrived, timerValues))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+        """Run a batch without rows."""
+        yield from _frames(self._operator.handleExpiredTimer(key, timerValues, expiredTimerInfo))
+
+    def close(self) -> None:
+        """Close the operator."""
+        self._operator.close()
+
+
+def _frames(rows: Iterator[Any]) -> Iterator[Any]:
+    import pandas as pd  # Spark needs it for this operator
+
+    found = [row.asDict() for row in rows]
+    if found:
+        yield pd.DataFrame(found)[PARCELS.names]
+
+
+def _tasks() -> ModuleType:
+    from unskew.apps.worker.stateful import tasks
+
+    return tasks

@@ -1,0 +1,289 @@
+"""The stage of a run with a keyed work: workers keep a state per key, publish its results, and count tuples too."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, WorkerHistory
+from unskew.apps.metrics.task_reports import Reports, StateSummary, TaskReports
+from unskew.apps.operators.interface import KeyedWork
+from unskew.apps.router.router import Routing
+from unskew.apps.splitter.json_fields import LONGEST_KEY
+from unskew.apps.splitter.kafka_source import splitter_of
+from unskew.apps.splitter.splitter import Splitter
+from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.result_messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW
+from unskew.apps.worker.stage import Query, Stage
+from unskew.apps.worker.stateful.config import Period, Program, lifetime, merging, splits, taken_over
+from unskew.apps.worker.stateful.flow import executed, opened, partitions_of, routed, to_workers
+from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.operator_output import COUNTS, WINDOW
+from unskew.apps.worker.stateful.store import KEY
+from unskew.errors import UsageError
+from unskew.grouping.registry import OWNING
+from unskew.spark.compat import arrow_type, spark_schema, tokens
+from unskew.spark.micro_batches import batch_time, heartbeats
+
+#: The columns of a message that a keyed work may read.
+MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
+_START = "__start"
+
+
+@dataclass(frozen=True)
+class Keyed(Stage):
+    """A keyed work's states, their results, and the counts of tuples, which are a second work of the same workers.
+
+    The counts leave when their window closes, as partials do without states.
+
+    Attributes
+    ----------
+    work : KeyedWork
+        The work.
+    window_ms, ttl_ms : int or None
+        How long states live: until their window closes, or for a time after their key's last tuple.
+    split : bool
+        Whether the grouping splits keys, so that fragments must be merged.
+    merge_period : Period or None
+        How often fragments are merged, besides when their window closes.
+
+    Raises
+    ------
+    UsageError
+        A keyed work can't have one of the settings.
+
+    """
+
+    keyed: ClassVar[bool] = True
+    # No batch needs their number, and counting them makes a write 2.5 times as dear.
+    conf: ClassVar[Mapping[str, str]] = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
+
+    work: KeyedWork = field(init=False)
+    window_ms: int | None = field(init=False)
+    ttl_ms: int | None = field(init=False)
+    split: bool = field(init=False)
+    merge_period: Period | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings of the states."""
+        settings, work = self.settings, self.settings.work
+        assert isinstance(work, KeyedWork)
+        if settings.work_errors != "fail":
+            raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
+        missing = [name for name in settings.carried if name not in MESSAGE]
+        if missing:
+            raise UsageError(
+                f"{type(work).__name__} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}"
+            )
+        split = splits(work, settings.grouping, settings.workers, OWNING)
+        window_ms, ttl_ms = lifetime(work, settings.window if work.ttl_ms is None else None, settings.ttl)
+        event = settings.time == "event"
+        period = merging(settings.merge_every, settings.grouping, split=split, event=event, window_ms=window_ms)
+        made = {"work": work, "window_ms": window_ms, "ttl_ms": ttl_ms, "split": split, "merge_period": period}
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def topics(self) -> dict[str, str]:
+        """As ``Stage``."""
+        return {"results": f"{self.settings.name}-results"}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """As ``Stage``."""
+        return self.program().identity
+
+    def taken_over(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``Stage``."""
+        return taken_over(self.work, claimed)
+
+    @property
+    def by_worker(self) -> bool:
+        """As ``Stage``."""
+        return bool(self.settings.cost.mean)  # a worker is a group of the state's partitions
+
+    @property
+    def whole(self) -> bool:
+        """As ``Stage``."""
+        return not self.split
+
+    @property
+    def waits(self) -> tuple[int, ...]:
+        """As ``Stage``."""
+        return tuple(ms for ms in (self.ttl_ms, self.merge_period.ms if self.merge_period else None) if ms)
+
+    @property
+    def tail_ms(self) -> int:
+        """As ``Stage``."""
+        return self.ttl_ms if self.ttl_ms is not None and (self.work.tells_at_end or self.work.settles_later) else 0
+
+    def merged(self, states: StateSummary | None, end_ms: int) -> bool:
+        """As ``Stage``."""
+        if self.merge_period is None or states is None:
+            return True
+        return not states.at_workers and (self.ttl_ms is None or states.merged_ms >= end_ms)
+
+    def program(self, mergers: int = 1, reports: Reports | None = None) -> Program:
+        """The program of the run's workers and mergers."""
+        settings = self.settings
+        return Program(
+            self.work,
+            pa.string(),
+            settings.workers,
+            self.split,
+            mergers,
+            settings.time == "event",
+            self.window_ms,
+            self.ttl_ms,
+            self.merge_period,
+            settings.window_ms,
+            splitter_of(settings).counted,
+            settings.cost,
+            reports,
+        )
+
+    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: Query) -> DataFrame:
+        """As ``Stage``."""
+        settings, spark = self.settings, messages.sparkSession
+        partitions = partitions_of(spark, settings.location)
+        history = WorkerHistory.at(settings.location, settings.workers)
+        program = replace(
+            self.program(min(history.first, partitions), query.reports),
+            monitors=Monitors(routing),
+            routing=routing if routing.plans is not None else None,
+            checkpoint=settings.location,
+            partitions=partitions,
+        )
+        moment = F.col("time") if settings.time == "event" else batch_time(query.ahead_ms)
+        arriving = messages.withColumn("__time", moment)
+        if not splitter.counted and "count" in self.work.columns:
+            arriving = arriving.withColumn("count", F.lit(1).cast("long"))
+        chosen = tokens(history.most, partitions)
+        source = F.col("source")
+        packets = routed(arriving, routing, program, chosen, source=source, fields=splitter.fields, messages=True)
+        # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
+        heartbeats_to_all = to_workers(heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
+        time = batch_time(query.ahead_ms, F.col("worker"))
+        parcels = executed(
+            packets.unionByName(heartbeats_to_all), program, chosen, time, round(1000 * settings.lateness)
+        )
+        return self._windowed(parcels, program)
+
+    def _windowed(self, parcels: DataFrame, program: Program) -> DataFrame:
+        """Open the parcels of the workers and mergers: rows of counts and of results."""
+        result = spark_schema(self.work.results)
+        schema = StructType(
+            [
+                StructField("worker", IntegerType()),
+                StructField("key", StringType()),
+                StructField("tuples", LongType()),
+                StructField("count", LongType()),
+                StructField(_START, LongType()),
+                StructField("result", result),
+            ]
+        )
+        fields = arrow_type(result)
+        lasting = self.window_ms is None
+
+        def columns(kind: int, sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
+            n = rows.num_rows
+            if kind == COUNTS:
+                worker, counted = np.full(n, sender, np.int32), [rows.column("tuples"), rows.column("count")]
+                return [pa.array(worker), rows.column(KEY), *counted, rows.column(WINDOW), pa.nulls(n, fields)]
+            of = [column.cast(field.type) for column, field in zip(rows.columns[2:], fields, strict=True)]
+            values = pa.StructArray.from_arrays(of, fields=list(fields))
+            start = pa.nulls(n, pa.int64()) if lasting else rows.column(WINDOW)
+            none = pa.nulls(n, pa.int64())
+            return [pa.array(np.full(n, -1, np.int32)), rows.column(KEY), none, none, start, values]
+
+        start = F.timestamp_millis(F.col(_START))
+        length = F.when(F.col("result").isNull(), self.settings.window_ms).otherwise(self.window_ms or 0)
+        window = F.struct(start.alias("start"), F.timestamp_millis(F.col(_START) + length).alias("end"))
+        return opened(parcels, schema, columns, self.settings.location).withColumn("window", window).drop(_START)
+
+    @contextmanager
+    def executed(
+        self,
+        rows: DataFrame,
+        batch: Batch,
+        record: Mapping[str, Any],
+        publish: Callable[[DataFrame, str], None],
+        *,
+        may_close: bool,
+    ) -> Iterator[DataFrame | None]:
+        """As ``Stage``."""
+        # Results and counts are of one pass over the states, which Spark must not run twice.
+        rows = rows.persist()
+        try:
+            number = rows.count()
+            results = rows.where("result is not null")
+            published = results.count() if number else 0
+            if published:
+                generation = record.get(GENERATION, {}).get("number", 0)
+                publish(result_records(results, self.work.identity, batch, generation), "results")
+            yield rows.where("result is null").drop("result") if number > published else None
+        finally:
+            rows.unpersist()
+
+    def summary(self, reports: TaskReports) -> StateSummary | None:
+        """As ``Stage``."""
+        return StateSummary.of(reports, self.settings.workers)
+
+    def forget(self, reports: TaskReports, record: Mapping[str, Any]) -> None:
+        """As ``Stage``."""
+        most = WorkerHistory.of(record, self.settings.workers).most
+        workers = reports.workers
+        taken = [workers[w].migration.taken if w in workers else 0 for w in range(most)]
+        Transfers(self.settings.location).forget(taken)
+
+
+def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
+    """The results of a keyed work as records: columns ``key`` and ``value``.
+
+    A record names its checkpoint's generation and its batch. Among the records of a Kafka key, the one of the latest
+    batch of the latest generation is valid, even if a producer that tries again, or a driver that was paused, has
+    appended an older one after it. If a
+    result is too large for a record, an ``error`` is published instead, because the result that it overwrites is no
+    longer valid.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Columns: window (null if states outlive windows), key, result (a struct).
+    identity : sequence of str
+        The fields that distinguish a result from others of its key and window. They are part of the Kafka key, so a
+        result that is published again overwrites itself.
+    batch : Batch
+        The batch. Its time is the timestamp of results without a window.
+    generation : int
+        It is greater than those of the checkpoints that have written to the topic before.
+
+    """
+    named = {"generation": generation, "number": batch.number, "time": batch.time_ms}
+    start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC
+    own = [F.to_json(F.struct(*(F.col("result").getField(name) for name in identity)))] if identity else []
+    subject = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"))
+    kafka_key = F.concat_ws("/", subject, *own)
+    message_id = F.substring(F.sha2(kafka_key, 256), 1, ID_DIGITS)
+    if own:
+        kafka_key = F.when(F.octet_length(kafka_key) <= 2 * LONGEST_KEY, kafka_key).otherwise(
+            F.concat_ws("/", subject, message_id)
+        )
+    head = (
+        "key",
+        message_id.alias("messageId"),
+        F.coalesce(F.unix_millis("window.end"), F.lit(batch.time_ms).cast("long")).alias("timestamp"),
+        F.struct(*(F.lit(value).alias(name) for name, value in named.items())).alias("batch"),
+        F.struct("key", start.alias("window")).alias("tags"),
+    )
+    whole = F.to_json(F.struct(*head, F.struct("result.*").alias("fields")))
+    size = F.octet_length(kafka_key) + F.octet_length(whole)
+    error = F.concat(F.lit("the result's record has "), size, F.lit(f" bytes, not {LONGEST_RECORD} at most"))
+    without = F.to_json(F.struct(*head, F.create_map().alias("fields"), error.alias("error")))
+    return rows.select(kafka_key.alias("key"), F.when(size <= LONGEST_RECORD, whole).otherwise(without).alias("value"))

@@ -1,0 +1,324 @@
+"""A table of states: one row a key, in buckets. A bucket is fetched, changed and stored whole."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.apps.operators.errors import StateFault
+from unskew.apps.operators.interface import has_state
+from unskew.apps.worker.stateful.store import (
+    KEY,
+    LAST,
+    BucketIndex,
+    BucketStore,
+    Directory,
+    Due,
+    Store,
+    bucket_of,
+    moved_buckets,
+    rows_of,
+    wanted_buckets,
+)
+from unskew.grouping.keys import Keys, encode, hash_keys
+
+#: The number of the bucket that has the directory of the others.
+DIRECTORY = -1
+_AT_ONCE = 256  # buckets
+_BYTES_AT_ONCE = 256 << 20  # Arrow's arrays of texts end at 2 GiB, and states may grow
+_SWEEPS = 16  # searches of a bucket for expired states, within a TTL
+
+
+@dataclass(frozen=True)
+class Touched:
+    """Buckets that have been fetched for k keys.
+
+    Attributes
+    ----------
+    keys : Keys
+        The k keys. Each of them has a tuple.
+    rows : RecordBatch
+        All rows of the buckets.
+    bucket : int64[rows]
+        The bucket of each row.
+    at : int32[k]
+        The row of each key. −1: it has none.
+
+    """
+
+    keys: Keys
+    rows: pa.RecordBatch
+    bucket: NDArray[np.int64]
+    at: NDArray[np.int32]
+
+
+class Table:
+    """The states of one work at one worker.
+
+    Parameters
+    ----------
+    store : Store
+        The store that has the buckets.
+    number : int
+        The table's number at its worker.
+    state : Schema
+        The columns of a state.
+    key : DataType
+        The keys' type.
+    ttl_ms : int, optional
+        How long after its last tuple a key expires (ms).
+    due : function, optional
+        When each of n rows is due before it expires (``store.Due``).
+    upgrade : function, optional
+        Rows with states of an older schema → rows with those of ``state``. None: the function has no such schema.
+
+    Raises
+    ------
+    StateFault
+        The states in the store have other columns, and can't be upgraded.
+
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        number: int,
+        state: pa.Schema,
+        key: pa.DataType,
+        ttl_ms: int | None,
+        due: Due | None = None,
+        upgrade: Callable[[pa.RecordBatch], pa.RecordBatch | None] | None = None,
+    ) -> None:
+        self._store = store
+        self._number = number
+        self._ttl = ttl_ms
+        self._due = due
+        self._upgrade = upgrade
+        self.state = state
+        self.schema = pa.schema([pa.field(KEY, key), pa.field(LAST, pa.int64()), *state])
+        self._buckets = BucketStore(store, number, self.schema, ttl_ms, due)
+        found = store.get((number, 0, DIRECTORY))
+        self._directory = Directory.read(found) if found else Directory(self.schema, {})
+        self._indexes = self._directory.indexes
+        self._changed = found is None
+        if self._directory.schema != self.schema:
+            self._upgrade_all()
+
+    def _upgrade_all(self) -> None:
+        """Rewrite all buckets of an older version's table."""
+        old = BucketStore(self._store, self._number, self._directory.schema, None)
+        self._fitting(old.empty())  # refuses another work's states, though there may be none yet
+        for window, index in self._indexes.items():
+            for some in _few(index, np.flatnonzero(index.keys)):
+                rows, bucket = old.fetch(window, index, some)
+                new = self._fitting(rows)
+                there = has_state(new.select(self.state.names))
+                self._buckets.keep(window, index, new.filter(pa.array(there)), bucket[there], some)
+        self._directory.schema = self.schema
+        self._changed = True
+
+    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the table's schema, or of an older one, as rows of the table's."""
+        if rows.schema == self.schema:
+            return rows
+        new = self._upgrade(rows) if self._upgrade is not None else None
+        if new is None or new.schema != self.schema:
+            raise StateFault(
+                f"the checkpoint's states have the columns {_columns(rows.schema)}, the work's "
+                f"{_columns(self.schema)}: give the same work, an `older` and `upgrade` to it, or another checkpoint"
+            )
+        return new
+
+    def empty(self) -> pa.RecordBatch:
+        """No rows."""
+        return self._buckets.empty()
+
+    @property
+    def windows(self) -> list[int]:
+        """The windows that have states, oldest first."""
+        return sorted(self._indexes)
+
+    @property
+    def keys(self) -> int:
+        """The number of states."""
+        return sum(int(index.keys.sum()) for index in self._indexes.values())
+
+    @property
+    def size(self) -> int:
+        """The size of the states in bytes."""
+        return sum(int(index.size.sum()) for index in self._indexes.values())
+
+    def close(self) -> None:
+        """Store the directory of the buckets, if it has changed."""
+        if self._changed:
+            self._store.put((self._number, 0, DIRECTORY), self._directory.write())
+
+    def portions(self, window: int, keys: Keys) -> Iterator[NDArray[np.bool_]]:
+        """Which of k keys to touch at a time, bool[k]: all of them, unless their buckets have very many bytes."""
+        index = self._indexes.get(window)
+        if index is None or index.size.sum() <= _BYTES_AT_ONCE:
+            yield np.ones(len(keys.hashes), np.bool_)
+            return
+        bucket = bucket_of(keys.hashes, len(index))
+        for some in _few(index, np.unique(bucket), len(index)):
+            yield np.isin(bucket, some)
+
+    def touch(self, window: int, keys: Keys) -> Touched:
+        """Fetch the buckets of these keys. O(keys in these buckets)."""
+        index = self._indexes.get(window)
+        n = len(index) if index is not None else self._directory.usual
+        named = np.unique(bucket_of(keys.hashes, n))
+        rows, bucket = self._buckets.fetch(window, index, named)
+        return Touched(keys, rows, bucket, rows_of(keys.distinct, rows))
+
+    def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
+        """Store the keys' new states. A state whose columns are all null counts as none, and isn't stored.
+
+        Raises
+        ------
+        StateFault
+            A state is larger than ``store.LARGEST_STATE``.
+
+        """
+        index = self._indexes.get(window)
+        if index is None:
+            index = self._indexes[window] = BucketIndex.empty(self._directory.usual)
+        self._changed = True
+        columns = [touched.keys.distinct, pa.array(last), *states.columns]
+        changed = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        there = has_state(states)
+        replaced = np.zeros(touched.rows.num_rows, np.bool_)
+        replaced[touched.at[touched.at >= 0]] = True
+        rows = pa.concat_batches([touched.rows.filter(pa.array(~replaced)), changed.filter(pa.array(there))])
+        new = bucket_of(touched.keys.hashes, len(index))
+        bucket = np.concatenate([touched.bucket[~replaced], new[there]])
+        fetched = np.unique(np.concatenate([touched.bucket, new]))
+        others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
+        keys = rows.num_rows + int(index.keys[others].sum())
+        wanted = wanted_buckets(len(index), keys, rows.nbytes + int(index.size[others].sum()))
+        if wanted != len(index):
+            missing = np.setdiff1d(moved_buckets(len(index), wanted), fetched)
+            more, _ = self._buckets.fetch(window, index, missing)
+            rows = pa.concat_batches([rows, more])
+            for gone in range(wanted, len(index)):
+                if index.keys[gone]:
+                    self._buckets.remove(window, gone)
+            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(index), wanted)]))
+            fetched = fetched[fetched < wanted]
+            index = self._indexes[window] = index.resized(wanted)
+            self._directory.usual = wanted
+            bucket = bucket_of(hash_keys(rows.column(KEY)), wanted)
+        self._buckets.keep(window, index, rows, bucket, fetched)
+
+    def take(self, window: int) -> Iterator[pa.RecordBatch]:
+        """Remove all rows of a window, and yield them, those of some buckets at a time."""
+        index = self._indexes.pop(window)
+        self._changed = True
+        for some in _few(index, np.flatnonzero(index.keys)):
+            rows, _ = self._buckets.fetch(window, index, some)
+            for bucket in some.tolist():
+                self._buckets.remove(window, bucket)
+            yield rows
+
+    def take_in(self, window: int, rows: pa.RecordBatch) -> None:
+        """Add rows of other workers' tables, which may be of an older schema.
+
+        Raises
+        ------
+        StateFault
+            This table already has a state of such a key, or the rows are of another work.
+
+        """
+        rows = self._fitting(rows)
+        keys = encode(rows.column(KEY))
+        touched = self.touch(window, keys)
+        if (touched.at >= 0).any() or len(keys.distinct) < len(rows):
+            key = keys.distinct[int(np.argmax(touched.at))].as_py()
+            raise StateFault(f"key {key!r} comes from another worker, and has a state here already")
+        row = np.empty(len(rows), np.int64)
+        row[keys.codes] = np.arange(len(rows))
+        ordered = rows.take(pa.array(row))
+        self.put(window, touched, ordered.column(LAST).to_numpy(), ordered.select(self.state.names))
+
+    def release(
+        self, to: Callable[[NDArray[np.uint64]], NDArray[np.int32]], among: NDArray[np.uint64] | None
+    ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
+        """Remove the rows of the keys that leave. Yield them by window, with the receiver of each.
+
+        Parameters
+        ----------
+        to : function
+            Hashes of keys, uint64[k] → the receiver of each, int32[k]. −1: the key stays.
+        among : uint64[h], optional
+            The hashes of the keys that may leave, so that only their buckets are read. None: all buckets are read.
+
+        """
+        for window, index in self._indexes.items():
+            named = np.arange(len(index)) if among is None else np.unique(bucket_of(among, len(index)))
+            for some in _few(index, named[index.keys[named] > 0]):
+                rows, bucket = self._buckets.fetch(window, index, some)
+                receiver = to(hash_keys(rows.column(KEY)))
+                gone = receiver >= 0
+                if gone.any():
+                    yield window, rows.filter(pa.array(gone)), receiver[gone]
+                    changed = np.unique(bucket[gone])
+                    rest = ~gone & np.isin(bucket, changed)
+                    self._buckets.keep(window, index, rows.filter(pa.array(rest)), bucket[rest], changed)
+                    self._changed = True
+
+    def expire(
+        self, at_ms: int, settled: Callable[[pa.RecordBatch], pa.RecordBatch], *, prompt: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Remove the rows that have expired at that time, and yield them. Rows that are due get new states.
+
+        Parameters
+        ----------
+        at_ms : int
+            The time.
+        settled : function
+            Rows that are due → their new states. A state whose columns are all null isn't stored.
+        prompt : bool
+            Whether to search all buckets in which a row expires or is due. If not, each bucket is searched 16 times a
+            TTL, at its own moments. An expired state then leaves at most TTL / 16 late, and no batch has to search all
+            buckets.
+
+        """
+        assert self._ttl is not None
+        every = max(1, self._ttl // _SWEEPS)
+        for window, index in self._indexes.items():
+            phase = np.arange(len(index)) * every // len(index)
+            named = np.flatnonzero(index.earliest <= (at_ms if prompt else (at_ms - phase) // every * every + phase))
+            for some in _few(index, named):
+                rows, bucket = self._buckets.fetch(window, index, some)
+                over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
+                if over.any():
+                    yield rows.filter(pa.array(over))
+                rows, bucket = rows.filter(pa.array(~over)), bucket[~over]
+                due = self._due(rows) <= at_ms if self._due is not None and rows.num_rows else np.zeros(0, np.bool_)
+                if due.any():
+                    changed = rows.filter(pa.array(due))
+                    states = settled(changed)
+                    there = has_state(states)
+                    columns = [*changed.columns[:2], *states.columns]
+                    kept = pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(pa.array(there))
+                    rows = pa.concat_batches([rows.filter(pa.array(~due)), kept])
+                    bucket = np.concatenate([bucket[~due], bucket[due][there]])
+                self._buckets.keep(window, index, rows, bucket, some)
+                self._changed = True
+
+
+def _few(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
+    """Buckets, a few at a time: at most ``most``, and of at most ``_BYTES_AT_ONCE`` bytes unless it is a single one."""
+    ends, start = np.cumsum(index.size[named]), 0
+    while start < len(named):
+        before = ends[start - 1] if start else 0
+        within = int(np.searchsorted(ends, before + _BYTES_AT_ONCE, side="right"))
+        stop = min(max(within, start + 1), start + most)
+        yield named[start:stop]
+        start = stop
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name not in (KEY, LAST))

@@ -1,0 +1,260 @@
+"""A worker's batch of a keyed work: its tuples update the states of their keys, and expired states leave."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.apps.metrics.balance_observation import Load
+from unskew.apps.metrics.task_reports import StateReport, WorkerReport
+from unskew.apps.router import tuple_packets as packets_
+from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.worker.stateful.lifecycle import Calls, Lifecycle
+from unskew.apps.worker.stateful.migration import Migration
+from unskew.apps.worker.stateful.operator_output import COUNTS, HEARTBEAT, REPORT, RESULTS, Parcel, packed, spread
+from unskew.apps.worker.stateful.store import Delayed, Store
+from unskew.apps.worker.stateful.table import Table
+from unskew.grouping.keys import Keys, encode
+from unskew.spark.micro_batches import milliseconds, windows_of
+
+_WORK, _COUNTS = 0, 1
+
+_MOST_BYTES = 2**31 - 1  # of an array whose offsets have 32 bits
+_LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
+
+def work(
+    program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch, progress: Progress
+) -> Iterator[Parcel]:
+    """Execute a worker's part of a batch.
+
+    Parameters
+    ----------
+    program : Program
+        The program of the workers.
+    store : Store
+        The worker's own store.
+    worker : int
+        The worker's number.
+    packets : sequence of bytes
+        The worker's tuples, in the order in which they are executed. There may be none.
+    batch : WorkerBatch
+        The batch.
+    progress : Progress
+        The worker's progress after the batch before.
+
+    Raises
+    ------
+    StateFault
+        The work failed.
+
+    """
+    started = time.perf_counter()
+    migration = Migration(program.routing, worker, batch.number, progress)
+    merges = _merges(program, progress, batch)
+    later = Delayed(store) if migration.moves or merges else None
+    ttl_ms = None if program.split else program.ttl_ms
+    calls = Calls(program.work)
+    table = Table(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
+    states = Lifecycle(table, calls, ttl_ms)
+    migration.take_in(table)
+    arrived = _tuples(packets, program, batch)
+    tuples, windows, late = _punctual(arrived, program, progress.closed_ms)
+    now = program.now(batch)
+    distinct = 0
+    seen = ["time", *(name for name in program.work.columns if name != "time")]
+    for window, part in _by_window(tuples, program.window_ms):
+        keys = _occurring(part)
+        distinct += len(keys.distinct)
+        over = progress.closed_ms if program.event else batch.batch_ms
+        states.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
+    time.sleep(program.cost.total(arrived.column("key")))
+    observed = None
+    if program.monitors is not None:
+        seconds = time.perf_counter() - started - migration.seconds
+        observed = program.monitors.report(worker, batch.number, tuples.column("key"), seconds)
+    fragments = []
+    for window in table.windows:
+        closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
+        if program.split and (merges or closes):
+            fragments += [(window, rows) for rows in table.take(window)]
+        elif closes:
+            states.close(window, now)
+    if program.ttl_ms is not None and not program.split:
+        states.expire(batch.watermark_ms, now, prompt=program.prompt)
+    migration.release(table, split=program.split)
+    table.close()
+    if later is not None:
+        later.flush()
+    yield from packed(RESULTS, worker % program.mergers, states.results)
+    yield from spread(fragments, program.mergers)
+    yield from _counts(program, store, worker, tuples, batch)
+    if program.split and worker < program.mergers:
+        yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
+    _remember(program, store, progress, migration.progress, batch)
+    if program.reports is not None or program.observe is not None:
+        busy = time.perf_counter() - started - migration.seconds
+        sent = sum(rows.num_rows for _, rows in fragments)
+        kept, moved = StateReport(table.keys, table.size, states.finished, sent), migration.report()
+        report = WorkerReport(
+            arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
+        )
+        yield from _reported(program, worker, batch, arrived, report)
+
+
+def _reported(
+    program: Program, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
+) -> Iterator[Parcel]:
+    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the program asks."""
+    if program.reports is not None:
+        program.reports.send(batch.number, worker, report)
+    if program.observe is not None:
+        # Late tuples and all windows count: a key that the router sent here has a replica here.
+        codes = arrived.column("key").indices
+        keys = pc.call_function("count_distinct", [codes], pc.CountOptions("all")).as_py()
+        assert report.states is not None
+        kept, moved = report.states, report.migration.keys
+        load = Load(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
+        yield Parcel(REPORT, worker % program.mergers, load.text().encode())
+
+
+def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> WorkerBatch:
+    """The batch, with a time that opens no window again that an earlier batch has closed.
+
+    By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
+    every batch with tuples. So they have closed the same windows, and arrive at the same time.
+    """
+    if program.event or program.window_ms is None:
+        return batch
+    least = progress.closed_ms
+    return replace(batch, batch_ms=max(least, batch.batch_ms), watermark_ms=max(least, batch.watermark_ms))
+
+
+def _tuples(blobs: Sequence[bytes], program: Program, batch: WorkerBatch) -> pa.RecordBatch:
+    """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
+    parts = [packets_.read(pa.scalar(blob, pa.binary())) for blob in blobs]
+    if not parts:
+        names = ["key", "time"]
+        empty = [pa.array([], program.key).dictionary_encode(), pa.array([], pa.int64())]
+        return pa.RecordBatch.from_arrays(empty, names)
+    kind = pa.dictionary(pa.int32(), program.key)
+    keys = pa.chunked_array([_encoded(part.column("key"), kind) for part in parts]).unify_dictionaries()
+    n = len(keys)
+    columns = {"key": keys.combine_chunks()}
+    if program.event:
+        times = np.concatenate([milliseconds(part.column("time")) for part in parts])
+        columns["time"] = pa.array(times)
+    else:
+        columns["time"] = pa.array(np.full(n, batch.batch_ms, np.int64))
+    for name in program.columns:
+        if name != "time":
+            columns[name] = _joined([part.column(name) for part in parts])
+    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Arrays as one. Texts that are too many for an array of their type are of its large one."""
+    large = _LARGE.get(arrays[0].type)
+    if large is not None and sum(array.nbytes for array in arrays) > _MOST_BYTES:
+        arrays = [array.cast(large) for array in arrays]
+    return pa.concat_arrays(arrays)
+
+
+def _encoded(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:
+    return (keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()).cast(kind)
+
+
+def _occurring(tuples: pa.RecordBatch) -> Keys:
+    """The tuples' keys, only those that occur: a dictionary may have more."""
+    keys = encode(tuples.column("key"))
+    occurs = np.zeros(len(keys.distinct), np.bool_)
+    occurs[keys.codes] = True
+    if occurs.all():
+        return keys
+    positions = (np.cumsum(occurs) - 1).astype(np.int32)
+    return Keys(positions[keys.codes], keys.hashes[occurs], keys.distinct.filter(pa.array(occurs)))
+
+
+def _by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0."""
+    if not tuples.num_rows:
+        return
+    if length_ms is None:
+        yield 0, tuples
+        return
+    for start, part, _ in windows_of(tuples, tuples.column("time").to_numpy(), length_ms):
+        yield start, part
+
+
+def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple[pa.RecordBatch, dict[int, int], int]:
+    """Leave out late tuples.
+
+    Where states live for a window, a tuple is late once its window is closed. Where they live for a TTL, a tuple is
+    late if it is older than the watermark was at the end of the batch before, ``closed_ms``.
+
+    Returns
+    -------
+    (RecordBatch, dict, int)
+        The tuples that aren't late; how many tuples came of each counted window; how many tuples are late though their
+        window is open.
+
+    """
+    counted: dict[int, int] = {}
+    if not program.event or not tuples.num_rows:
+        return tuples, counted, 0
+    times = tuples.column("time").to_numpy()
+    length = program.counted_ms or program.window_ms
+    open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is still open
+    if length is not None:
+        open_ &= times // length * length + length > closed_ms
+    older = open_ & (times < closed_ms) if program.window_ms is None else np.zeros(len(times), np.bool_)
+    if length is not None:
+        numbers, tallies = np.unique(times[~older] // length, return_counts=True)
+        counted = dict(zip(numbers.tolist(), tallies.tolist(), strict=True))
+    kept = open_ & ~older
+    return (tuples if kept.all() else tuples.filter(pa.array(kept))), counted, int(older.sum())
+
+
+def _merges(program: Program, progress: Progress, batch: WorkerBatch) -> bool:
+    """Whether fragments are merged in this batch. All workers agree, so a merger gets all of a key's fragments or none.
+
+    An empty batch is the last one for now, and with ``availableNow`` the last of all. So it waits for no period.
+    """
+    every = program.merge_every
+    if not program.split or every is None:
+        return False
+    return batch.empty or every.ends(progress.batch_ms or batch.batch_ms, batch.batch_ms, batch.number)
+
+
+def _counts(
+    program: Program, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
+) -> Iterator[Parcel]:
+    """Count the tuples by window; yield the counts of the windows that close."""
+    length = program.counted_ms
+    if length is None:
+        return
+    counts = program.counts
+    states = Lifecycle(Table(store, _COUNTS, counts.state, program.key, None), Calls(counts))
+    now = program.now(batch)
+    for window, part in _by_window(tuples, length):
+        states.update(window, _occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True)
+    for window in states.table.windows:
+        if window + length <= batch.watermark_ms:
+            states.close(window, now)
+    states.table.close()
+    yield from packed(COUNTS, worker % program.mergers, states.results)
+
+
+def _remember(program: Program, store: Store, before: Progress, progress: Progress, batch: WorkerBatch) -> None:
+    """Write the progress for the next batch: what is closed, and for a period in seconds the batch's time."""
+    every = program.merge_every
+    batch_ms = batch.batch_ms if every is not None and every.ms else 0
+    closed_ms = batch.watermark_ms
+    if not program.event:  # so that it is written once a window, and not in every batch
+        closed_ms = closed_ms // program.window_ms * program.window_ms if program.window_ms else 0
+    new = replace(progress, batch_ms=batch_ms, closed_ms=closed_ms)
+    if new != before:
+        new.write(store)

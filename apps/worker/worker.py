@@ -1,0 +1,333 @@
+"""The worker: it runs the user's work on each tuple, then makes one partial for each (window, key, worker)."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from unskew.apps.metrics.task_reports import Reports, WorkerReport
+from unskew.apps.operators.errors import StateFault, WorkFault, raised_at
+from unskew.apps.router import tuple_packets
+from unskew.apps.splitter.splitter import POSITION
+from unskew.apps.worker.failures import MOST_RAISED, Failed, FailureLog, Place
+from unskew.apps.worker.monitors import Monitors, costs_by
+from unskew.grouping import encode
+from unskew.grouping.feedback import Monitor
+from unskew.grouping.keys import sum_by_key
+from unskew.grouping.simulated_cost import FREE, Cost
+from unskew.spark.micro_batches import batch_number, milliseconds, windows_of
+
+#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
+#: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost
+#: of their key's tuples; else the time that the work takes is measured, and divided evenly among the tuples.
+Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+_COSTS = ["key", "cost"]
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """The work's results for some tuples.
+
+    Attributes
+    ----------
+    counts : Table
+        The counts of the results, as ``count`` makes them.
+    costs : Table, optional
+        The columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
+
+    """
+
+    counts: pa.Table
+    costs: pa.Table | None
+
+
+def results(
+    work: Work, tuples: pa.RecordBatch, raised: Callable[[Exception], None] = lambda _: None
+) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
+    """Parts of the tuples, each with the work's result, or a single tuple with the error that the work raised.
+
+    If the work raises, it is run again on each half of the tuples, until the tuples are found on which it fails. If it
+    fails on k of n tuples, this takes O(k log n) more calls. ``raised`` is called with each error before the next call
+    of the work, and may raise in order to end the search.
+    """
+    seen = tuples.select([name for name in tuples.schema.names if name not in POSITION])
+    try:
+        given = work(seen)
+        costs = pa.Table.from_batches([given.select(_COSTS)]) if "cost" in given.schema.names else None
+        result = WorkResult(count(given, load=False), costs)
+    except Exception as error:  # noqa: BLE001  whatever the user's code may raise
+        raised(error)
+        if tuples.num_rows == 1:
+            yield tuples, error
+            return
+        half = tuples.num_rows // 2
+        yield from results(work, tuples.slice(0, half), raised)
+        yield from results(work, tuples.slice(half), raised)
+    else:
+        yield tuples, result
+
+
+def described(work: Work, error: Exception) -> str:
+    """An error of the work in one line, with the line of the user's code that raised it."""
+    file = getattr(getattr(work, "__code__", None), "co_filename", None)
+    return raised_at(error, {file}, getattr(work, "__name__", str(work)))
+
+
+# Rows gathered before they are merged: memory is bounded by the distinct keys, not by the tuples.
+_MERGE_ROWS = 262_144
+_SCHEMA = pa.schema([("key", pa.string()), ("tuples", pa.int64()), ("count", pa.int64())])
+_WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms", pa.int64()))
+
+
+def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
+    """One row for each distinct key of the batch.
+
+    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count`` is the sum of their ``count`` column, or
+    their number if there is no such column, or 0 unless ``results``.
+    """
+    key = batch.column("key")
+    if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
+        key = key.dictionary_decode()  # of a small part of a batch, in which most keys of the dictionary don't occur
+    keys = key if pa.types.is_dictionary(key.type) else key.dictionary_encode()
+    codes = keys.indices.to_numpy(zero_copy_only=False)
+    number = np.bincount(codes, minlength=len(keys.dictionary))
+    total = number
+    if "count" in batch.schema.names:
+        total = sum_by_key(codes, batch.column("count").to_numpy(zero_copy_only=False), len(number))
+    seen = np.flatnonzero(number)
+    columns = [
+        keys.dictionary.take(pa.array(seen)).cast(pa.string()),
+        pa.array(number[seen] * load, pa.int64()),
+        pa.array(total[seen] * results, pa.int64()),
+    ]
+    return pa.table(columns, schema=_SCHEMA)
+
+
+class Partials:
+    """Gathers tables of ``count``, and merges them."""
+
+    def __init__(self) -> None:
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+        self._limit = _MERGE_ROWS
+
+    def add(self, counts: pa.Table, window: int = 0, latest_ms: int = 0) -> None:
+        """Add counts of one window. The time of its latest tuple is ``latest_ms``."""
+        n = counts.num_rows
+        self._tables.append(
+            pa.table([*counts.columns, pa.array(np.full(n, window)), pa.array(np.full(n, latest_ms))], schema=_WINDOWED)
+        )
+        self._rows += n
+        if self._rows > self._limit:
+            merged = self.table()
+            self._tables, self._rows = [merged], merged.num_rows
+            self._limit = max(_MERGE_ROWS, 2 * self._rows)
+
+    def table(self) -> pa.Table:
+        """One row for each (window, key): key, tuples, count, window, ms."""
+        if not self._tables:
+            return _WINDOWED.empty_table()
+        grouped = pa.concat_tables(self._tables).group_by(["window", "key"])
+        sums = grouped.aggregate([("tuples", "sum"), ("count", "sum"), ("ms", "max")])
+        return sums.rename_columns(["window", "key", "tuples", "count", "ms"]).select(_WINDOWED.names)
+
+
+#: Tuples, and their costs by the work's results, if those have any.
+_Executed: TypeAlias = tuple[pa.RecordBatch, pa.Table | None]
+
+
+@dataclass
+class _Share:
+    """One worker's share of a batch: partials, tuples, time at work (s), tuples that failed, and the monitor.
+
+    If an attempt before this one has finished, ``before`` is what failed in it, and ``due`` is how many of these tuples
+    haven't come yet, by their place.
+    """
+
+    partials: Partials = field(default_factory=Partials)
+    tuples: int = 0
+    busy: float = 0.0
+    failed: Failed = field(default_factory=Failed)
+    monitor: Monitor | None = None
+    before: Failed | None = None
+    due: dict[Place, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The program of all workers. A task runs it for each worker whose packets it gets.
+
+    Parameters
+    ----------
+    work : Work, optional
+        Default: count the tuples, or sum their ``count`` if they have one.
+    cost : Cost
+        The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
+    window_ms : int, optional
+        Tuples carry their own ``time``, and are counted in tumbling windows of this length. None: the whole batch
+        belongs to one window, according to the batch's time.
+    reports : Reports, optional
+        Where each worker's report goes.
+    work_errors : str
+        ``fail``, or ``reject``: a message is rejected if the work raises on its tuple. Tuples then carry ``POSITION``.
+    failure_log : FailureLog, optional
+        Where each attempt finds what the first one rejected. None: each attempt rejects what fails in it.
+    monitors : Monitors, optional
+        The workers' monitors, which observe the tuples for the grouping's controller.
+
+    """
+
+    work: Work | None = None
+    cost: Cost = FREE
+    window_ms: int | None = None
+    reports: Reports | None = None
+    work_errors: str = "fail"
+    failure_log: FailureLog | None = None
+    monitors: Monitors | None = None
+
+    @property
+    def ddl(self) -> str:
+        """The schema of the partials."""
+        return "worker int, key string, tuples long, count long" + (", time timestamp" if self.window_ms else "")
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Packets go in, and the partials of each worker that has any come out (for ``DataFrame.mapInArrow``)."""
+        if self.monitors is not None:
+            self.monitors.routing.require_visible()  # also while no tuples come, and no router is opened
+        shares: dict[int, _Share] = {}
+        for batch in batches:
+            for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
+                if worker not in shares:
+                    shares[worker] = self._share(worker)
+                self._packet(packet, shares[worker])
+        for worker, share in shares.items():
+            table = share.partials.table()
+            self._log(worker, share)
+            self._report(worker, table, share)
+            yield from self._rows(worker, table)
+
+    def _packet(self, packet: pa.BinaryScalar, share: _Share) -> None:
+        """Execute the tuples of a packet; the worker's monitor observes their costs."""
+        started = time.perf_counter()
+        arrived = tuple_packets.read(packet)
+        executed = [
+            each
+            for window, latest, part in self._by_window(arrived)
+            for each in self._execute(part, share, window, latest)
+        ]
+        simulated = self.cost.total(arrived.column("key"))
+        time.sleep(simulated)
+        seconds = time.perf_counter() - started
+        share.busy += seconds
+        tuples = sum(part.num_rows for part, _ in executed)
+        share.tuples += tuples
+        if share.monitor is not None:
+            for part, costs in executed:
+                keys = encode(part.column("key"))
+                rest = 1000 * max(0.0, seconds - simulated) / tuples
+                share.monitor.observe(keys, self.cost.of(keys) + rest if costs is None else costs_by(keys, costs))
+
+    def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """(window number, latest time in ms, its tuples) for each window that the tuples fall into."""
+        if self.window_ms is None:
+            yield 0, 0, tuples
+            return
+        for start, part, latest in windows_of(tuples, milliseconds(tuples.column("time")), self.window_ms):
+            yield start // self.window_ms, latest, part
+
+    def _execute(self, tuples: pa.RecordBatch, share: _Share, window: int, latest: int) -> Iterator[_Executed]:
+        """Execute the tuples of one window; yield those that are counted, which are all but the failures."""
+        if self.work is None:
+            share.partials.add(count(tuples), window, latest)
+            yield tuples, None
+            return
+        tuples = self._left(tuples, share)
+        if not tuples.num_rows:
+            return
+        for part, result in results(self.work, tuples, partial(self._raised, share)):
+            if isinstance(result, Exception):
+                self._fail(part, result, share)
+            else:
+                share.partials.add(count(part, results=False), window, latest)
+                share.partials.add(result.counts, window, latest)
+                yield part, result.costs
+
+    def _left(self, tuples: pa.RecordBatch, share: _Share) -> pa.RecordBatch:
+        """The tuples without those that an attempt before this one has rejected."""
+        if not share.due:
+            return tuples
+        kept = []
+        for place in zip(*(tuples.column(name).to_pylist() for name in (*POSITION, "key")), strict=True):
+            rejected = share.due.get(place, 0)
+            kept.append(not rejected)
+            if rejected:
+                share.due[place] = rejected - 1
+        return tuples.filter(pa.array(kept, pa.bool_()))
+
+    def _raised(self, share: _Share, error: Exception) -> None:
+        """Count a call that raised. Too many of them end the search for the tuples that fail."""
+        assert self.work is not None
+        share.failed.raised += 1
+        if share.failed.raised > MOST_RAISED:
+            raise StateFault(
+                f"the work raised more than {MOST_RAISED:,} times in one batch of a worker, at last: "
+                f"{described(self.work, error)}"
+            ) from error
+
+    def _fail(self, part: pa.RecordBatch, error: Exception, share: _Share) -> None:
+        """Reject a tuple, or raise an error that names it."""
+        assert self.work is not None
+        reason, key = described(self.work, error), part.column("key")[0].as_py()
+        if self.work_errors == "fail":
+            raise WorkFault(f"the work failed on key {key!r} ({reason})") from error
+        if share.before is not None:
+            raise StateFault(
+                f"the work failed on key {key!r} ({reason}), but didn't when the batch ran before: the message may be "
+                "counted already, so it can't be rejected"
+            ) from error
+        partition, offset = (part.column(name)[0].as_py() for name in POSITION)
+        share.failed.add((partition, offset, key), reason)
+
+    def _share(self, worker: int) -> _Share:
+        batch, before = batch_number(), None
+        if self.failure_log is not None and batch is not None:
+            before = self.failure_log.read(worker, batch)
+        due = {} if before is None else dict(before.places())
+        monitor = self.monitors.open(worker, batch) if self.monitors is not None and batch is not None else None
+        return _Share(monitor=monitor, before=before, due=due)
+
+    def _log(self, worker: int, share: _Share) -> None:
+        """Write what failed for later attempts, before anything of this one can be seen."""
+        batch = batch_number()
+        if self.failure_log is not None and batch is not None and share.before is None:
+            self.failure_log.write(worker, batch, share.failed)
+
+    def _report(self, worker: int, table: pa.Table, share: _Share) -> None:
+        batch = batch_number()
+        if self.reports is None or batch is None:
+            return
+        windows: dict[int, int] = {}
+        if self.window_ms is not None:
+            loads = table.group_by("window").aggregate([("tuples", "sum")])
+            windows = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
+        observed = None
+        if self.monitors is not None and share.monitor is not None:
+            observed = self.monitors.close(share.monitor, worker, batch)
+        failures = (share.before or share.failed).messages()
+        report = WorkerReport(share.tuples, table.num_rows, share.busy, failures, windows, monitor=observed)
+        self.reports.send(batch, worker, report)
+
+    def _rows(self, worker: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        n = table.num_rows
+        columns = {
+            "worker": pa.array(np.full(n, worker, np.int32)),
+            **{c: table[c] for c in ("key", "tuples", "count")},
+        }
+        if self.window_ms is not None:
+            columns["time"] = table["ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
+        yield from pa.table(columns).combine_chunks().to_batches()

@@ -1,1 +1,0 @@
-"""The commands that start and stop the servers, and `unskew doctor`, which checks the machine."""
