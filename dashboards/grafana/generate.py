@@ -21,17 +21,80 @@ DASHBOARDS = {
 }
 
 
+_LEGEND = {"calcs": [], "displayMode": "list", "placement": "bottom"}
+
+#: What the SDK writes although Grafana takes it by itself: a key, wherever it is → the values that needn't be said.
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    # dashboards, variables and marks
+    "editable": (True,),
+    "fiscalYearStartMonth": (0,),
+    "allowCustomValue": (True,),
+    "includeAll": (False,),
+    "multi": (False,),
+    "selected": (True,),
+    "skipUrlSync": (False,),
+    "builtIn": (0,),
+    "hide": (False,),
+    # queries and panels
+    "instant": (False,),
+    "repeatDirection": ("h",),
+    "transparent": (False,),
+    "legend": ({**_LEGEND, "showLegend": True}, {**_LEGEND, "showLegend": False}),  # a bargauge has none
+    "reduceOptions": ({"calcs": ["lastNotNull"], "fields": "", "values": False},),
+    # lines
+    "fillOpacity": (0,),
+    "pointSize": (5,),
+    "showPoints": ("auto",),
+    # numbers
+    "colorMode": ("value",),
+    "justifyMode": ("auto",),
+    "percentChangeColorMode": ("standard",),
+    "showPercentChange": (False,),
+    "wideLayout": (True,),
+    # gauges
+    "maxVizHeight": (300,),
+    "minVizHeight": (16,),
+    "minVizWidth": (8,),
+    "namePlacement": ("auto",),
+    "sizing": ("auto",),
+    # bars
+    "barRadius": (0,),
+    "fullHighlight": (False,),
+    "gradientMode": ("none",),
+    "stacking": ("none",),
+    "xTickLabelRotation": (0,),
+    "xTickLabelSpacing": (0,),
+    # tables
+    "align": ("auto",),
+    "cellHeight": ("sm",),
+    "frameIndex": (0,),
+    "inspect": (False,),
+    "showHeader": (True,),
+    "showTypeIcons": (False,),
+}
+
+
 def rendered() -> dict[str, str]:
     """Every dashboard's file name → its text; the same text for the same code."""
     files = {}
     for name, make in DASHBOARDS.items():
         dashboard = json.loads(JSONEncoder().encode(make()))
-        _tidy(dashboard)
-        files[f"{name}.json"] = json.dumps(dashboard, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        _drop_unknown(dashboard)
+        files[f"{name}.json"] = (
+            json.dumps(_drop_defaults(dashboard), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
+        )
     return files
 
 
-def _tidy(dashboard: dict[str, Any]) -> None:
+def _drop_defaults(found: Any) -> Any:
+    if isinstance(found, list):
+        return [_drop_defaults(each) for each in found]
+    if not isinstance(found, dict):
+        return found
+    return {key: _drop_defaults(value) for key, value in found.items() if value not in _DEFAULTS.get(key, ())}
+
+
+def _drop_unknown(dashboard: dict[str, Any]) -> None:
     """Take out the keys that the SDK adds and Grafana's schema doesn't have, or that nobody wants."""
     for shown in (*dashboard["links"], *dashboard["annotations"]["list"]):
         del shown["placement"]  # it would hide the link or mark in a menu
