@@ -167,13 +167,14 @@ RULES: tuple[Rule, ...] = (described, measured, placed, templated, about_metrics
 
 
 def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Queries of panels and marks, with a name."""
+    """Queries of panels and marks, with a name, and with the data source that they are asked of."""
     for panel in dashboard["panels"]:
         if not panel.get("targets"):
             yield f"{_name(panel)} (without a query)", {}
-        yield from ((_name(panel), target) for target in panel.get("targets") or [])
+        asked = panel.get("datasource", {})
+        yield from ((_name(panel), {"datasource": asked, **target}) for target in panel.get("targets") or [])
     for mark in dashboard.get("annotations", {}).get("list", []):
-        yield mark["name"], mark["target"]
+        yield mark["name"], {"datasource": mark["datasource"], **mark["target"]}
 
 
 def _units(panel: Mapping[str, Any]) -> Iterator[str]:

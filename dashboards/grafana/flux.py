@@ -27,16 +27,15 @@ _HOT = tuple(catalogue.metric("hot_key", name) for name in ("key", "tuples", "ho
 
 
 class FluxQuery(Dataquery):
-    """A query as the InfluxDB data source keeps it in a panel; the SDK has none."""
+    """A query as a panel of InfluxDB has it; the SDK has none."""
 
-    def __init__(self, query: str, ref_id: str = "A", datasource: DataSourceRef = INFLUXDB) -> None:
+    def __init__(self, query: str, ref_id: str = "A") -> None:
         self.query = query
         self.ref_id = ref_id
-        self.datasource = datasource
 
     def to_json(self) -> dict[str, object]:
         """As the SDK's encoder wants it."""
-        return {"datasource": self.datasource, "query": self.query, "refId": self.ref_id}
+        return {"query": self.query, "refId": self.ref_id}
 
 
 class Flux(Builder[FluxQuery]):

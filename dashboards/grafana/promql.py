@@ -18,7 +18,7 @@ _LEGEND = "{{grouping}} · {{stream}}"
 def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
     """A series for each run and each value of the labels ``by``."""
     legend = " · ".join([_LEGEND, *(f"{label} {{{{{label}}}}}" for label in by)])
-    return Dataquery().datasource(PROMETHEUS).expr(_NAMED.format(expression)).legend_format(legend).ref_id("A").range()
+    return Dataquery().expr(_NAMED.format(expression)).legend_format(legend).ref_id("A").range()
 
 
 def rate(counter: Metric, by: Sequence[str] = ()) -> str:

@@ -214,16 +214,16 @@ class DataSources:
         require_http("--prometheus-url", prometheus)
         return cls(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
 
-    def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
-        """The answer of the data source that the query names. Raises as ``InfluxDB.answer`` does."""
-        source = getattr(self, target["datasource"]["uid"].strip("${}"))
+    def answer(self, uid: str, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
+        """The answer of the data source that the variable ``uid`` stands for. Raises as ``InfluxDB.answer`` does."""
+        source = getattr(self, uid.strip("${}"))
         return source.answer(target, selection, width)
 
     def marks(self, dashboard: Mapping[str, Any], selection: Selection) -> list[Mark]:
         """The dashboard's annotations."""
         marks = []
         for annotation in dashboard["annotations"]["list"]:
-            answer = self.answer(annotation["target"], selection)
+            answer = self.answer(annotation["datasource"]["uid"], annotation["target"], selection)
             times = answer.columns["time"] if isinstance(answer, Table) else ()
             marks += [Mark(time, annotation["name"], annotation["iconColor"]) for time in times]
         return marks

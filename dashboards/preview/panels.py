@@ -62,7 +62,8 @@ class Panel:
         """The panel with its data. The data are read only if the preview can draw the panel."""
         if cls(spec, []).undrawable:
             return cls(spec, [])
-        return cls(spec, sources.answer(spec["targets"][0], selection, spec["gridPos"]["w"]))
+        uid, width = spec["datasource"]["uid"], spec["gridPos"]["w"]
+        return cls(spec, sources.answer(uid, spec["targets"][0], selection, width))
 
     @property
     def undrawable(self) -> str:
@@ -80,10 +81,9 @@ class Panel:
         targets = self.spec.get("targets") or ()
         if len(targets) != 1:
             yield f"has {len(targets)} queries"
-        uids = {f"${{{source.name}}}" for source in fields(DataSources)}
-        yield from (
-            f"asks data source {uid}" for uid in (each["datasource"]["uid"] for each in targets) if uid not in uids
-        )
+        uid = self.spec["datasource"]["uid"]
+        if uid not in {f"${{{source.name}}}" for source in fields(DataSources)}:
+            yield f"asks data source {uid}"
         if not self.empty and isinstance(self.data, Table) != (self.kind in OF_TABLE):
             yield f"is a {self.kind} of {'a table' if isinstance(self.data, Table) else 'series'}"
 

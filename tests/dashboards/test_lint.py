@@ -14,7 +14,7 @@ lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError)
 
 Break = Callable[[dict], None]
 DEFAULTS = "fieldConfig", "defaults"
-SOURCE = "targets", 0, "datasource", "uid"
+SOURCE = "datasource", "uid"
 COLOUR = "fieldConfig", "overrides", 0, "properties", 0, "value", "fixedColor"
 
 
