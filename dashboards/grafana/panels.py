@@ -55,21 +55,11 @@ UNITS = {
     "bytes": units.BytesIEC,
 }
 
-#: Lines of one colour that can be told apart: dashes and gaps (px; none: solid), and width.
-LOOKS: tuple[tuple[list[int], int], ...] = (
-    ([], 2),
-    ([8, 4], 2),
-    ([2, 3], 2),
-    ([12, 4, 2, 4], 2),
-    ([16, 8], 2),
-    ([], 1),
-    ([8, 4], 1),
-    ([2, 3], 1),
-    ([12, 4, 2, 4], 1),
-    ([16, 8], 1),
-)
+#: Lines of one colour that can be told apart: solid ones, and dashes and gaps (px); first wide ones, then narrow ones.
+DASHES: tuple[list[int], ...] = ([], [8, 4], [2, 3], [12, 4, 2, 4], [16, 8])
+_WIDE, _NARROW = 2, 1  # px
 
-#: What each label's values end with → a look for each.
+#: What each label's values end with → dashes for each, in turn.
 ENDINGS: dict[str, Sequence[str]] = {
     "source": "0123456789",
     "stage": (
@@ -99,7 +89,7 @@ class Column:
     """A table's column: its heading, and Grafana's name of its unit."""
 
     heading: str
-    unit: str = "short"
+    unit: str = units.Short
 
 
 Panel = TypeVar("Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.Panel, table.Panel)
@@ -123,7 +113,7 @@ def lines(
         description = f"{description} Dashed: where the alert {alert} begins."
     panel = (
         timeseries.Panel()
-        .line_width(2)
+        .line_width(_WIDE)
         .fill_opacity(0)
         .show_points(VisibilityMode.AUTO)
         .axis_soft_min(0)
@@ -151,11 +141,18 @@ def each(
 
     """
     panel = lines(title, description, unit, query, span, height)
-    for ending, (dashes, width) in zip(ENDINGS[label], LOOKS, strict=False):
-        style = {"fill": "dash", "dash": dashes} if dashes else {"fill": "solid"}
-        how = [DynamicConfigValue("custom.lineStyle", style), DynamicConfigValue("custom.lineWidth", width)]
-        panel = panel.override_by_regexp(f" · {label} .*{ending}$", how)
+    endings, number = ENDINGS[label], len(DASHES)
+    narrow = DynamicConfigValue("custom.lineWidth", _NARROW)
+    panel = panel.override_by_regexp(_ending(label, endings[number:]), [narrow])
+    for at, dashes in enumerate(DASHES[1:], 1):
+        dashed = DynamicConfigValue("custom.lineStyle", {"fill": "dash", "dash": dashes})
+        panel = panel.override_by_regexp(_ending(label, endings[at::number]), [dashed])
     return panel
+
+
+def _ending(label: str, endings: Sequence[str]) -> str:
+    """What finds the series whose label ends so."""
+    return f" · {label} .*({'|'.join(endings)})$"
 
 
 def windows(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
@@ -232,13 +229,14 @@ def rows(
         they come.
 
     """
-    panel = _finished(table.Panel().filterable(True), title, description, "short", query, span, height)
+    panel = _finished(table.Panel().filterable(True), title, description, units.Short, query, span, height)
     for column in (columns or {}).values():
-        panel = panel.override_by_name(column.heading, [DynamicConfigValue("unit", column.unit)])
+        if column.unit != units.Short:
+            panel = panel.override_by_name(column.heading, [DynamicConfigValue("unit", column.unit)])
     if columns:
         order = {name: at for at, name in enumerate(columns)}
         headings = {name: column.heading for name, column in columns.items() if column.heading != name}
-        options = {"indexByName": order, "renameByName": headings, "excludeByName": {}, "includeByName": {}}
+        options = {"indexByName": order, "renameByName": headings}
         panel = panel.with_transformation(DataTransformerConfig(id_val="organize", options=options))
     return panel
 
