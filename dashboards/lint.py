@@ -134,8 +134,11 @@ def timely(dashboard: Dashboard) -> Iterator[str]:
 
 
 def coloured(dashboard: Dashboard) -> Iterator[str]:
-    """Every grouping has its colour on every panel, and every series is named after its run."""
-    for panel in dashboard["panels"]:
+    """Every grouping has its colour on every panel but tables, whose text Grafana doesn't colour.
+
+    Every series is named after its run.
+    """
+    for panel in (each for each in dashboard["panels"] if each["type"] != "table"):
         rules = {
             override["matcher"]["options"]: one["value"].get("fixedColor")
             for override in panel["fieldConfig"]["overrides"]

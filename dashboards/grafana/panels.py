@@ -124,7 +124,7 @@ def lines(
         steps = [Threshold(None, "transparent"), Threshold(alerts.figure(alert), _ALARM)]
         panel = panel.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
         panel = panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
-    return _named(_finished(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
 
 
 def each(
@@ -177,7 +177,7 @@ def numbers(title: str, description: str, unit: str, query: Query, span: int, he
         .graph_mode(BigValueGraphMode.NONE)
         .orientation(VizOrientation.HORIZONTAL)
     )
-    return _named(_finished(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
 
 
 def gauges(title: str, description: str, unit: str, query: Query, span: int, height: int = 6) -> bargauge.Panel:
@@ -191,7 +191,7 @@ def gauges(title: str, description: str, unit: str, query: Query, span: int, hei
         .show_unfilled(False)
         .min(0)
     )
-    return _named(_finished(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
 
 
 def bars(
@@ -212,7 +212,7 @@ def bars(
         .legend(_legend())
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.NONE))
     )
-    return _finished(panel, title, description, unit, query, span, height)
+    return _colour_runs(_complete(panel, title, description, unit, query, span, height))
 
 
 def rows(
@@ -229,7 +229,7 @@ def rows(
         they come.
 
     """
-    panel = _finished(table.Panel().filterable(True), title, description, units.Short, query, span, height)
+    panel = _complete(table.Panel().filterable(True), title, description, units.Short, query, span, height)
     for column in (columns or {}).values():
         if column.unit != units.Short:
             panel = panel.override_by_name(column.heading, [DynamicConfigValue("unit", column.unit)])
@@ -241,10 +241,14 @@ def rows(
     return panel
 
 
-def _finished(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
+def _complete(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
     panel = panel.title(title).description(description).unit(unit).datasource(_source(query)).with_target(query)
     panel = panel.no_value(EMPTY)
-    panel = panel.span(span).height(height)
+    return panel.span(span).height(height)
+
+
+def _colour_runs(panel: Panel) -> Panel:
+    """Each run in its grouping's colour."""
     # A series of no grouping gets a colour by its name.
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
     for grouping, colour in COLOURS.items():
@@ -253,8 +257,9 @@ def _finished(panel: Panel, title: str, description: str, unit: str, query: Quer
     return panel
 
 
-def _named(panel: Panel, query: Query) -> Panel:
-    """Series called as their query labels them; Prometheus' legend does it for its own."""
+def _show_runs(panel: Panel, query: Query) -> Panel:
+    """Series coloured, and called as their query labels them; Prometheus' legend does it for its own."""
+    panel = _colour_runs(panel)
     return panel.display_name("${__field.labels.series}") if isinstance(query, Flux) else panel
 
 

@@ -307,8 +307,7 @@ def table(axes: Axes, panel: Panel) -> None:
         x, side = (at + (wide - 2) / whole, "right") if number else (at, "left")
         axes.text(x, 1 - 0.5 / rows, name, ha=side, va="center", fontsize=8, fontweight="bold", color=_GREY)
         for row, text in enumerate(column, 1):
-            colour = panel.colour(text) if name == "run" else "#222222"
-            axes.text(x, 1 - (row + 0.5) / rows, text, ha=side, va="center", fontsize=8, color=colour)
+            axes.text(x, 1 - (row + 0.5) / rows, text, ha=side, va="center", fontsize=8, color="#222222")
     for row in range(1, 1 + max(map(len, texts.values()))):
         axes.axhline(1 - row / rows, color=_FAINT, linewidth=0.6)
     axes.set_xlim(0, 1)
