@@ -27,6 +27,11 @@ from unskew.dashboards.grafana.promql import PROMETHEUS
 
 TAG = "unskew"
 
+_COLUMNS = 24  # of a row
+
+#: Panels side by side, of equal width.
+Row = list[Builder[Panel]]
+
 
 #: Data source's variable → (label, the provisioned data source's uid and name).
 DATA_SOURCES = {
@@ -58,12 +63,12 @@ def page(
     uid: str,
     title: str,
     description: str,
-    panels: Sequence[Builder[Panel]],
+    rows: Sequence[Row],
     *,
     data_sources: Sequence[str] = ("influxdb",),
     workers: bool = False,
 ) -> Dashboard:
-    """A dashboard of those panels, which fill rows of 24 columns in their order.
+    """A dashboard of those rows of panels.
 
     Parameters
     ----------
@@ -73,8 +78,8 @@ def page(
         The question that the dashboard answers.
     description : str
         How the dashboard answers it.
-    panels : sequence of panel builders
-        With width and height.
+    rows : sequence of Row
+        Panels with their height. They share the width of their row.
     data_sources : sequence of str
         Data sources of its panels; the first one lists the runs.
     workers : bool
@@ -105,22 +110,24 @@ def page(
         made = made.with_variable(data_source(name))
     for name in ("run", "grouping", *(["worker"] if workers else [])):
         made = made.with_variable(tag(name, prometheus=data_sources[0] == "prometheus"))
-    for number, panel in enumerate(panels, 1):
-        made = made.with_panel(_Numbered(panel, number))
+    for number, (panel, beside) in enumerate(((panel, len(row)) for row in rows for panel in row), 1):
+        made = made.with_panel(_Placed(panel, number, _COLUMNS // beside))
     result = made.build()
     result.annotations = AnnotationContainer([_mark(name, *how) for name, how in MARKS.items()])
     return result
 
 
-class _Numbered(Builder[Panel]):
-    """A panel with its id, which links to the panel need."""
+class _Placed(Builder[Panel]):
+    """A panel with its width, and with its id, which links to the panel need."""
 
-    def __init__(self, panel: Builder[Panel], number: int) -> None:
-        self._panel, self._number = panel, number
+    def __init__(self, panel: Builder[Panel], number: int, width: int) -> None:
+        self._panel, self._number, self._width = panel, number, width
 
     def build(self) -> Panel:
         built = self._panel.build()
         built.id_val = self._number
+        assert built.grid_pos is not None
+        built.grid_pos.w = self._width
         return built
 
 

@@ -96,13 +96,13 @@ Panel = TypeVar("Panel", timeseries.Panel, stat.Panel, barchart.Panel, bargauge.
 
 
 def lines(
-    title: str, description: str, unit: str, query: Query, span: int, height: int = 8, alert: str | None = None
+    title: str, description: str, unit: str, query: Query, height: int = 8, alert: str | None = None
 ) -> timeseries.Panel:
     """Lines in the course of time.
 
     Parameters
     ----------
-    title, description, unit, query, span, height
+    title, description, unit, query, height
         As for all kinds.
     alert : str, optional
         The alert whose figure is a dashed line, in the panel's unit. Numbers and bars have none: there a threshold
@@ -124,23 +124,21 @@ def lines(
         steps = [Threshold(None, "transparent"), Threshold(alerts.figure(alert), _ALARM)]
         panel = panel.thresholds(dashboard.ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
         panel = panel.thresholds_style(common.GraphThresholdsStyleConfig().mode(GraphThresholdsStyleMode.DASHED))
-    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, height), query)
 
 
-def each(
-    label: str, title: str, description: str, unit: str, query: Query, span: int, height: int = 8
-) -> timeseries.Panel:
+def each(label: str, title: str, description: str, unit: str, query: Query, height: int = 8) -> timeseries.Panel:
     """A line for each value of a label, in its grouping's colour and dashed by how the value ends.
 
     Parameters
     ----------
     label : str
         One of `ENDINGS`. It stands before its value at the end of the series' names.
-    title, description, unit, query, span, height
+    title, description, unit, query, height
         As for all kinds.
 
     """
-    panel = lines(title, description, unit, query, span, height)
+    panel = lines(title, description, unit, query, height)
     endings, number = ENDINGS[label], len(DASHES)
     narrow = DynamicConfigValue("custom.lineWidth", _NARROW)
     panel = panel.override_by_regexp(_ending(label, endings[number:]), [narrow])
@@ -155,19 +153,19 @@ def _ending(label: str, endings: Sequence[str]) -> str:
     return f" · {label} .*({'|'.join(endings)})$"
 
 
-def windows(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
+def windows(title: str, description: str, unit: str, query: Query, height: int = 8) -> timeseries.Panel:
     """Lines of closed windows. A window's point is at its end, and its value holds since the end of the one before."""
-    panel = lines(title, description, unit, query, span, height)
+    panel = lines(title, description, unit, query, height)
     return panel.line_interpolation(LineInterpolation.STEP_BEFORE).show_points(VisibilityMode.ALWAYS).point_size(5)
 
 
-def band(title: str, description: str, unit: str, query: Query, span: int, height: int = 8) -> timeseries.Panel:
+def band(title: str, description: str, unit: str, query: Query, height: int = 8) -> timeseries.Panel:
     """A line for each worker in its grouping's colour: the closer together, the better."""
-    panel = lines(title, description, unit, query, span, height)
+    panel = lines(title, description, unit, query, height)
     return panel.line_width(1).show_points(VisibilityMode.NEVER).legend(_legend(shown=False))
 
 
-def numbers(title: str, description: str, unit: str, query: Query, span: int, height: int = 4) -> stat.Panel:
+def numbers(title: str, description: str, unit: str, query: Query, height: int = 4) -> stat.Panel:
     """One number a run: the newest of its series."""
     panel = (
         stat.Panel()
@@ -177,10 +175,10 @@ def numbers(title: str, description: str, unit: str, query: Query, span: int, he
         .graph_mode(BigValueGraphMode.NONE)
         .orientation(VizOrientation.HORIZONTAL)
     )
-    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, height), query)
 
 
-def gauges(title: str, description: str, unit: str, query: Query, span: int, height: int = 6) -> bargauge.Panel:
+def gauges(title: str, description: str, unit: str, query: Query, height: int = 6) -> bargauge.Panel:
     """One bar a run, against the longest."""
     panel = (
         bargauge.Panel()
@@ -191,11 +189,11 @@ def gauges(title: str, description: str, unit: str, query: Query, span: int, hei
         .show_unfilled(False)
         .min(0)
     )
-    return _show_runs(_complete(panel, title, description, unit, query, span, height), query)
+    return _show_runs(_complete(panel, title, description, unit, query, height), query)
 
 
 def bars(
-    title: str, description: str, unit: str, query: Query, span: int, x: str, height: int = 8, *, lying: bool = False
+    title: str, description: str, unit: str, query: Query, x: str, height: int = 8, *, lying: bool = False
 ) -> barchart.Panel:
     """Beside each other, for each value of the column ``x``, a bar for every run."""
     panel = (
@@ -212,24 +210,24 @@ def bars(
         .legend(_legend())
         .tooltip(common.VizTooltipOptions().mode(TooltipDisplayMode.MULTI).sort(SortOrder.NONE))
     )
-    return _colour_runs(_complete(panel, title, description, unit, query, span, height))
+    return _colour_runs(_complete(panel, title, description, unit, query, height))
 
 
 def rows(
-    title: str, description: str, query: Query, span: int, columns: Mapping[str, Column] | None = None, height: int = 8
+    title: str, description: str, query: Query, columns: Mapping[str, Column] | None = None, height: int = 8
 ) -> table.Panel:
     """A table.
 
     Parameters
     ----------
-    title, description, query, span, height
+    title, description, query, height
         As for all kinds.
     columns : dict, optional
         The query's columns in the order in which they are shown, what each is called and its unit; by default as
         they come.
 
     """
-    panel = _complete(table.Panel().filterable(True), title, description, units.Short, query, span, height)
+    panel = _complete(table.Panel().filterable(True), title, description, units.Short, query, height)
     for column in (columns or {}).values():
         if column.unit != units.Short:
             panel = panel.override_by_name(column.heading, [DynamicConfigValue("unit", column.unit)])
@@ -241,10 +239,10 @@ def rows(
     return panel
 
 
-def _complete(panel: Panel, title: str, description: str, unit: str, query: Query, span: int, height: int) -> Panel:
+def _complete(panel: Panel, title: str, description: str, unit: str, query: Query, height: int) -> Panel:
     panel = panel.title(title).description(description).unit(unit).datasource(_source(query)).with_target(query)
     panel = panel.no_value(EMPTY)
-    return panel.span(span).height(height)
+    return panel.height(height)
 
 
 def _colour_runs(panel: Panel) -> Panel:

@@ -5,7 +5,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 from unskew.apps.metrics.catalogue import metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import Flux
-from unskew.dashboards.grafana.page import page
+from unskew.dashboards.grafana.page import Row, page
 from unskew.dashboards.grafana.panels import UNITS
 
 
@@ -15,82 +15,96 @@ def workers() -> Dashboard:
         "unskew-workers",
         "Which workers are busy?",
         "A line for each worker of each run, in its grouping's colour. Lines close together mean balance.",
-        [
-            panels.band(
-                "Do the workers stay together?",
-                "Each worker's share of each window's tuples. A worker far above the others has a hot key; "
-                "the tooltip names the worker.",
-                UNITS["percent"],
-                _each("worker", "share"),
-                12,
-                9,
-            ),
-            panels.bars(
-                "What share of the load does each worker have?",
-                "Each worker's tuples in percent of its run's, over the time range; 100 / W is ideal.",
-                UNITS["percent"],
-                Flux(flux.share_by_worker(metric("worker", "tuples"), flux.WITH_WORKER)),
-                12,
-                "worker",
-                9,
-            ),
-            panels.band(
-                "How long is each worker at work in a batch?",
-                "Seconds at work in each batch. A batch waits for its slowest worker.",
-                UNITS["seconds"],
-                _each("task", "busy"),
-                12,
-                9,
-            ),
-            panels.bars(
-                "How long was each worker at work?",
-                "Seconds at work, all batches of the time range together.",
-                UNITS["seconds"],
-                Flux(flux.by_worker(metric("task", "busy"))),
-                12,
-                "worker",
-                9,
-            ),
-            panels.bars(
-                "How many keys does each worker hold?",
-                "Distinct keys of each worker in a window, mean over the windows: the state it has to keep.",
-                UNITS["keys"],
-                Flux(flux.by_worker(metric("worker", "distinct_keys"), "mean")),
-                12,
-                "worker",
-            ),
-            panels.bars(
-                "How much does each worker count?",
-                "Sum of the counts of each worker's tuples; their number if they carry no counts.",
-                UNITS["number"],
-                Flux(flux.by_worker(metric("worker", "counts"))),
-                12,
-                "worker",
-            ),
-            panels.windows(
-                "How many workers got nothing?",
-                "Workers without a tuple in each window. Few keys leave some idle if the grouping splits no key.",
-                UNITS["workers"],
-                Flux(flux.over_time(metric("window", "idle_workers"))),
-                8,
-            ),
-            panels.lines(
-                "How many keys does a rebalance move?",
-                "A point for each plan that moved keys; groupings without a controller have none.",
-                UNITS["keys"],
-                Flux(flux.over_time(metric("rebalance", "keys"))),
-                8,
-            ).no_value("No plan has moved keys"),
-            panels.lines(
-                "How even is the load after a rebalance?",
-                "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
-                UNITS["ratio"],
-                Flux(flux.over_time(metric("rebalance", "after"))),
-                8,
-            ).no_value("No plan has moved keys"),
-        ],
+        [_show_shares(), _show_work(), _show_keys_and_counts(), _show_rebalances()],
         workers=True,
     )
+
+
+def _show_shares() -> Row:
+    """Shares of the load."""
+    return [
+        panels.band(
+            "Do the workers stay together?",
+            "Each worker's share of each window's tuples. A worker far above the others has a hot key; "
+            "the tooltip names the worker.",
+            UNITS["percent"],
+            _each("worker", "share"),
+            9,
+        ),
+        panels.bars(
+            "What share of the load does each worker have?",
+            "Each worker's tuples in percent of its run's, over the time range; 100 / W is ideal.",
+            UNITS["percent"],
+            Flux(flux.share_by_worker(metric("worker", "tuples"), flux.WITH_WORKER)),
+            "worker",
+            9,
+        ),
+    ]
+
+
+def _show_work() -> Row:
+    """Time at work."""
+    return [
+        panels.band(
+            "How long is each worker at work in a batch?",
+            "Seconds at work in each batch. A batch waits for its slowest worker.",
+            UNITS["seconds"],
+            _each("task", "busy"),
+            9,
+        ),
+        panels.bars(
+            "How long was each worker at work?",
+            "Seconds at work, all batches of the time range together.",
+            UNITS["seconds"],
+            Flux(flux.by_worker(metric("task", "busy"))),
+            "worker",
+            9,
+        ),
+    ]
+
+
+def _show_keys_and_counts() -> Row:
+    """What workers keep and count."""
+    return [
+        panels.bars(
+            "How many keys does each worker hold?",
+            "Distinct keys of each worker in a window, mean over the windows: the state it has to keep.",
+            UNITS["keys"],
+            Flux(flux.by_worker(metric("worker", "distinct_keys"), "mean")),
+            "worker",
+        ),
+        panels.bars(
+            "How much does each worker count?",
+            "Sum of the counts of each worker's tuples; their number if they carry no counts.",
+            UNITS["number"],
+            Flux(flux.by_worker(metric("worker", "counts"))),
+            "worker",
+        ),
+    ]
+
+
+def _show_rebalances() -> Row:
+    """Who got nothing, and what plans did about it."""
+    return [
+        panels.windows(
+            "How many workers got nothing?",
+            "Workers without a tuple in each window. Few keys leave some idle if the grouping splits no key.",
+            UNITS["workers"],
+            Flux(flux.over_time(metric("window", "idle_workers"))),
+        ),
+        panels.lines(
+            "How many keys does a rebalance move?",
+            "A point for each plan that moved keys; groupings without a controller have none.",
+            UNITS["keys"],
+            Flux(flux.over_time(metric("rebalance", "keys"))),
+        ).no_value("No plan has moved keys"),
+        panels.lines(
+            "How even is the load after a rebalance?",
+            "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
+            UNITS["ratio"],
+            Flux(flux.over_time(metric("rebalance", "after"))),
+        ).no_value("No plan has moved keys"),
+    ]
 
 
 def _each(subject: str, name: str) -> Flux:
