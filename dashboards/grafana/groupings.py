@@ -115,14 +115,12 @@ def _show_windows() -> Row:
         panels.windows(
             "How uneven is the load?",
             "STD_DEV of each window: standard deviation of the workers' shares of its tuples.",
-            UNITS["percent"],
-            Flux(flux.over_time(metric("window", "std_dev"))),
+            *panels.over_time("window", "std_dev"),
         ),
         panels.windows(
             "How many workers does a key have?",
             "DIST_COST of each window: workers that held a key, mean over its keys.",
-            UNITS["workers/key"],
-            Flux(flux.over_time(metric("window", "dist_cost"))),
+            *panels.over_time("window", "dist_cost"),
         ),
     ]
 
@@ -139,8 +137,7 @@ def _show_extremes() -> Row:
         panels.lines(
             "How big is the state?",
             "Rows of open windows: one for each window, key and worker. Split keys have several.",
-            UNITS["records"],
-            Flux(flux.over_time(metric("query", "state_rows"))),
+            *panels.over_time("query", "state_rows"),
         ).no_value("No open windows: a keyed work has states"),
     ]
 
@@ -152,14 +149,12 @@ def _show_plans() -> Row:
             "How many replicas does a batch's plan add?",
             "Replicas that keys and buckets got in each batch that was planned before it was routed (PLANNED). "
             "Few after the first batches: keys keep their workers.",
-            UNITS["records"],
-            Flux(flux.over_time(metric("planner", "added"))),
+            *panels.over_time("planner", "added"),
         ).no_value("No batch was planned: only PLANNED does it"),
         panels.lines(
             "How long do sources wait for a batch's plan?",
             "Longest time that a source waited for its quotas in each batch that was planned (PLANNED). "
             "A source that has counted waits for those that still count.",
-            UNITS["seconds"],
-            Flux(flux.over_time(metric("planner", "waited"))),
+            *panels.over_time("planner", "waited"),
         ).no_value("No batch was planned: only PLANNED does it"),
     ]

@@ -55,20 +55,17 @@ def _show_windows() -> Row:
         panels.windows(
             "How hot is the hottest key?",
             "Tuples of the hottest key of each window.",
-            UNITS["tuples"],
-            Flux(flux.over_time(metric("hot_key", "tuples"), fn="max", where='r.rank == "1"')),
+            *panels.over_time("hot_key", "tuples", fn="max", where='r.rank == "1"'),
         ),
         panels.windows(
             "How many keys are there?",
             "Distinct keys in each window.",
-            UNITS["keys"],
-            Flux(flux.over_time(metric("window", "distinct_keys"))),
+            *panels.over_time("window", "distinct_keys"),
         ),
         panels.windows(
             "How many workers does the hottest key have?",
             "Workers that held the hottest key of each window.",
-            UNITS["workers"],
-            Flux(flux.over_time(metric("hot_key", "holders"), fn="max", where='r.rank == "1"')),
+            *panels.over_time("hot_key", "holders", fn="max", where='r.rank == "1"'),
         ),
     ]
 

@@ -70,8 +70,7 @@ def _show_loads() -> Row:
         panels.windows(
             "How uneven is the load?",
             "STD_DEV of each window: standard deviation of the workers' shares of its tuples. Lower is better.",
-            UNITS["percent"],
-            Flux(flux.over_time(metric("window", "std_dev"))),
+            *panels.over_time("window", "std_dev"),
             9,
         ),
         panels.bars(
@@ -92,19 +91,16 @@ def _show_cost_and_speed() -> Row:
         panels.windows(
             "How many workers does a key have?",
             "DIST_COST of each window: workers that held a key, mean over its keys. The price of balance.",
-            UNITS["workers/key"],
-            Flux(flux.over_time(metric("window", "dist_cost"))),
+            *panels.over_time("window", "dist_cost"),
         ),
         panels.lines(
             "What does a batch wait for?",
             "Time at work of the slowest worker over that of the mean worker in each batch; 1 is ideal.",
-            UNITS["ratio"],
-            Flux(flux.over_time(metric("batch", "straggling"))),
+            *panels.over_time("batch", "straggling"),
         ),
         panels.lines(
             "How fast is it?",
             "Messages per second that a micro-batch processed.",
-            UNITS["messages/s"],
-            Flux(flux.over_time(metric("query", "processed_rate"))),
+            *panels.over_time("query", "processed_rate"),
         ),
     ]

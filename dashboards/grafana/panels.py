@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from grafana_foundation_sdk.builders import barchart, bargauge, common, dashboard, stat, table, timeseries
 from grafana_foundation_sdk.cog.builder import Builder
@@ -32,8 +32,9 @@ from grafana_foundation_sdk.models.dashboard import (
     ThresholdsMode,
 )
 
+from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.colours import COLOURS
-from unskew.dashboards.grafana import alerts
+from unskew.dashboards.grafana import alerts, flux
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
 
@@ -237,6 +238,12 @@ def rows(
         options = {"indexByName": order, "renameByName": headings}
         panel = panel.with_transformation(DataTransformerConfig(id_val="organize", options=options))
     return panel
+
+
+def over_time(subject: str, name: str, **how: Any) -> tuple[str, Flux]:
+    """A metric's unit, and the metric in the course of time: ``flux.over_time`` has the further arguments."""
+    found = catalogue.metric(subject, name)
+    return UNITS[found.unit], Flux(flux.over_time(found, **how))
 
 
 def _complete(panel: Panel, title: str, description: str, unit: str, query: Query, height: int) -> Panel:

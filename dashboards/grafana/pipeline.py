@@ -38,8 +38,7 @@ def _show_newest() -> Row:
         panels.numbers(
             "How many messages wait?",
             "Messages in the topic that no micro-batch has taken yet.",
-            UNITS["messages"],
-            _now("query", "lag"),
+            *_now("query", "lag"),
         ),
         panels.numbers(
             "How old is the newest batch?",
@@ -121,8 +120,7 @@ def _show_speed() -> Row:
         panels.lines(
             "How long does a batch take?",
             "The micro-batch from trigger to commit.",
-            UNITS["seconds"],
-            _now("query", "duration"),
+            *_now("query", "duration"),
         ),
     ]
 
@@ -133,20 +131,17 @@ def _show_rates() -> Row:
         panels.lines(
             "How much arrives?",
             "Messages per second that arrived between the last two triggers.",
-            UNITS["messages/s"],
-            _now("query", "input_rate"),
+            *_now("query", "input_rate"),
         ),
         panels.lines(
             "How much can it process?",
             "Messages per second that the last micro-batch processed. If more arrive, the run falls behind.",
-            UNITS["messages/s"],
-            _now("query", "processed_rate"),
+            *_now("query", "processed_rate"),
         ),
         panels.lines(
             "How long does routing take?",
             "Time spent in the grouping in a batch, all sources together.",
-            UNITS["seconds"],
-            _now("batch", "routing"),
+            *_now("batch", "routing"),
         ),
     ]
 
@@ -164,8 +159,7 @@ def _show_gaps() -> Row:
         panels.numbers(
             "How long did it take to recover?",
             "From the newest restart until no more messages waited than when the run was stopped.",
-            UNITS["seconds"],
-            _now("query", "recovery"),
+            *_now("query", "recovery"),
             8,
         ).no_value("Not restarted, or not yet recovered"),
         panels.lines(
@@ -184,16 +178,14 @@ def _show_stages_and_sources() -> Row:
             "stage",
             "Where does a batch's time go?",
             "Duration of each stage of a micro-batch, as Spark's progress names it; addBatch is the work.",
-            UNITS["seconds"],
-            _now("stage", "duration", by=["stage"]),
+            *_now("stage", "duration", by=["stage"]),
             9,
         ),
         panels.each(
             "source",
             "Does one source fall behind?",
             "Messages that wait in each Kafka partition.",
-            UNITS["messages"],
-            _now("source", "lag", by=["source"]),
+            *_now("source", "lag", by=["source"]),
             9,
         ),
     ]
@@ -206,24 +198,21 @@ def _show_partitions() -> Row:
             "Is Kafka uneven?",
             "The most messages that arrive in one of the topic's partitions, divided by the mean of all, over the "
             "last minute. 1 is even. Only the producers can mend it: a grouping balances the workers.",
-            UNITS["ratio"],
-            _now("query", "partition_skew"),
+            *_now("query", "partition_skew"),
             alert="KafkaPartitionsUneven",
         ),
         panels.each(
             "source",
             "How much arrives in each partition?",
             "Messages that arrived per second in each Kafka partition, over the last minute.",
-            UNITS["messages/s"],
-            _now("source", "arrival_rate", by=["source"]),
+            *_now("source", "arrival_rate", by=["source"]),
         ),
         panels.each(
             "source",
             "How fast does each source fall behind?",
             "By how many messages a second the lag of each Kafka partition grew, over the last minute. Below 0 it "
             "catches up.",
-            UNITS["messages/s"],
-            _now("source", "lag_velocity", by=["source"]),
+            *_now("source", "lag_velocity", by=["source"]),
         ),
     ]
 
@@ -234,20 +223,17 @@ def _show_state() -> Row:
         panels.lines(
             "How big is the state?",
             "Rows of open windows in the state store: one for each window, key and worker.",
-            UNITS["records"],
-            _now("query", "state_rows"),
+            *_now("query", "state_rows"),
         ).no_value("No open windows: a keyed work has states"),
         panels.lines(
             "How much memory does the state use?",
             "Memory that the state store uses.",
-            UNITS["bytes"],
-            _now("query", "state_memory"),
+            *_now("query", "state_memory"),
         ),
         panels.band(
             "How large are the workers' states?",
             "Bytes of a keyed work's states at each worker; the tooltip names the worker.",
-            UNITS["bytes"],
-            _now("worker_states", "size", by=["worker"]),
+            *_now("worker_states", "size", by=["worker"]),
         ).no_value("No keyed work"),
     ]
 
@@ -258,25 +244,23 @@ def _show_waits() -> Row:
         panels.lines(
             "How many states does a key have?",
             "If the grouping splits keys: the fragments that workers sent to mergers, per key.",
-            UNITS["workers/key"],
-            _now("states", "replication"),
+            *_now("states", "replication"),
         ).no_value("No keyed work whose keys are split"),
         panels.lines(
             "How long do merges take?",
             "Time at work of the slowest merger, where the states of a key become one.",
-            UNITS["seconds"],
-            _now("states", "merge"),
+            *_now("states", "merge"),
         ).no_value("No keyed work whose keys are split"),
         panels.each(
             "source",
             "Does a transaction hold messages back?",
             "Messages behind the beginning of an open transaction, in each Kafka partition. They wait for its end.",
-            UNITS["messages"],
-            _now("source", "held_back", by=["source"]),
+            *_now("source", "held_back", by=["source"]),
         ),
     ]
 
 
-def _now(subject: str, name: str, by: Sequence[str] = ()) -> Query:
-    """A gauge as it is, a series for each run and each value of the labels ``by``."""
-    return promql.query(promql.now(metric(subject, name), by), by)
+def _now(subject: str, name: str, by: Sequence[str] = ()) -> tuple[str, Query]:
+    """A gauge's unit, and the gauge as it is: a series for each run and each value of the labels ``by``."""
+    gauge = metric(subject, name)
+    return UNITS[gauge.unit], promql.query(promql.now(gauge, by), by)

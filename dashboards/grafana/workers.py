@@ -27,8 +27,7 @@ def _show_shares() -> Row:
             "Do the workers stay together?",
             "Each worker's share of each window's tuples. A worker far above the others has a hot key; "
             "the tooltip names the worker.",
-            UNITS["percent"],
-            _each("worker", "share"),
+            *panels.over_time("worker", "share", by=["worker"], variables=flux.WITH_WORKER),
             9,
         ),
         panels.bars(
@@ -48,8 +47,7 @@ def _show_work() -> Row:
         panels.band(
             "How long is each worker at work in a batch?",
             "Seconds at work in each batch. A batch waits for its slowest worker.",
-            UNITS["seconds"],
-            _each("task", "busy"),
+            *panels.over_time("task", "busy", by=["worker"], variables=flux.WITH_WORKER),
             9,
         ),
         panels.bars(
@@ -89,23 +87,16 @@ def _show_rebalances() -> Row:
         panels.windows(
             "How many workers got nothing?",
             "Workers without a tuple in each window. Few keys leave some idle if the grouping splits no key.",
-            UNITS["workers"],
-            Flux(flux.over_time(metric("window", "idle_workers"))),
+            *panels.over_time("window", "idle_workers"),
         ),
         panels.lines(
             "How many keys does a rebalance move?",
             "A point for each plan that moved keys; groupings without a controller have none.",
-            UNITS["keys"],
-            Flux(flux.over_time(metric("rebalance", "keys"))),
+            *panels.over_time("rebalance", "keys"),
         ).no_value("No plan has moved keys"),
         panels.lines(
             "How even is the load after a rebalance?",
             "Slowest over mean worker in the first batch routed by each plan that moved keys; 1 is ideal.",
-            UNITS["ratio"],
-            Flux(flux.over_time(metric("rebalance", "after"))),
+            *panels.over_time("rebalance", "after"),
         ).no_value("No plan has moved keys"),
     ]
-
-
-def _each(subject: str, name: str) -> Flux:
-    return Flux(flux.over_time(metric(subject, name), by=["worker"], variables=flux.WITH_WORKER))
