@@ -12,6 +12,7 @@ from grafana_foundation_sdk.models import units
 
 from unskew.apps.metrics.catalogue import METRICS
 from unskew.apps.metrics.colours import COLOURS
+from unskew.dashboards.overrides import find_override
 
 Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]
@@ -139,14 +140,8 @@ def coloured(dashboard: Dashboard) -> Iterator[str]:
     Every series is named after its run.
     """
     for panel in (each for each in dashboard["panels"] if each["type"] != "table"):
-        rules = {
-            override["matcher"]["options"]: one["value"].get("fixedColor")
-            for override in panel["fieldConfig"]["overrides"]
-            for one in override["properties"]
-            if one["id"] == "color"
-        }
         for grouping, colour in COLOURS.items():
-            if rules.get(f"^{grouping} · ") != colour:
+            if (find_override(panel, f"{grouping} · stream", "color") or {}).get("fixedColor") != colour:
                 yield f"{_name(panel)} has not {grouping}'s colour"
         if panel["type"] in _SERIES:
             shown = panel["fieldConfig"]["defaults"].get("displayName", "")

@@ -150,8 +150,8 @@ def each(label: str, title: str, description: str, unit: str, query: Query, heig
 
 
 def _ending(label: str, endings: Sequence[str]) -> str:
-    """What finds the series whose label ends so."""
-    return f" · {label} .*({'|'.join(endings)})$"
+    """What finds the series whose label ends so. Grafana takes a pattern without slashes for the whole name."""
+    return f"/ · {label} .*({'|'.join(endings)})$/"
 
 
 def windows(title: str, description: str, unit: str, query: Query, height: int = 8) -> timeseries.Panel:
@@ -258,7 +258,7 @@ def _colour_runs(panel: Panel) -> Panel:
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
     for grouping, colour in COLOURS.items():
         fixed = {"mode": "fixed", "fixedColor": colour}
-        panel = panel.override_by_regexp(f"^{grouping} · ", [DynamicConfigValue("color", fixed)])
+        panel = panel.override_by_regexp(f"/^{grouping} · /", [DynamicConfigValue("color", fixed)])
     return panel
 
 

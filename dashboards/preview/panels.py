@@ -3,12 +3,12 @@
 The preview can't draw every panel that Grafana can. ``Panel.undrawable`` says why not.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Self
 
+from unskew.dashboards.overrides import find_override
 from unskew.dashboards.preview.data_sources import Answer, DataSources, Series, Table, labelled
 from unskew.dashboards.preview.selection import Selection
 
@@ -173,33 +173,21 @@ class Panel:
 
     def colour(self, name: str) -> str:
         """The colour of the series or column of that name."""
-        fixed = self._override(name, "color")
+        fixed = find_override(self.spec, name, "color")
         return fixed["fixedColor"] if fixed else _PALETTE[sum(name.encode()) % len(_PALETTE)]
 
     def line(self, name: str) -> tuple[float, tuple[float, ...]]:
         """How the series of that name is drawn: its width, and its dashes and gaps, which a solid line has none of."""
-        width = self._override(name, "custom.lineWidth") or self.custom.get("lineWidth", 1)
-        return width, tuple((self._override(name, "custom.lineStyle") or {}).get("dash", ()))
+        width = find_override(self.spec, name, "custom.lineWidth") or self.custom.get("lineWidth", 1)
+        return width, tuple((find_override(self.spec, name, "custom.lineStyle") or {}).get("dash", ()))
 
     def write(self, value: float | str | datetime | None, column: str = "") -> str:
         """A value as text, in the panel's unit or in that of a table's column."""
         if isinstance(value, datetime):
             return value.astimezone().strftime("%H:%M:%S")
         defaults = self.spec["fieldConfig"]["defaults"]
-        unit = self._override(column, "unit") or defaults.get("unit", "none")
+        unit = find_override(self.spec, column, "unit") or defaults.get("unit", "none")
         return written(value, unit, defaults.get("decimals"))
-
-    def _override(self, name: str, what: str) -> Any:
-        found = None
-        for override in self.spec["fieldConfig"]["overrides"]:
-            matcher = override["matcher"]
-            if matcher["id"] == "byRegexp":
-                fits = bool(re.search(matcher["options"], name))
-            else:
-                fits = matcher["options"] == name
-            for one in override["properties"] if fits else []:
-                found = one["value"] if one["id"] == what else found
-        return found
 
 
 def shorten(text: str) -> str:

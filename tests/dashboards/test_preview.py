@@ -17,6 +17,7 @@ from matplotlib.transforms import Bbox
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.metrics.colours import COLOURS
 from unskew.dashboards import checked_in
+from unskew.dashboards.overrides import find_override
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
 from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS, draw
 from unskew.dashboards.preview.files import save
@@ -114,6 +115,13 @@ def test_what_the_preview_cannot_draw_it_says(figures, tmp_path, monkeypatch, su
 
 def spec_of(dashboard: str, title: str) -> dict[str, Any]:
     return next(spec for spec in checked_in.dashboards()[dashboard]["panels"] if spec["title"] == title)
+
+
+def test_overrides_are_found_as_grafana_finds_them():
+    """It takes a pattern for the whole name, unless the pattern is between slashes."""
+    for pattern, found in (("/^KEY · /", 3), ("^KEY · ", None), ("KEY · .*", 3), ("/^KEY$/", None)):
+        override = {"matcher": {"id": "byRegexp", "options": pattern}, "properties": [{"id": "decimals", "value": 3}]}
+        assert find_override({"fieldConfig": {"overrides": [override]}}, "KEY · a", "decimals") == found
 
 
 def test_lines_of_one_grouping_can_be_told_apart():
