@@ -11,7 +11,7 @@ from typing import Any
 from grafana_foundation_sdk.models import units
 
 from unskew.apps.metrics.catalogue import METRICS
-from unskew.apps.metrics.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS, FAMILIES
 from unskew.dashboards.overrides import find_override
 
 Dashboard = Mapping[str, Any]
@@ -135,13 +135,13 @@ def timely(dashboard: Dashboard) -> Iterator[str]:
 
 
 def coloured(dashboard: Dashboard) -> Iterator[str]:
-    """Every grouping has its colour on every panel but tables, whose text Grafana doesn't colour.
+    """Every grouping has its family's colour on every panel but tables, whose text Grafana doesn't colour.
 
     Every series is named after its run.
     """
     for panel in (each for each in dashboard["panels"] if each["type"] != "table"):
-        for grouping, colour in COLOURS.items():
-            if (find_override(panel, f"{grouping} · stream", "color") or {}).get("fixedColor") != colour:
+        for grouping, first in ((grouping, family[0]) for family in FAMILIES for grouping in family):
+            if (find_override(panel, f"{grouping} · stream", "color") or {}).get("fixedColor") != COLOURS[first]:
                 yield f"{_name(panel)} has not {grouping}'s colour"
         if panel["type"] in _SERIES:
             shown = panel["fieldConfig"]["defaults"].get("displayName", "")

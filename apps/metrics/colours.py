@@ -1,4 +1,4 @@
-"""One colour for each grouping, the same on dashboards, plots and terminal.
+"""One colour for each grouping, the same on plots and terminal, and one for each family of groupings on dashboards.
 
 The groupings that a reader meets first have the colours of Okabe and Ito (https://jfly.uni-koeln.de/color/). KEY, whose
 load is uneven, has the colour of an alarm; the groupings that balance any stream have calm ones. The other colours lie
@@ -40,6 +40,21 @@ COLOURS: dict[str, str] = {
     # learned
     "DALTON": "#aa8844",
 }
+
+#: Groupings of one kind, which dashboards show in the colour of the first: Grafana needs a rule for each colour on each
+#: panel. The others are schemes of papers, kept for comparison with it. Plots and terminal show each in its own colour.
+FAMILIES: tuple[tuple[str, ...], ...] = (
+    ("SHUFFLE", "FULL_KNOWLEDGE"),
+    ("KEY",),
+    ("BOUNDED_LOAD",),
+    ("PLANNED",),
+    ("PARTIAL_KEY", "POTC", "ON_GREEDY", "OFF_GREEDY"),
+    ("D_CHOICES", "W_CHOICES", "HOLISTIC", "PORC"),
+    ("DYNAMIC_KEY", "DYNAMIC_KEY_DECAY"),
+    ("MIXED", "LLFD", "MINTABLE", "MINMIG", "MIXED_BF", "READJ"),
+    ("POSG", "DALTON"),
+    ("CONSISTENT_HASH",),
+)
 
 _OTHER = "#595959"
 

@@ -33,7 +33,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS, FAMILIES
 from unskew.dashboards.grafana import alerts, flux
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
@@ -253,12 +253,12 @@ def _complete(panel: Panel, title: str, description: str, unit: str, query: Quer
 
 
 def _colour_runs(panel: Panel) -> Panel:
-    """Each run in its grouping's colour."""
+    """Each run in the colour of its grouping's family."""
     # A series of no grouping gets a colour by its name.
     panel = panel.color_scheme(dashboard.FieldColor().mode(FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
-    for grouping, colour in COLOURS.items():
-        fixed = {"mode": "fixed", "fixedColor": colour}
-        panel = panel.override_by_regexp(f"/^{grouping} · /", [DynamicConfigValue("color", fixed)])
+    for family in FAMILIES:
+        fixed = {"mode": "fixed", "fixedColor": COLOURS[family[0]]}
+        panel = panel.override_by_regexp(f"/^({'|'.join(family)}) · /", [DynamicConfigValue("color", fixed)])
     return panel
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from unskew.apps.metrics.colours import COLOURS
+from unskew.apps.metrics.colours import COLOURS, FAMILIES
 from unskew.grouping import GROUPINGS
 
 READERS = {
@@ -18,7 +18,7 @@ READERS = {
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
-FIRST = ("SHUFFLE", "KEY", "PARTIAL_KEY", "D_CHOICES", "DYNAMIC_KEY", "BOUNDED_LOAD", "PLANNED", "MIXED", "POSG")
+FIRST = [family[0] for family in FAMILIES]
 
 
 def lab(colour, reader="all colours"):
@@ -44,5 +44,6 @@ def test_colours_are_read_on_white_and_on_black():
     assert {grouping: colour for grouping, colour in COLOURS.items() if not 35 < lab(colour)[0] < 82} == {}
 
 
-def test_every_grouping_has_a_colour():
+def test_every_grouping_has_a_colour_and_a_family():
     assert COLOURS.keys() == GROUPINGS.keys()
+    assert sorted(grouping for family in FAMILIES for grouping in family) == sorted(GROUPINGS)
