@@ -21,6 +21,8 @@ DASHBOARDS = {
 }
 
 
+_WIDTH = 120  # columns of a file
+
 _LEGEND = {"calcs": [], "displayMode": "list", "placement": "bottom"}
 
 #: What the SDK writes although Grafana takes it by itself: a key, wherever it is → the values that needn't be said.
@@ -80,10 +82,20 @@ def rendered() -> dict[str, str]:
     for name, make in DASHBOARDS.items():
         dashboard = json.loads(JSONEncoder().encode(make()))
         _drop_unknown(dashboard)
-        files[f"{name}.json"] = (
-            json.dumps(_drop_defaults(dashboard), sort_keys=True, indent=1, ensure_ascii=False) + "\n"
-        )
+        files[f"{name}.json"] = _format_json(_drop_defaults(dashboard)) + "\n"
     return files
+
+
+def _format_json(value: Any, indent: str = "") -> str:
+    """JSON in which each object and list that fits a line is on one: an override is then a few lines of a diff."""
+    line = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    if not value or not isinstance(value, dict | list) or len(indent) + len(line) <= _WIDTH:
+        return line
+    inner = indent + " "
+    if isinstance(value, dict):
+        rows = [f"{inner}{json.dumps(key)}: {_format_json(value[key], inner)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + _format_json(each, inner) for each in value) + f"\n{indent}]"
 
 
 def _drop_defaults(found: Any) -> Any:

@@ -110,7 +110,9 @@ def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, t
     # -S: the files that put an editable checkout on the path are not read
     command, own = [sys.executable, "-S", "-c", PRINT_FILES], os.environ | {"PYTHONPATH": libraries}
     done = subprocess.run(command, env=own, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == [f"{archive}/unskew/{name}{runs}" for name in ("apps/driver/python_daemon", "__init__")]
+    assert done.stdout.split() == [
+        f"{archive}/unskew/{name}{runs}" for name in ("apps/driver/python_daemon", "__init__")
+    ]
 
 
 #: A Python that has the libraries, and `unskew` only if somebody sends it.
