@@ -61,7 +61,7 @@ def compare(
 ) -> None:
     """Run groupings one after the other over all messages of a topic, and compare them.
 
-    Prints one table. Saves it as comparison.csv and comparison.json, with a picture, comparison.png.
+    Prints one table. Saves it as comparison.csv.gz and comparison.json, with a picture, comparison.png.
     A parameter of a grouping applies to those groupings that have it.
     The results of each run are in its topics, as with `unskew topology`.
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from matplotlib import pyplot as plt
 from numba import njit
 
+from evidence.balance.tables import open_table
 from unskew.apps.metrics.colours import colour
 from unskew.grouping import GROUPINGS, create, encode, with_sources
 from unskew.grouping.keys import Keys
@@ -282,7 +283,7 @@ def draw(found, path):
 
 def read(path):
     """The figures in a file that ``--csv`` wrote."""
-    with path.open(newline="") as file:
+    with open_table(path) as file:
         for row in csv.DictReader(file):
             numbers = [int(row[field]) for field in ("workers", "sources", "seed")]
             yield Found(row["grouping"], row["stream"], *numbers, *(float(row[field]) for field in Found._fields[5:]))
@@ -290,7 +291,7 @@ def read(path):
 
 def write(found, path):
     """Write a row for each combination."""
-    with path.open("w", newline="") as file:
+    with open_table(path, "w") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(Found._fields)
         rows.writerows([f"{value:.4f}" if isinstance(value, float) else value for value in one] for one in found)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from evidence.balance.balance import ORDERED, STREAMS, WINDOW, measure, routed
 from evidence.balance.reachable import Places
+from evidence.balance.tables import open_table
 from unskew.grouping import encode
 from unskew.grouping.keys import Keys
 
@@ -167,7 +168,7 @@ def above(one: Found) -> bool:
 
 def read(path: Path) -> Iterator[Found]:
     """The figures in a file that ``--csv`` wrote."""
-    with path.open(newline="") as file:
+    with open_table(path) as file:
         for row in csv.DictReader(file):
             yield Found(
                 row["grouping"],
@@ -189,7 +190,7 @@ def read(path: Path) -> Iterator[Found]:
 
 def write(found: list[Found], path: Path) -> None:
     """Write a row for each combination."""
-    with path.open("w", newline="") as file:
+    with open_table(path, "w") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(Found._fields)
         for one in found:

@@ -22,6 +22,7 @@ from matplotlib import pyplot as plt
 from numba import njit
 
 from evidence.balance.balance import CHANGES, STREAMS, bound, bound_of_windows, measure, routed
+from evidence.balance.tables import open_table
 from unskew.grouping import encode
 
 SHOWN = ("R0", "R20", "R80", "Zipf 0.5, 10k keys", "Zipf 1.0, 10k keys", "fast drift")
@@ -155,7 +156,7 @@ def draw(found, path):
 
 def read(path):
     """The points in a file that ``--csv`` wrote."""
-    with path.open(newline="") as file:
+    with open_table(path) as file:
         for row in csv.DictReader(file):
             yield Point(
                 row["curve"], row["stream"], int(row["workers"]), *(float(row[name]) for name in Point._fields[3:])
@@ -164,7 +165,7 @@ def read(path):
 
 def write(found, path):
     """Write a row for each point."""
-    with path.open("w", newline="") as file:
+    with open_table(path, "w") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(Point._fields)
         rows.writerows([*one[:4], f"{one.replication:.4f}", f"{one.lasting:.4f}"] for one in found)

@@ -2,7 +2,7 @@
 
     python -m evidence.faults [--minutes N] [--each N] [--rounds N] [--seed N] [--rate N]
                                 [--only KIND ...] [--without KIND ...] [--output FOLDER]
-    python -m evidence.faults --of FOLDER ...
+    python -m evidence.faults --of FOLDER|FILE.jsonl ...
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
 The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, PLANNED, and MIXED with a keyed work; by
@@ -82,11 +82,16 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=[*KINDS], choices=list(KINDS), metavar="KIND", help="only these")
     parser.add_argument("--without", nargs="*", default=[], choices=list(KINDS), metavar="KIND", help="leave these out")
     parser.add_argument("--output", type=Path, default=None, help="default: out/faults/SEED")
-    parser.add_argument("--of", type=Path, nargs="+", help="start nothing: the tables of these runs' FOLDERs together")
+    parser.add_argument(
+        "--of",
+        type=Path,
+        nargs="+",
+        help="start nothing: the tables of these runs together, each a FOLDER, or lines of a .jsonl file",
+    )
     given = parser.parse_args()
     console = Console(highlight=False, width=_WIDTH)
     if given.of:
-        show([Course.load(folder) for folder in given.of], console)
+        show([course for path in given.of for course in Course.load_all(path)], console)
         return
     small_disk = _in_own_mounts()
     seed = random.randrange(1 << 16) if given.seed is None else given.seed

@@ -4,7 +4,7 @@ import csv
 import re
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -113,12 +113,23 @@ class Course:
             There is no such course.
 
         """
-        record: dict[str, Any] = orjson.loads((folder / "course.json").read_bytes())
-        verdict = Verdict(**record["verdict"] | {"rejected": Counter(record["verdict"]["rejected"])})
         rows: list[dict[str, str]] = []
         if (folder / "samples.csv").exists():
             with (folder / "samples.csv").open(newline="") as file:
                 rows = list(csv.DictReader(file))
+        return cls._of((folder / "course.json").read_bytes(), rows)
+
+    @classmethod
+    def load_all(cls, path: Path) -> "list[Course]":
+        """Read a folder that ``save`` wrote into, or a file of JSON lines, one a course, such as ``campaign.jsonl``."""
+        if path.is_dir():
+            return [cls.load(path)]
+        return [cls._of(line) for line in path.read_bytes().splitlines()]
+
+    @classmethod
+    def _of(cls, text: bytes, rows: Sequence[Mapping[str, str]] = ()) -> "Course":
+        record: dict[str, Any] = orjson.loads(text)
+        verdict = Verdict(**record["verdict"] | {"rejected": Counter(record["verdict"]["rejected"])})
         samples = [
             Sample(float(row["at"]), row["kind"], int(row["pid"]), row["measure"], float(row["value"])) for row in rows
         ]
