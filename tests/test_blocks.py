@@ -17,12 +17,12 @@ from tests.reader import Shell, place, shell  # noqa: F401
 #: Commands that aren't run here, and why; a page must say of a placeholder what to put in its place.
 NOT_RUN = {
     r"make |git clone|pip install|.*-m tests\.programs": "sets up, or runs the tests; .ci/run does it in a clean clone",
-    r"docker |kubectl ": "needs a registry and a cluster; tests/apps/run/test_kubernetes.py",
+    r"docker |kubectl ": "needs a registry and a cluster; tests/apps/driver/test_kubernetes.py",
     r"python -m evidence\b": "takes minutes to hours; test_docs.py holds names and options",
-    r"unskew compare": "takes minutes; tests/apps/compare/test_compare.py",
-    r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/commandline/test_launch.py",
+    r"unskew compare": "takes minutes; tests/apps/cli/comparison/test_compare.py",
+    r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/cli/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
-    r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/whatif",
+    r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/cli/simulation",
     r".*(…|s3a://|hdfs://|HADOOP_|AWS_)": "needs a store or a cluster; tests/apps/stores",
     r"unskew (stack|dashboards)": "needs InfluxDB; tests/deploy, tests/dashboards",
 }

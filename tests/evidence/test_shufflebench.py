@@ -14,7 +14,7 @@ from evidence.engines.jobs import Found, Records, truth_of_events
 from evidence.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples, write
 from evidence.engines.ours.shuffle import AtEachTenth, AtMerges
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
-from tests.apps.keyed.driver import Driver
+from tests.apps.stateful.driver import Driver
 from unskew.apps.worker.stateful.config import Period, Program
 from unskew.deploy.installation.machine import find_java
 

@@ -1,7 +1,7 @@
 """Works on the engine, in memory: streams of batches, on one worker that has all keys or on workers that share them.
 
 A stream is a list of batches. A batch has tuples, each with its key, its time and the worker that the grouping chose.
-The engine is that of ``tests.apps.keyed.driver``: the functions that Spark's tasks run.
+The engine is that of ``tests.apps.stateful.driver``: the functions that Spark's tasks run.
 
 * **Whole** (each key at one worker): ``update``, whose results are published; then ``settle``.
 * **Split**: each worker's ``update`` makes a *fragment* of its tuples, and its results are dropped. At a merge all
@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from tests.apps.keyed.driver import Engine as Memory
-from tests.apps.keyed.driver import packets_of
+from tests.apps.stateful.driver import Engine as Memory
+from tests.apps.stateful.driver import packets_of
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.operators.interface import result_schema
 from unskew.apps.worker.stateful.config import Program

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.apps.keyed.driver import Tally, packets_of
+from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.overflow import Overflow, content
 from unskew.apps.worker.stateful import tasks

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.apps.keyed.migration_model import MigrationModel, moves, partly, rescales
+from tests.apps.stateful.migration_model import MigrationModel, moves, partly, rescales
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
-from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.commands import UNSKEW
 from tests.harness.topology import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.waiting import PATIENCE, awaited

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.keyed.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.apps.stores.servers import Hadoop
 from tests.conftest import SHORT_LIVED
 from tests.harness.topology import Topology, check, launch, stream, truth  # noqa: F401  fixtures

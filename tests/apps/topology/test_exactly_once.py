@@ -8,8 +8,8 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
-from tests.apps.keyed import driver
-from tests.apps.keyed.driver import TallyOfKinds
+from tests.apps.stateful import driver
+from tests.apps.stateful.driver import TallyOfKinds
 from tests.harness.topology import START
 from tests.waiting import awaited
 from unskew.apps.aggregator.exactly_once import Commits

@@ -1,0 +1,214 @@
+"""What goes wrong with states is one line that names the key, the value, and what is valid."""
+
+import inspect
+from datetime import timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.apps.stateful.driver import Driver, Hoard, Tally
+from unskew.apps.cli.option_groups import load_work
+from unskew.apps.driver.dataflow import Dataflow, stage_of
+from unskew.apps.driver.termination import cause
+from unskew.apps.operators.errors import StateFault
+from unskew.apps.settings import Settings
+from unskew.apps.worker.stateful.config import Period, Program, lifetime, splits
+from unskew.errors import UsageError
+from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
+from unskew.kafka.connection import Connection
+from unskew.operators import DistinctCount
+
+KEYS = [f"k{i}" for i in range(40)]
+
+
+def run(work, grouping="KEY", values=None):
+    program = Program(work, pa.string(), 3, grouping != "KEY", window_ms=1000)
+    batch = pa.RecordBatch.from_pydict({"key": KEYS, "value": pa.array(values or list(range(40)), pa.int64())})
+    driver = Driver(program, grouping)
+    driver.batch([batch], 500)
+    driver.batch([batch.slice(0, 0)], 5_000)
+    return driver
+
+
+class Picky(Tally):
+    method = "update"
+
+    def _check(self, values):
+        if any(value == 17 for value in values):
+            raise KeyError("no\n17")
+
+    def update(self, tuples, states, now):
+        if self.method == "update":
+            self._check(tuples.column("value").to_pylist())
+        return super().update(tuples, states, now)
+
+    def merge(self, states, slots, keys):
+        if self.method == "merge":
+            self._check(states.column("total").to_pylist())
+        return super().merge(states, slots, keys)
+
+    def settle(self, before, after, now):
+        if self.method == "settle":
+            self._check(after.column("total").to_pylist())
+        return super().settle(before, after, now)
+
+    def finish(self, states, now):
+        if self.method == "finish":
+            self._check(states.column("total").to_pylist())
+        return super().finish(states, now)
+
+
+def test_the_error_of_a_work_names_the_key(subtests):
+    line = inspect.getsourcelines(Picky._check)[1] + 2
+    message = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
+    for method, grouping in (
+        *(("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE")),
+        *(("settle", "KEY"), ("finish", "KEY")),
+    ):
+        work = Picky()
+        work.method = method
+        with subtests.test(method=method, grouping=grouping):
+            with pytest.raises(StateFault) as fault:
+                run(work, grouping)
+            assert str(fault.value) == message
+    traceback = f"Traceback…\nunskew.works.faults.StateFault: {message}\n"
+    wrapped = type("Wrapped", (), {"__str__": lambda _: traceback})
+    assert cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
+
+
+class Wrong(Tally):
+    def __init__(self, change):
+        super().__init__()
+        self.change = change
+
+    def update(self, tuples, states, now):
+        results, after = super().update(tuples, states, now)
+        return self.change(results, after)
+
+
+NAMES = ["slot", "kind", "n", "total"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r, s: (r, s.rename_columns(["n", "sum"])), "states have the columns n, sum; valid: n, total"),
+        (lambda r, s: (r, s.slice(1)), "rows for"),
+        (
+            lambda r, s: (r, s.set_column(1, "total", pa.array(["x"] * s.num_rows))),
+            "states have the column 'total' as string; valid: int64",
+        ),
+        (lambda r, s: (r, s.to_pylist()), "states are list; valid: RecordBatch"),
+        (lambda r, s: (pa.record_batch([pa.array([99]), pa.array([""]), *s.slice(0, 1).columns], NAMES), s), "slots"),
+        (lambda r, s: (s, s), "results have the columns n, total; valid: slot, kind, n, total"),
+    ],
+)
+def test_what_a_work_gives_must_fit_its_schemas(change, message):
+    with pytest.raises(StateFault, match="the work Wrong failed on key ") as fault:
+        run(Wrong(change))
+    assert message in str(fault.value)
+    assert "\n" not in str(fault.value)
+
+
+def test_a_state_may_be_large_but_not_that_large():
+    large = [100] * 40
+    large[9] = 5 << 20
+    assert len(run(Hoard(), values=large).finished()) == 40
+    large[9] = 50 << 20
+    with pytest.raises(StateFault, match=r"the state of key 'k9' has 52,\d\d\d,\d\d\d bytes; valid: 33,554,432 at"):
+        run(Hoard(), values=large)
+
+
+def test_a_work_without_a_merge_needs_a_grouping_that_keeps_keys():
+    class Alone(Tally):
+        merge = Tally.__base__.merge
+
+    assert KEEPING == ("KEY",)
+    with pytest.raises(
+        UsageError, match=r"D_CHOICES puts a key on several workers, and Alone has no merge; valid: KEY"
+    ):
+        splits(Alone(), "D_CHOICES", 4)
+    assert not splits(Alone(), "KEY", 4)
+    assert not splits(Alone(), "SHUFFLE", 1)
+    assert splits(Tally(), "SHUFFLE", 2)
+
+
+@pytest.mark.parametrize("name", STANDALONE)
+def test_a_grouping_keeps_keys_or_doesnt(name):
+    """Two sources, each with a router of its own, and a hot key."""
+    rng, n = np.random.default_rng(1), 60_000
+    keys = [str(0 if hot else cold) for hot, cold in zip(rng.random(n) < 0.5, rng.integers(1, 300, n), strict=True)]
+    routed = [
+        GROUPINGS[name](5).at_source(source).route(keys[source::2], times=np.arange(n // 2) * 10) for source in (0, 1)
+    ]
+    replicas = {(key, int(w)) for source in (0, 1) for key, w in zip(keys[source::2], routed[source], strict=True)}
+    assert (len(replicas) == len(set(keys))) == GROUPINGS[name].keeps
+
+
+def test_lifetimes_and_periods():
+    work = Tally()
+    assert lifetime(work, 15.0, None) == (15_000, None)
+    assert lifetime(work, 15.0, 2.0) == (None, 2_000)
+    with pytest.raises(UsageError, match="Tally's states would live for ever: give ttl or window"):
+        lifetime(work, None, None)
+    work.ttl_ms = 30_000
+    assert lifetime(work, None, None) == (None, 30_000)
+    with pytest.raises(UsageError, match=r"ttl is 2\.0; valid for Tally: at least 30 s"):
+        lifetime(work, None, 2.0)
+    assert lifetime(work, timedelta(minutes=1), None) == (60_000, None)
+    assert lifetime(work, None, "1 hour 30 minutes") == (None, 5_400_000)
+    assert [Period.of(each).ms for each in (timedelta(seconds=2), 2.5, "5 minutes", "30s")] == [
+        2000,
+        2500,
+        300_000,
+        30_000,
+    ]
+    assert [Period.of(each).batches for each in ("1 batch", "5 batches", "7b")] == [1, 5, 7]
+    for given in ("0", "-1s", "1.5b", "0 batches", "", 0, timedelta()):
+        with pytest.raises(UsageError, match=r"merge_every is .*; valid: .* or batches \('5 batches'\)"):
+            Period.of(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"work": None, "ttl": 5.0}, "ttl is 5.0, but no work has states"),
+        ({"work_errors": "reject"}, "work_errors is 'reject'; valid for a work with states: fail"),
+        ({"work": Tally("speed")}, "Tally reads the column 'speed'; a message has: value, topic"),
+        ({"grouping": "KEY", "merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
+        ({"merge_every": "often"}, "merge_every is 'often'; valid: a duration"),
+        ({"ttl": 0.0}, "ttl is 0"),
+    ],
+)
+def test_settings_that_dont_fit(given, message):
+    valid = {"mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "topic": "t", "sources": 1}
+    valid |= {"workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c"}
+    valid["work"] = Tally("offset")
+    assert stage_of(Settings(**valid)).keyed
+    with pytest.raises(UsageError, match=message):
+        Dataflow.of(Settings(**valid | given))
+
+
+def test_works_by_name():
+    assert load_work("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
+    assert load_work("tests.apps.stateful.test_faults:run", {}) is run
+    for path, options, message in (
+        ("unskew.operators:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
+        ("unskew.operators:Sessions", {"gap": "x"}, "gap is 'x'; valid: a duration"),
+        ("tests.apps.stateful.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none for a function"),
+        (None, {"gap": "7"}, "there is no --work"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            load_work(path, options)
+
+
+def test_states_made_with_other_parameters_are_another_runs():
+    def bound_to(work):
+        settings = Settings(
+            "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 1, 2, "x0", Connection("localhost:1"), "c", work=work
+        )
+        return Dataflow.of(settings).identity
+
+    first, second = (bound_to(DistinctCount("offset", log2_registers=bits)) for bits in (10, 12))
+    assert {name for name in first if first[name] != second[name]} == {"parameters"}

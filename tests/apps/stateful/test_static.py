@@ -1,0 +1,50 @@
+"""Workers and mergers of a DataFrame that isn't a stream, without Spark."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.apps.stateful.driver import Tally, packets_of
+from unskew.apps.library import static_keyed_map
+from unskew.apps.library.static_keyed_map import AT_THE_END, END, at_worker
+from unskew.apps.worker.stateful.config import Program, WorkerBatch
+from unskew.apps.worker.stateful.merger import merge
+from unskew.apps.worker.stateful.operator_output import RESULTS, read
+from unskew.apps.worker.stateful.store import MemoryStore
+
+WORKERS = 3
+EARLY = -86_400_000  # a day before 1970
+
+
+def rows_of(parcels):
+    return [row for parcel in parcels if parcel.kind == RESULTS for row in read(parcel.blob).to_pylist()]
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("together", [1, 1 << 30])
+def test_all_states_end(monkeypatch, split, together):
+    """By event time, of any age, however many packets are executed at once: every window's tuples are counted."""
+    monkeypatch.setattr(static_keyed_map, "_TOGETHER", together)
+    rng = np.random.default_rng(3)
+    packets, truth = defaultdict(list), Counter()
+    for _ in range(4):
+        keys, times = rng.integers(0, 20, 200), EARLY + rng.integers(0, 10_000, 200)
+        columns = [pa.array([f"k{key}" for key in keys]).dictionary_encode(), pa.array(np.ones(200, np.int64))]
+        rows = pa.record_batch([*columns, pa.array(times, pa.timestamp("ms", "UTC"))], ["key", "value", "time"])
+        routed = rng.integers(0, WORKERS, 200) if split else keys % WORKERS
+        for worker, of in enumerate(packets_of(rows, routed.astype(np.int32), WORKERS)):
+            packets[worker] += of
+        truth.update((int(ms) // 1000 * 1000, f"k{key}") for key, ms in zip(keys, times, strict=True))
+    every = AT_THE_END if split else None
+    program = Program(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
+    parcels = [each for worker, of in packets.items() for each in at_worker(program, worker, of, 0)]
+    found = rows_of(parcels)
+    if split:
+        assert not found
+        for merger in range(WORKERS):
+            arrived = [each for each in parcels if each.merger == merger]
+            found += rows_of(merge(program, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
+    finished = {(row["__window"], row["__key"]): row["n"] for row in found if row["kind"] == "finished"}
+    assert finished == truth
