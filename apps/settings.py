@@ -18,6 +18,7 @@ from unskew.durations import LONGEST, too_long
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import LONGEST_TOPIC
+from unskew.option_style import GROUPING, METRICS, SPARK, STATES, STREAM, OptionStyle
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
@@ -66,48 +67,80 @@ class Settings:
 
     """
 
-    mode: Annotated[str, Doc("LOCAL (Spark in this process) or CLUSTER (on --master).")]
+    mode: Annotated[str, Doc("LOCAL (Spark in this process) or CLUSTER (on --master)."), OptionStyle(compared=False)]
     source_type: Annotated[str, Doc("Source type of the messages: COUNTRY_SKEW_R80, COLUMN, …")]
-    grouping: Annotated[str, Doc("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …")]
-    topic: Annotated[str, Doc("The Kafka topic.")]
-    sources: Annotated[int, Gt(0), Doc("Number of sources S: the topic's partitions.")]
-    workers: Annotated[int, Gt(0), Doc("Number of workers W.")]
+    grouping: Annotated[
+        str,
+        Doc("How tuples are routed: SHUFFLE, KEY, PARTIAL_KEY, DYNAMIC_KEY, …"),
+        OptionStyle(metavar="GROUPING_TYPE", compared=False),
+    ]
+    topic: Annotated[str, Doc("The Kafka topic."), OptionStyle(metavar="SOURCE_NAME")]
+    sources: Annotated[
+        int, Gt(0), Doc("Number of sources S: the topic's partitions."), OptionStyle(metavar="NUM_SPOUTS")
+    ]
+    workers: Annotated[int, Gt(0), Doc("Number of workers W."), OptionStyle(metavar="NUM_WORKERS")]
     speed: Annotated[str, Doc("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
     connection: Connection
     checkpoint: str
-    process_ms: Annotated[float, Ge(0), Doc("Simulated cost of a tuple at speed x1 (ms).")] = 1.0
-    key_costs: Annotated[str | None, Doc("Multiples of that cost, one for each class of keys: 1,10 or 1..64.")] = None
-    window: Annotated[float, Gt(0), Doc("Length of a window (s).")] = 15.0
-    time: Annotated[str, Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps).")] = (
-        "batch"
-    )
-    lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s).")] = 10.0
-    trigger: Annotated[float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left.")] = 1.0
-    run_time: Annotated[float | None, Gt(0), Doc("Stop after so many seconds (default: never).")] = None
+    process_ms: Annotated[
+        float, Ge(0), Doc("Simulated cost of a tuple at speed x1 (ms)."), OptionStyle(name="process-duration")
+    ] = 1.0
+    key_costs: Annotated[
+        str | None,
+        Doc("Multiples of that cost, one for each class of keys: 1,10 or 1..64."),
+        OptionStyle(metavar="N,…"),
+    ] = None
+    window: Annotated[float, Gt(0), Doc("Length of a window (s)."), OptionStyle(STREAM)] = 15.0
+    time: Annotated[
+        str,
+        Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps)."),
+        OptionStyle(STREAM),
+    ] = "batch"
+    lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s)."), OptionStyle(STREAM)] = 10.0
+    trigger: Annotated[
+        float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left."), OptionStyle(SPARK)
+    ] = 1.0
+    run_time: Annotated[
+        float | None, Gt(0), Doc("Stop after so many seconds (default: never)."), OptionStyle(compared=False)
+    ] = None
     until_drained: Annotated[
-        bool, Doc("Stop when all messages published so far are counted and their windows published.")
+        bool,
+        Doc("Stop when all messages published so far are counted and their windows published."),
+        OptionStyle(compared=False),
     ] = False
-    starting_offsets: Annotated[str, Doc("Where to start without a checkpoint: earliest, latest, or Spark's JSON.")] = (
-        "earliest"
-    )
+    starting_offsets: Annotated[
+        str,
+        Doc("Where to start without a checkpoint: earliest, latest, or Spark's JSON."),
+        OptionStyle(STREAM, compared=False),
+    ] = "earliest"
     create_topic: Annotated[
-        bool, Doc("Make the topic if it isn't there. Topics of the datasets are made anyhow, those of COLUMN are not.")
+        bool,
+        Doc("Make the topic if it isn't there. Topics of the datasets are made anyhow, those of COLUMN are not."),
+        OptionStyle(STREAM, compared=False),
     ] = False
     max_ahead: Annotated[
-        float, Ge(0), Doc("Event time: reject messages further ahead of the batch's time than this (s).")
+        float,
+        Ge(0),
+        Doc("Event time: reject messages further ahead of the batch's time than this (s)."),
+        OptionStyle(STREAM),
     ] = 3600.0
     on_data_loss: Annotated[
-        str, Doc("If Kafka has removed messages before they were read: 'fail', or 'skip' and count them.")
+        str,
+        Doc("If Kafka has removed messages before they were read: 'fail', or 'skip' and count them."),
+        OptionStyle(STREAM),
     ] = "fail"
     max_tuples: Annotated[
         int | None,
         Gt(0),
         Doc("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing)."),
+        OptionStyle(STREAM),
     ] = None
     delivery: Annotated[
-        str, Doc("How results are published: 'at-least-once', or 'exactly-once', by transactions of Kafka.")
+        str,
+        Doc("How results are published: 'at-least-once', or 'exactly-once', by transactions of Kafka."),
+        OptionStyle(STREAM),
     ] = "at-least-once"
-    master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N]).")] = None
+    master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N])."), OptionStyle(SPARK)] = None
     state_partitions: Annotated[
         int | None,
         Gt(0),
@@ -115,22 +148,29 @@ class Settings:
             "Number of the state's partitions, fixed once a checkpoint is made (default: the cores, 4 to 128; "
             "W for a work with states whose tuples have a cost)."
         ),
+        OptionStyle(SPARK, compared=False),
     ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: Annotated[int, Doc("Seed of the hash functions.")] = 0
+    seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(GROUPING)] = 0
     key_field: Annotated[
         str | None,
         Doc("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),
+        OptionStyle(STREAM),
     ] = None
-    format: Annotated[str | None, Doc("COLUMN: format of the messages: json (default), avro, csv, text.")] = None
-    schema: Annotated[str | None, Doc("Avro: file with the schema of all messages.")] = None
+    format: Annotated[
+        str | None, Doc("COLUMN: format of the messages: json (default), avro, csv, text."), OptionStyle(STREAM)
+    ] = None
+    schema: Annotated[
+        str | None, Doc("Avro: file with the schema of all messages."), OptionStyle(STREAM, metavar="FILE")
+    ] = None
     schema_registry: Annotated[
         str | None,
         Doc(
             "Avro: registry of the schemas that messages name: https://USER:PASSWORD@HOST:PORT "
             "(default: $SCHEMA_REGISTRY_URL)."
         ),
+        OptionStyle(STREAM, metavar="URL"),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedWork | None" = None
     work_columns: tuple[str, ...] = ()
@@ -144,6 +184,7 @@ class Settings:
         float | None,
         Gt(0),
         Doc("How long states live after their key's last tuple (s; default: the work's TTL, or a window)."),
+        OptionStyle(STATES),
     ] = None
     merge_every: Annotated[
         str | None,
@@ -151,10 +192,12 @@ class Settings:
             "How often the states of a split key are merged: 30s, '5 batches' (default: when windows close; without "
             "windows in each batch by event time, every 10 s by batch time)."
         ),
+        OptionStyle(STATES, compared=False),
     ] = None
     consumer_group: Annotated[
         str | None,
         Doc("Consumer group that shows lag tools how far the run is; '': none."),
+        OptionStyle(METRICS, default="unskew-RUN", compared=False),
     ] = None
 
     def __post_init__(self) -> None:

@@ -17,9 +17,9 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
-from unskew.apps.cli.field_options import documentation
 from unskew.apps.cli.main import app
 from unskew.apps.settings import Settings
+from unskew.option_style import text_of_option
 
 project = "unskew"
 author = "The unskew authors"
@@ -71,7 +71,7 @@ class SettingsOfTopology(SphinxDirective):
         """A definition list."""
         shown = nodes.definition_list()
         for each in fields(Settings):
-            text = documentation(each)
+            text = text_of_option(each)
             if text is not None and each.default is not MISSING:
                 term = nodes.term("", "", nodes.literal(text=f"{each.name} = {each.default!r}"))
                 meaning = nodes.definition("", nodes.paragraph(text=text))

@@ -6,10 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import (
-    SETTINGS,
-    SPARK,
     Conf,
     GroupingOptions,
     KafkaOptions,
@@ -20,17 +18,12 @@ from unskew.apps.cli.option_groups import (
 )
 from unskew.apps.settings import Settings, mode_of
 from unskew.kafka.connection import Connection
+from unskew.option_style import SPARK, is_compared
 from unskew.shell import interrupted, pairs
 
 
-@flattened(
-    given=(
-        Settings,
-        """source_type topic sources workers speed key_field format schema schema_registry process_ms
-        key_costs window time lateness max_ahead on_data_loss max_tuples delivery trigger master seed
-        work_errors ttl""",
-        SETTINGS,
-    ),
+@options_from(
+    given=(Settings, is_compared),
     own=GroupingOptions,
     work=WorkOptions,
     metrics=MetricsOptions,
@@ -61,7 +54,7 @@ def compare(
 ) -> None:
     """Run groupings one after the other over all messages of a topic, and compare them.
 
-    Prints one table. Saves it as comparison.csv.gz and comparison.json, with a picture, comparison.png.
+    Prints one table. Saves it as comparison.csv and comparison.json, with a picture, comparison.png.
     A parameter of a grouping applies to those groupings that have it.
     The results of each run are in its topics, as with `unskew topology`.
 
@@ -71,6 +64,7 @@ def compare(
     from unskew.apps.cli.comparison.runs import fresh_checkpoints, run_contest
     from unskew.apps.driver.dataflow import Dataflow
 
+    destinations = metrics.destinations()
     names = schemes(groupings)
     options = own.of(names)
     chosen = pairs("--conf", conf or [])
@@ -89,6 +83,6 @@ def compare(
             )
             Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
         first = replace(first, connection=kafka.connection())
-        courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", metrics.destinations())
+        courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", destinations)
         if len(courses) < len(options):
             raise typer.Exit(interrupted())

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE
+from unskew.option_style import METRICS
 
 BootstrapOption = Annotated[
     str | None,
@@ -27,9 +28,6 @@ KafkaConfigOption = Annotated[
 ]
 
 log = logging.getLogger(__name__)
-
-#: Where a command's help shows its options for metrics.
-METRICS = "Metrics options"
 
 InfluxUrl = Annotated[
     str | None,

@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
-from unskew.apps.cli.connection_options import METRICS, InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
+from unskew.apps.cli.connection_options import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 from unskew.apps.metrics import catalogue
 from unskew.dashboards import checked_in
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.option_style import METRICS
 
 app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
 

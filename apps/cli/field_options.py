@@ -1,64 +1,39 @@
 """Make options that are declared once, on the fields of a dataclass, parameters of each command that has them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from types import MappingProxyType
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from typing_extensions import Doc
+
+from unskew.option_style import style_of, text_of_option
+
+#: A dataclass, and which of its fields a command has.
+FieldSelection: TypeAlias = tuple[type, Callable[[Field[Any]], bool]]
 
 
-@dataclass(frozen=True)
-class Shown:
-    """How a command's help shows a field, besides the text of its ``Doc``.
-
-    Attributes
-    ----------
-    panel : str
-        The heading of its group. Empty: the heading of all options.
-    metavar : str
-        The placeholder of its value. Empty: the value's type.
-    name : str
-        The option's name. Empty: the field's name.
-    default : str
-        The default value in words. Empty: the value itself is shown.
-
-    """
-
-    panel: str = ""
-    metavar: str = ""
-    name: str = ""
-    default: str = ""
-
-
-#: A dataclass, the names of some fields, and how these are shown.
-Some: TypeAlias = tuple[type, str, Mapping[str, Shown]]
-_PLAIN: Mapping[str, Shown] = MappingProxyType({})
-
-
-def flattened(**models: type | Some) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+def options_from(**models: type | FieldSelection) -> Callable[[Callable[..., Any]], Callable[..., None]]:
     """Give a command the fields of dataclasses as parameters.
 
-    A field's annotation says what the command line shows of it. It has a ``Doc``, from which ``parameter`` makes the
-    option, or is typer's own ``Annotated[float, typer.Option(help=…)]``.
+    A field's annotation says what the command line shows of it. It has a ``Doc`` and perhaps an ``OptionStyle``, from
+    which ``parameter`` makes the option, or is typer's own ``Annotated[float, typer.Option(help=…)]``.
 
     Parameters
     ----------
     **models
         The command's parameter → a dataclass: the parameter gets an object with all fields. Or the command's parameter
-        → a dataclass, a text with the names of some fields, and how they are shown: the parameter gets a dictionary
-        with these.
+        → a dataclass, and which of its fields are options: the parameter gets a dictionary with these.
 
     Examples
     --------
     >>> from dataclasses import dataclass
+    >>> from typing_extensions import Doc
     >>> @dataclass
     ... class Size:
     ...     width: Annotated[int, Doc("In columns.")] = 80
-    >>> @flattened(size=Size)
+    >>> @options_from(size=Size)
     ... def draw(size: Size, name: str) -> None:
     ...     print(name, size)
     >>> draw(name="a", width=3)
@@ -85,22 +60,24 @@ def flattened(**models: type | Some) -> Callable[[Callable[..., Any]], Callable[
     return with_parameters
 
 
-def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
+def parameter(declared: Field[Any]) -> Parameter:
     """Make a parameter of a command from a dataclass' field: an argument if it has no default, else an option.
 
     An option that is off by default gets no form that turns it off.
 
     >>> from dataclasses import dataclass
+    >>> from typing_extensions import Doc
+    >>> from unskew.option_style import OptionStyle
     >>> @dataclass
     ... class Size:
-    ...     width: Annotated[int, Doc("In columns.")] = 80
-    >>> made = parameter(fields(Size)[0], Shown(metavar="N"))
+    ...     width: Annotated[int, Doc("In columns."), OptionStyle(metavar="N")] = 80
+    >>> made = parameter(fields(Size)[0])
     >>> made.default, made.annotation.__origin__, made.annotation.__metadata__[0].metavar
     (80, <class 'int'>, 'N')
     """
     default = Parameter.empty if declared.default is MISSING else declared.default
     annotation: Any = declared.type
-    given = documentation(declared)
+    given, shown = text_of_option(declared), style_of(declared)
     if given is not None:
         texts = {
             "help": given,
@@ -118,17 +95,10 @@ def parameter(declared: Field[Any], shown: Shown = Shown()) -> Parameter:
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def documentation(declared: Field[Any]) -> str | None:
-    """A field's text, by its ``Doc``; None if it has none."""
-    parts = getattr(declared.type, "__metadata__", ())
-    return next((part.documentation for part in parts if isinstance(part, Doc)), None)
-
-
-def _maker(model: type | Some) -> Callable[[Mapping[str, Any]], Any]:
+def _maker(model: type | FieldSelection) -> Callable[[Mapping[str, Any]], Any]:
     return dict if isinstance(model, tuple) else lambda values: model(**values)
 
 
-def _parameters(model: type | Some) -> list[Parameter]:
-    owner, chosen, shown = model if isinstance(model, tuple) else (model, "", _PLAIN)
-    declared = {f.name: f for f in fields(owner)}
-    return [parameter(declared[name], shown.get(name, Shown())) for name in chosen.split() or declared]
+def _parameters(model: type | FieldSelection) -> list[Parameter]:
+    owner, chosen = model if isinstance(model, tuple) else (model, lambda _: True)
+    return [parameter(declared) for declared in fields(owner) if chosen(declared)]

@@ -3,6 +3,8 @@
 The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
 """
 
+import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
@@ -12,89 +14,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.apps.cli.connection_options import (
-    METRICS,
     BootstrapOption,
-    InfluxBucket,
-    InfluxOrg,
-    InfluxToken,
-    InfluxUrl,
     KafkaConfigOption,
 )
-from unskew.apps.cli.field_options import Shown
 from unskew.apps.settings import Settings, scheme
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
+from unskew.option_style import GROUPING, METRICS, SPARK, STATES, style_of
 from unskew.shell import pair, pairs, value
 
 if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
 
-# Headings in a command's help, each above a group of options.
-GROUPING = "Grouping options"
-STREAM = "Stream options"
-SPARK = "Spark options"
-STATES = "Options of a work with a state per key"
-
-#: A setting of a run → how the commands that have it show it.
-SETTINGS = {
-    "grouping": Shown(metavar="GROUPING_TYPE"),
-    "topic": Shown(metavar="SOURCE_NAME"),
-    "sources": Shown(metavar="NUM_SPOUTS"),
-    "workers": Shown(metavar="NUM_WORKERS"),
-    "process_ms": Shown(name="process-duration"),
-    "key_costs": Shown(metavar="N,…"),
-    "window": Shown(STREAM),
-    "time": Shown(STREAM),
-    "lateness": Shown(STREAM),
-    "trigger": Shown(SPARK),
-    "starting_offsets": Shown(STREAM),
-    "create_topic": Shown(STREAM),
-    "max_ahead": Shown(STREAM),
-    "on_data_loss": Shown(STREAM),
-    "max_tuples": Shown(STREAM),
-    "delivery": Shown(STREAM),
-    "master": Shown(SPARK),
-    "state_partitions": Shown(SPARK),
-    "seed": Shown(GROUPING),
-    "key_field": Shown(STREAM),
-    "format": Shown(STREAM),
-    "schema": Shown(STREAM, metavar="FILE"),
-    "schema_registry": Shown(STREAM, metavar="URL"),
-    "ttl": Shown(STATES),
-    "merge_every": Shown(STATES),
-    "consumer_group": Shown(METRICS, default="unskew-RUN"),
-}
-
 
 @dataclass(frozen=True)
 class GroupingOptions:
-    """The groupings' own parameters, those of the original by name."""
+    """The groupings' own parameters."""
 
-    distinct_keys: Annotated[
-        int | None, typer.Option(help="DYNAMIC_KEY: how many keys to expect (default: 100).", rich_help_panel=GROUPING)
-    ] = None
-    warm_up: Annotated[
-        float | None,
-        typer.Option(help="DYNAMIC_KEY: time before the first scaling (s; default: 15).", rich_help_panel=GROUPING),
-    ] = None
-    check_interval: Annotated[
-        float | None,
-        typer.Option(help="DYNAMIC_KEY: time between checks of a key (s; default: 60).", rich_help_panel=GROUPING),
-    ] = None
-    promotion_period: Annotated[
-        float | None,
-        typer.Option(help="DYNAMIC_KEY: time between promotions (s; default: 15).", rich_help_panel=GROUPING),
-    ] = None
     grouping_option: Annotated[
         list[str] | None,
         typer.Option(
             "--grouping-option",
             "-g",
             metavar="NAME=VALUE",
-            help="Any other parameter: theta_max, table_max, window, beta (MIXED and its like), epsilon, settle "
-            "(POSG), method, threshold, rounds (CONSISTENT_HASH), probe_every (PARTIAL_KEY), …. "
-            "The error about an unknown name lists them.",
+            help="The grouping's own parameter: slack (BOUNDED_LOAD), cap (PLANNED), warm_up, check_interval (s; "
+            "DYNAMIC_KEY), theta_max, table_max (MIXED and its like), …. The error about an unknown name lists them.",
             rich_help_panel=GROUPING,
         ),
     ] = None
@@ -111,8 +56,7 @@ class GroupingOptions:
         from unskew.grouping import parameters
 
         given = [pair(text, "--grouping-option") for text in self.grouping_option or []]
-        named = {name: value for name, value in vars(self).items() if value is not None and name != "grouping_option"}
-        for name in [*named, *(name for name, _ in given)]:
+        for name, _ in given:
             if not any(name in parameters(grouping) for grouping in groupings):
                 valid = sorted({parameter for grouping in groupings for parameter in parameters(grouping)})
                 has = (
@@ -122,8 +66,7 @@ class GroupingOptions:
         own: dict[str, dict[str, Any]] = {}
         for grouping in groupings:
             defaults = parameters(grouping)
-            own[grouping] = {name: value for name, value in named.items() if name in defaults}
-            own[grouping] |= {name: _read(name, text, defaults[name]) for name, text in given if name in defaults}
+            own[grouping] = {name: _read(name, text, defaults[name]) for name, text in given if name in defaults}
         return own
 
 
@@ -160,33 +103,50 @@ class MetricsOptions:
     """Whether and where the run's metrics go."""
 
     metrics: Annotated[
-        bool, typer.Option("--metrics/--no-metrics", help="Publish metrics of the run.", rich_help_panel=METRICS)
-    ] = True
-    influx_url: InfluxUrl = None
-    influx_token: InfluxToken = None
-    influx_org: InfluxOrg = None
-    influx_bucket: InfluxBucket = None
-    prometheus_port: Annotated[
-        int | None,
+        list[str] | None,
         typer.Option(
-            help="Port of /metrics for Prometheus; 0: any free port (default: 0 if `unskew stack` runs Prometheus).",
+            metavar="URL",
+            help="Where the run's metrics go: http://HOST:PORT of InfluxDB 2, prometheus://HOST:PORT for a page "
+            "/metrics that Prometheus scrapes (port 0: any free one; 0.0.0.0: other machines read it, too), or none. "
+            "May be given twice. InfluxDB's token, organisation and bucket are in INFLUXDB_V2_TOKEN, INFLUXDB_V2_ORG "
+            "and INFLUXDB_V2_BUCKET.",
+            show_default="$INFLUXDB_V2_URL, and the servers of `unskew stack`",
             rich_help_panel=METRICS,
         ),
     ] = None
 
-    prometheus_host: Annotated[
-        str,
-        typer.Option(help="Address of /metrics; 0.0.0.0: other machines can read it too.", rich_help_panel=METRICS),
-    ] = LOOPBACK
-
     def destinations(self) -> "Destinations":
-        """Where the metrics go: by the options, and where these leave it open, to the running `unskew stack`."""
+        """Where the metrics go: by the option, and where it leaves that open, to the running `unskew stack`.
+
+        Raises
+        ------
+        UsageError
+            It is no such address, or there are two of a kind.
+
+        """
         from unskew.apps.metrics.outputs import Destinations
 
-        if not self.metrics:
+        given = self.metrics or []
+        if given == ["none"]:
             return Destinations()
-        influx = (self.influx_url, self.influx_token, self.influx_org, self.influx_bucket)
-        return Destinations.of(*influx, self.prometheus_port, self.prometheus_host)
+        influx = [url for url in given if url.startswith(("http://", "https://"))]
+        pages = [url for url in given if url.startswith("prometheus://")]
+        wrong = [*(url for url in given if url not in influx + pages), *influx[1:], *pages[1:]]
+        if wrong:
+            valid = "one http://HOST:PORT of InfluxDB, one prometheus://HOST:PORT; or none alone"
+            raise UsageError(f"--metrics is {wrong[0]!r}; valid: {valid}")
+        url = influx[0] if influx else os.environ.get("INFLUXDB_V2_URL")
+        token, org, bucket = (os.environ.get(f"INFLUXDB_V2_{name}") for name in ("TOKEN", "ORG", "BUCKET"))
+        port, host = _page(pages[0]) if pages else (None, LOOPBACK)
+        return Destinations.of(url, token, org, bucket, port, host)
+
+
+def _page(url: str) -> tuple[int, str]:
+    """Port and host of ``prometheus://HOST:PORT``."""
+    found = re.fullmatch(r"prometheus://([^:/]*):(\d+)/?", url)
+    if found is None:
+        raise UsageError(f"--metrics is {url!r}; valid: prometheus://HOST:PORT, such as prometheus://127.0.0.1:9464")
+    return int(found[2]), found[1] or LOOPBACK
 
 
 @dataclass(frozen=True)
@@ -243,7 +203,7 @@ def names_as_typed() -> Iterator[None]:
 def _typed(setting: "Field[Any] | str") -> str:
     if isinstance(setting, str):
         return setting
-    shown = SETTINGS.get(setting.name, Shown())
+    shown = style_of(setting)
     if setting.default is MISSING:
         return shown.metavar or setting.name.upper()
     return f"--{shown.name or setting.name.replace('_', '-')}"

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from unskew.apps.cli import option_groups
 from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
-from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import WorkOptions
 from unskew.apps.settings import numbers, scheme
 from unskew.errors import UsageError
@@ -96,7 +96,7 @@ class BatchOptions:
         return numbers("--cost", self.cost or "1")
 
 
-@flattened(batches=BatchOptions, work=WorkOptions)
+@options_from(batches=BatchOptions, work=WorkOptions)
 def simulate(
     batches: BatchOptions,
     work: WorkOptions,

@@ -6,10 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.apps.cli.field_options import flattened
+from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import (
-    SETTINGS,
-    SPARK,
     Conf,
     GroupingOptions,
     KafkaOptions,
@@ -20,18 +18,12 @@ from unskew.apps.cli.option_groups import (
 )
 from unskew.apps.settings import Settings, scheme
 from unskew.kafka.connection import Connection
+from unskew.option_style import SPARK, is_option
 from unskew.shell import pairs
 
 
-@flattened(
-    given=(
-        Settings,
-        """mode source_type grouping topic sources workers speed key_field format schema schema_registry
-        until_drained run_time process_ms key_costs window time lateness create_topic starting_offsets max_ahead
-        on_data_loss max_tuples delivery trigger master state_partitions seed work_errors ttl merge_every
-        consumer_group""",
-        SETTINGS,
-    ),
+@options_from(
+    given=(Settings, is_option),
     own=GroupingOptions,
     work=WorkOptions,
     metrics=MetricsOptions,
@@ -77,6 +69,7 @@ def topology(
     from unskew.apps.driver.dataflow import Dataflow
     from unskew.apps.library.topology import default_checkpoint
 
+    destinations = metrics.destinations()
     grouping = scheme(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     with names_as_typed():
@@ -94,4 +87,4 @@ def topology(
         connection=kafka.connection(),
         checkpoint=default_checkpoint(settings) if checkpoint is None else checkpoint,
     )
-    execute(settings, metrics.destinations(), summary, live=live, batch_timeout=batch_timeout)
+    execute(settings, destinations, summary, live=live, batch_timeout=batch_timeout)

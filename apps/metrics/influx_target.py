@@ -42,9 +42,9 @@ class Target:
         UsageError
             If the URL isn't one, or there is no token.
         """
-        require_http("--influx-url", self.url)
+        require_http("InfluxDB's URL", self.url)
         if not self.token:
-            raise UsageError("--influx-url needs a token: INFLUXDB_V2_TOKEN (or --influx-token)")
+            raise UsageError(f"InfluxDB at {self.url} needs a token: INFLUXDB_V2_TOKEN")
 
     @classmethod
     def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:

@@ -61,8 +61,8 @@ class Exporter:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:
             raise UsageError(
-                f"--prometheus-port {port} isn't free at {host} ({error.strerror}); valid: a free port (0: any), "
-                "and as --prometheus-host an address of this machine, or 0.0.0.0 for all"
+                f"--metrics prometheus://{host}:{port}: the port isn't free there ({error.strerror}); valid: a free "
+                "port (0: any), at an address of this machine, or 0.0.0.0 for all"
             ) from error
         self.port = self._server.server_port
         self._host = socket.gethostname() if host == _EVERYWHERE else host
@@ -252,7 +252,7 @@ class Destinations:
         if prometheus_port is None and stack.running("prometheus"):
             prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
-            raise UsageError(f"--prometheus-port is {prometheus_port}; valid: 0 (any free one) to 65535")
+            raise UsageError(f"the port of Prometheus' page is {prometheus_port}; valid: 0 (any free one) to 65535")
         return cls(Target.of(url, token, org, bucket), prometheus_port, prometheus_host)
 
 

@@ -28,7 +28,7 @@ _FLAKY = ("--work=evidence.faults.flaky:flaky", "--work-columns=offset", "--work
 #: Groupings that have states or plans → the short name in their topics' names, and options of the command.
 GROUPINGS = {
     "PARTIAL_KEY": ("pkg",),
-    "DYNAMIC_KEY": ("dkg", "--warm-up=2", "--check-interval=1", "--promotion-period=1"),
+    "DYNAMIC_KEY": ("dkg", "-g=warm_up=2", "-g=check_interval=1", "-g=promotion_period=1"),
     "BOUNDED_LOAD": ("bl",),
     "PLANNED": ("pl",),
     # plans in nearly every batch, and states that move by them

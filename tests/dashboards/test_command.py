@@ -116,8 +116,8 @@ def test_mistakes_and_what_is_lacking_are_told(monkeypatch, tmp_path, subtests):
         (["nope"], "nope: no such dashboard; valid: overview, workers"),
         (["--from", "yesterday"], "--from yesterday: no such time; valid: now, -90s"),
         (["--from", "now"], "--from now is not before --to now"),
-        (["--influx-url", "localhost"], "--influx-url localhost: no address"),
-        (["--influx-url", "http://x"], "--influx-url needs a token: INFLUXDB_V2_TOKEN"),
+        (["--influx-url", "localhost"], "InfluxDB's URL localhost: no address"),
+        (["--influx-url", "http://x"], "InfluxDB at http://x needs a token: INFLUXDB_V2_TOKEN"),
         ([], "unskew stack start"),
         (NOWHERE, "InfluxDB does not answer at http://127.0.0.1:1"),
     ):
@@ -147,7 +147,7 @@ def test_following_draws_until_it_is_interrupted(monkeypatch, tmp_path):
 def test_a_token_on_the_command_line_is_seen_by_all(monkeypatch, caplog):
     def warned(*arguments) -> list[str]:
         caplog.clear()
-        with pytest.raises(UsageError, match="--influx-url ftp://x"):
+        with pytest.raises(UsageError, match="URL ftp://x"):
             unskew_dashboards("preview", "--influx-url", "ftp://x", *arguments)
         return [record.getMessage() for record in caplog.records]
 

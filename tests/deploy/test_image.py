@@ -162,7 +162,7 @@ def test_a_topology_from_the_broker_to_its_results(container):
     container("produce", "COUNTRY_SKEW_R80", *sending, beside=broker).run()
 
     what = ("LOCAL", "COUNTRY_SKEW_R80", "DYNAMIC_KEY", "stream", 2, 4, "x0", "--window", 5)
-    how = ("--checkpoint", "/data/checkpoint", "--prometheus-port", 9464)
+    how = ("--checkpoint", "/data/checkpoint", "--metrics", "prometheus://127.0.0.1:9464")
     topology = container("topology", *what, *how, beside=broker)
     topology.start()
     services = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())["services"]

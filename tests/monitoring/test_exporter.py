@@ -51,7 +51,7 @@ def test_values_are_in_base_units_and_no_key_becomes_a_label():
 def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"--prometheus-port {port} isn't free"):
+        with pytest.raises(UsageError, match=f":{port}: the port isn't free"):
             Exporter(port)
 
 
@@ -63,7 +63,7 @@ def test_by_default_only_this_machine_sees_the_page():
             socket.create_connection(("127.0.0.2", exporter.port))
     with Exporter(0, "0.0.0.0") as exporter:
         socket.create_connection(("127.0.0.2", exporter.port)).close()
-    with pytest.raises(UsageError, match=r"at 198\.51\.100\.1 .*--prometheus-host an address of this machine"):
+    with pytest.raises(UsageError, match=r"198\.51\.100\.1:.* an address of this machine"):
         Exporter(0, "198.51.100.1")
 
 

@@ -88,7 +88,7 @@ def prepare(folder: Path) -> None:
 
 
 def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Path]:
-    """Write ``comparison.csv.gz`` (the measures), ``comparison.json`` (each run's course) and ``comparison.png``."""
+    """Write ``comparison.csv`` (the measures), ``comparison.json`` (each run's course) and ``comparison.png``."""
     # matplotlib takes a second to import: the runs needn't wait for it.
     from unskew.apps.cli.comparison.picture import Drawn, draw
 

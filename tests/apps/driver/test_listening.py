@@ -14,7 +14,7 @@ from unskew.deploy.servers.embedded_broker import address_of
 #: Workers with states: their tasks serve them to Python by sockets of their own.
 SESSIONS = ["--work", "unskew.operators:Sessions", "--work-option", "gap=0.4"]
 #: What else can be switched on, and then listens.
-PAGES = ["--prometheus-port", "0", "--conf", "spark.ui.enabled=true"]
+PAGES = ["--metrics", "prometheus://127.0.0.1:0", "--conf", "spark.ui.enabled=true"]
 
 
 def family(*programs: int) -> list[psutil.Process]:

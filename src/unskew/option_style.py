@@ -1,0 +1,61 @@
+"""How a command's help shows a field of a dataclass, said on the field itself."""
+
+from dataclasses import Field, dataclass
+from typing import Any
+
+from typing_extensions import Doc
+
+# Headings in a command's help, each above a group of options.
+GROUPING = "Grouping options"
+STREAM = "Stream options"
+SPARK = "Spark options"
+STATES = "Options of a work with a state per key"
+METRICS = "Metrics options"
+
+
+@dataclass(frozen=True)
+class OptionStyle:
+    """How a command's help shows a field, besides the text of its ``Doc``.
+
+    Attributes
+    ----------
+    panel : str
+        The heading of its group. Empty: the heading of all options.
+    metavar : str
+        The placeholder of its value. Empty: the value's type.
+    name : str
+        The option's name. Empty: the field's name.
+    default : str
+        The default value in words. Empty: the value itself is shown.
+    compared : bool
+        Whether a comparison of groupings has the option too.
+
+    """
+
+    panel: str = ""
+    metavar: str = ""
+    name: str = ""
+    default: str = ""
+    compared: bool = True
+
+
+def style_of(declared: Field[Any]) -> OptionStyle:
+    """A field's style, by its annotation."""
+    parts = getattr(declared.type, "__metadata__", ())
+    return next((part for part in parts if isinstance(part, OptionStyle)), OptionStyle())
+
+
+def text_of_option(declared: Field[Any]) -> str | None:
+    """A field's text, by its ``Doc``; None: it is no option."""
+    parts = getattr(declared.type, "__metadata__", ())
+    return next((part.documentation for part in parts if isinstance(part, Doc)), None)
+
+
+def is_option(declared: Field[Any]) -> bool:
+    """Whether commands have an option, or an argument, for the field."""
+    return text_of_option(declared) is not None
+
+
+def is_compared(declared: Field[Any]) -> bool:
+    """Whether a comparison of groupings has it, too."""
+    return is_option(declared) and style_of(declared).compared
