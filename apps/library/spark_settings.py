@@ -120,7 +120,7 @@ def settings(
     sql.streaming.stateStore.providerClass RocksDBStateStoreProvider
     sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled true
     sql.execution.pyspark.udf.simplifiedTraceback.enabled false
-    python.daemon.module daemon
+    python.daemon.module python_daemon
     sql.shuffle.partitions 16
 
     """
