@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
-from unskew.durations import LONGEST, too_long
+from unskew.durations import LONGEST, too_long_error
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import LONGEST_TOPIC
@@ -22,7 +22,7 @@ from unskew.option_style import GROUPING, METRICS, SPARK, STATES, STREAM, Option
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
-    from unskew.apps.operators.interface import KeyedWork
+    from unskew.apps.operators.interface import KeyedOperator
     from unskew.apps.worker.worker import Work
     from unskew.grouping.simulated_cost import Cost
 
@@ -62,7 +62,7 @@ class Settings:
         checkpoint resumes.
     conf, options : mapping
         Any Spark settings, and the grouping's own parameters.
-    work, work_columns : Work, KeyedWork or None, tuple of str
+    work, work_columns : Work, KeyedOperator or None, tuple of str
         The workers' work (None: counting), and the message columns that it reads. A keyed work names its own.
 
     """
@@ -172,7 +172,7 @@ class Settings:
         ),
         OptionStyle(STREAM, metavar="URL"),
     ] = field(default=None, repr=False)  # it may have a password
-    work: "Work | KeyedWork | None" = None
+    work: "Work | KeyedOperator | None" = None
     work_columns: tuple[str, ...] = ()
     work_errors: Annotated[
         str,
@@ -209,18 +209,18 @@ class Settings:
             A bad value; the message names it and the valid ones.
 
         """
-        _one_of("mode", self.mode, MODES)
-        _one_of("time", self.time, TIMES)
-        _one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
-        _one_of("work_errors", self.work_errors, WORK_ERRORS)
-        _one_of("delivery", self.delivery, DELIVERIES)
+        _require_one_of("mode", self.mode, MODES)
+        _require_one_of("time", self.time, TIMES)
+        _require_one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
+        _require_one_of("work_errors", self.work_errors, WORK_ERRORS)
+        _require_one_of("delivery", self.delivery, DELIVERIES)
         _require_offsets("starting_offsets", self.starting_offsets)
         self._check_topic()
         for f in fields(self):
-            _in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
+            _require_in_bounds(f.name, getattr(self, f.name), getattr(f.type, "__metadata__", ()))
         for name in DURATIONS:
             if (getattr(self, name) or 0.0) > LONGEST:
-                raise too_long(name, getattr(self, name))
+                raise too_long_error(name, getattr(self, name))
         window_ms = round(self.window * 1000, 6)
         if not window_ms or window_ms % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
@@ -244,23 +244,23 @@ class Settings:
     @property
     def location(self) -> "Location":
         """The checkpoint's location, and how to reach it."""
-        from unskew.apps.checkpoint.location import location_by
+        from unskew.apps.checkpoint.location import configure_location
 
-        return location_by(self.checkpoint, self.conf)
+        return configure_location(self.checkpoint, self.conf)
 
     @property
-    def carried(self) -> tuple[str, ...]:
+    def carried_columns(self) -> tuple[str, ...]:
         """The message columns that go to the workers with the tuples."""
         own = getattr(self.work, "columns", ())
         return tuple(dict.fromkeys(n for n in (*self.work_columns, *own) if n not in ("key", "time", "count")))
 
     @property
-    def timed(self) -> bool:
+    def uses_message_time(self) -> bool:
         """Whether the messages' own time matters: to windows, or to the work."""
-        return self.time == "event" or "timestamp" in self.carried
+        return self.time == "event" or "timestamp" in self.carried_columns
 
     @property
-    def rejecting(self) -> bool:
+    def rejects_failures(self) -> bool:
         """Whether a message is rejected when the work raises on its tuples."""
         return self.work is not None and self.work_errors == "reject"
 
@@ -280,7 +280,7 @@ class Settings:
         if not found:
             raise UsageError(f"speed is {self.speed!r}; valid: x0 (tuples cost nothing), x1, x2, …")
         seconds = self.process_ms / 1000 / int(found[1]) if int(found[1]) else 0.0
-        factors = numbers("--key-costs", self.key_costs) if self.key_costs else ()
+        factors = parse_numbers("--key-costs", self.key_costs) if self.key_costs else ()
         return Cost(seconds, tuple(factors), self.seed)
 
     @property
@@ -300,9 +300,9 @@ class Settings:
     @property
     def name(self) -> str:
         """The run's name, from which its topics are named."""
-        from unskew.grouping import named
+        from unskew.grouping import get_grouping
 
-        return f"{self.topic}-s{self.sources}-w{self.workers}-{named(self.grouping).short}"
+        return f"{self.topic}-s{self.sources}-w{self.workers}-{get_grouping(self.grouping).short}"
 
     @property
     def group(self) -> str:
@@ -321,7 +321,7 @@ class Settings:
             "sourceName": self.topic,
             "numSpouts": self.sources,
             "numWorkers": self.workers,
-            "groupingOptions": {name: _plain(value) for name, value in self.options.items()},
+            "groupingOptions": {name: _serialise_option(value) for name, value in self.options.items()},
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
@@ -335,17 +335,17 @@ class Settings:
         return {"keyField": self.key_field or ("key" if form == "json" else None), "messageFormat": form}
 
 
-def _plain(option: Any) -> Any:
+def _serialise_option(option: Any) -> Any:
     """A grouping's option as a checkpoint records it: a timedelta as its seconds."""
     return option.total_seconds() if isinstance(option, timedelta) else option
 
 
-def mode_of(master: str | None) -> str:
+def choose_mode(master: str | None) -> str:
     """The mode of a run on this master; None: Spark in this process."""
     return "LOCAL" if master is None or master.startswith("local") else "CLUSTER"
 
 
-def scheme(grouping_type: str) -> str:
+def spell_grouping(grouping_type: str) -> str:
     """The name of a grouping as the registry spells it.
 
     Raises
@@ -354,12 +354,12 @@ def scheme(grouping_type: str) -> str:
         No grouping has that name.
 
     """
-    from unskew.grouping import named
+    from unskew.grouping import get_grouping
 
-    return named(grouping_type).name
+    return get_grouping(grouping_type).name
 
 
-def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
+def parse_numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
     """``1,2.5`` or ``1..64`` as numbers.
 
     Raises
@@ -384,7 +384,7 @@ def numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) 
     return values
 
 
-def _one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
+def _require_one_of(name: str, value: str, valid: tuple[str, ...]) -> None:
     """Refuse a value that isn't one of the valid ones."""
     if value not in valid:
         raise UsageError(f"unknown {name} {value!r}{suggest_names(value, valid)}")
@@ -401,7 +401,7 @@ def _require_offsets(name: str, value: str) -> None:
     raise UsageError(f"{name} is {value!r}{valid}")
 
 
-def _in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
+def _require_in_bounds(name: str, value: Any, metadata: Iterable[object]) -> None:
     """Refuse a number outside of its annotated bounds; None is no number."""
     if value is None:
         return

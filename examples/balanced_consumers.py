@@ -19,9 +19,9 @@ from rich.table import Table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create as dataset
+from unskew.producers.datasets.registry import create_dataset as dataset
 from unskew.producers.partitioning import Partitioner
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 RECORDS, CONSUMERS = 200_000, 4
 
@@ -58,7 +58,7 @@ def main(schemes: list[str]) -> None:
             ensure_topic(connection, topic, CONSUMERS)
             consumers = join(connection, topic)
             stream = dataset("COUNTRY_SKEW_R40", records=RECORDS)
-            sent = publish(connection, topic, stream, placement=Partitioner(scheme, CONSUMERS))
+            sent = publish_dataset(connection, topic, stream, placement=Partitioner(scheme, CONSUMERS))
             counts = count(consumers, RECORDS)
             for consumer in consumers:
                 consumer.close()

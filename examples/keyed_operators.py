@@ -21,20 +21,20 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
 
-from unskew import keyed_map, settings
-from unskew.apps.driver.python_processes import python
-from unskew.apps.operators.naive_bayes import PRIOR, classify
+from unskew import keyed_map, spark_settings
+from unskew.apps.driver.python_processes import prepare_python
+from unskew.apps.operators.naive_bayes import PRIOR, classify_documents
 from unskew.operators import (
     Distinct,
     DistinctCount,
     Enriched,
-    KeyedWork,
+    KeyedOperator,
     KllQuantiles,
     Latest,
     NaiveBayes,
     Quantiles,
-    Running,
     Sessions,
+    Statistics,
     TopK,
 )
 
@@ -42,8 +42,8 @@ WORKERS, BATCHES, CLICKS = 4, 3, 1000
 START = 1_700_000_000_000  # ms since the epoch
 
 #: Work → which stream, and which column is its key.
-WORKS: dict[str, tuple[KeyedWork, str, str]] = {
-    "Running": (Running(value="seconds"), "clicks", "user"),
+WORKS: dict[str, tuple[KeyedOperator, str, str]] = {
+    "Running": (Statistics(value="seconds"), "clicks", "user"),
     "Distinct": (Distinct(id="click", kind="int64"), "clicks", "user"),
     "DistinctCount": (DistinctCount(id="page"), "clicks", "user"),
     "Sessions": (Sessions(gap=2.0), "clicks", "user"),
@@ -99,10 +99,10 @@ STREAMS = {"clicks": clicks, "words": words}
 
 def spark_session() -> SparkSession:
     """Spark with RocksDB, which ``keyed_map`` needs, and with settings that make its batches shorter."""
-    os.environ["PYSPARK_PYTHON"] = python()
+    os.environ["PYSPARK_PYTHON"] = prepare_python()
     return (
         SparkSession.builder.master("local[2]")
-        .config(map=settings(workers=WORKERS, cores=2))
+        .config(map=spark_settings(workers=WORKERS, cores=2))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
@@ -155,7 +155,7 @@ def classes(rows: list[dict[str, Any]]) -> dict[str, str | None]:
     answers: dict[str, dict[str, dict[str | None, int]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         answers[row["document"]][row["word"]][row["class"]] = row["count"]
-    return classify(answers)
+    return classify_documents(answers)
 
 
 def show(name: str, rows: list[dict[str, Any]]) -> None:

@@ -13,7 +13,7 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from unskew import keyed_map, settings
+from unskew import keyed_map, spark_settings
 from unskew.operators import Sessions
 
 WORKERS = 4
@@ -22,7 +22,7 @@ MESSAGE = "user string, at timestamp"
 
 def main(servers: str, topic: str, folder: str) -> None:
     checkpoint = f"{folder}/checkpoint"
-    spark = SparkSession.builder.config(map=settings(workers=WORKERS, checkpoint=checkpoint)).getOrCreate()
+    spark = SparkSession.builder.config(map=spark_settings(workers=WORKERS, checkpoint=checkpoint)).getOrCreate()
     # The largest batch bounds what is done again after a crash.
     kafka = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5_000}
     messages = spark.readStream.format("kafka").options(**kafka, subscribe=topic).load()

@@ -9,21 +9,30 @@ This package knows nothing of Spark or Kafka.
 """
 
 from unskew.grouping.interface import Grouping
-from unskew.grouping.keys import Keys, encode
-from unskew.grouping.registry import GROUPINGS, compile_all, create, named, parameters, standalone, warm, with_sources
+from unskew.grouping.keys import Keys, encode_keys
+from unskew.grouping.registry import (
+    GROUPINGS,
+    add_sources,
+    compile_all,
+    create,
+    create_standalone,
+    get_grouping,
+    get_parameters,
+    warm_kernels,
+)
 
 __all__ = [
     "GROUPINGS",
     "Grouping",
     "Keys",
+    "add_sources",
     "compile_all",
     "create",
-    "encode",
-    "named",
-    "parameters",
-    "standalone",
-    "warm",
-    "with_sources",
+    "create_standalone",
+    "encode_keys",
+    "get_grouping",
+    "get_parameters",
+    "warm_kernels",
 ]
 
 if __name__ != "unskew.grouping":  # a second copy of every module would come of it

@@ -20,7 +20,7 @@ BALANCES = ("tuples", "cost")
 MOST_COST = 1e100
 
 
-def integer(
+def check_integer(
     name: str, value: Any, least: int | None = None, most: int | None = None, *, held: int | None = 2**63 - 1
 ) -> int:
     """``value`` as an int if it is one in [least, most].
@@ -44,7 +44,7 @@ def integer(
     return int(value)
 
 
-def number(
+def check_number(
     name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, below: bool = False
 ) -> float:
     """``value`` as a float if it is finite and in [least, most]. ``above`` leaves out least, ``below`` most.
@@ -55,7 +55,7 @@ def number(
         The value isn't valid.
 
     """
-    found = _real(value)
+    found = _to_real(value)
     if not least <= found <= most or (above and found == least) or (below and found == most):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
         upper = f", {'below' if below else 'at most'} {most:g}" if most < math.inf else ""
@@ -63,7 +63,7 @@ def number(
     return found
 
 
-def _real(value: Any) -> float:
+def _to_real(value: Any) -> float:
     """``value`` as a float if it is a finite number; nan, which is in no range, if not."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return math.nan
@@ -74,12 +74,12 @@ def _real(value: Any) -> float:
     return found if math.isfinite(found) else math.nan
 
 
-def _several(values: Any) -> bool:
+def _is_sequence(values: Any) -> bool:
     """Whether these are values in an order. A set has none, and the bytes of a text are no numbers."""
     return isinstance(values, Collection) and not isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
 
 
-def fractions(name: str, values: Any) -> tuple[float, ...]:
+def check_fractions(name: str, values: Any) -> tuple[float, ...]:
     """``values`` as floats if they are a sequence of numbers in [0, 1], and not empty.
 
     Raises
@@ -88,12 +88,12 @@ def fractions(name: str, values: Any) -> tuple[float, ...]:
         The values aren't valid.
 
     """
-    if not _several(values) or not len(values):
+    if not _is_sequence(values) or not len(values):
         raise UsageError(f"{name} is {values!r}; valid: a sequence of numbers of at least 0, at most 1")
-    return tuple(number(name, each, 0.0, 1.0) for each in values)
+    return tuple(check_number(name, each, 0.0, 1.0) for each in values)
 
 
-def truth(name: str, value: Any) -> bool:
+def check_bool(name: str, value: Any) -> bool:
     """``value`` as a bool if it is one.
 
     Raises
@@ -107,7 +107,7 @@ def truth(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
+def check_choice(name: str, value: Any, valid: Sequence[str]) -> str:
     """``value`` if it is one of the valid ones.
 
     Raises
@@ -121,7 +121,7 @@ def one_of(name: str, value: Any, valid: Sequence[str]) -> str:
     return value
 
 
-def speeds(weights: Any, workers: int | None = None) -> list[float]:
+def check_weights(weights: Any, workers: int | None = None) -> list[float]:
     """The workers' weights as floats, if these are numbers above 0, for as many workers if their number is given.
 
     Raises
@@ -130,8 +130,8 @@ def speeds(weights: Any, workers: int | None = None) -> list[float]:
         The weights aren't valid.
 
     """
-    several = _several(weights)
-    found = [_real(weight) for weight in weights] if several else []
+    several = _is_sequence(weights)
+    found = [_to_real(weight) for weight in weights] if several else []
     fits = several and all(weight > 0 for weight in found) and math.isfinite(sum(found))
     if not fits or (workers is not None and len(found) != workers):
         each = "each worker" if workers is None else f"each of {workers} workers"
@@ -149,7 +149,7 @@ def check_costs(costs: NDArray[np.float64]) -> None:
 def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:
     """Each worker's share of the load: float64[W], their sum is 1.
 
-    A share is proportional to the worker's weight (``speeds``). Without weights all shares are equal.
+    A share is proportional to the worker's weight (``check_weights``). Without weights all shares are equal.
     """
     of_each = np.ones(workers) if weights is None else np.array(weights, np.float64)
     return of_each / of_each.sum()

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping.arguments import integer, number, one_of
+from unskew.grouping.arguments import check_choice, check_integer, check_number
 from unskew.grouping.feedback import Controller, Queues, Reports
-from unskew.grouping.hashing import function, mix
+from unskew.grouping.hashing import hash_function, mix_hash
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys, hash_keys
@@ -78,7 +78,7 @@ class ConsistentHash(Grouping):
 
     name = "CONSISTENT_HASH"
     short = "ch"
-    moves = True
+    migrates_keys = True
     forwards = True
     state_fields = ("tokens",)
 
@@ -94,13 +94,13 @@ class ConsistentHash(Grouping):
         max_tokens: int = 1 << 20,
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.method = one_of("method", method, tuple(_METHODS))
-        start = _METHODS[self.method] if tokens is None else integer("tokens", tokens, 1)
+        self.method = check_choice("method", method, tuple(_METHODS))
+        start = _METHODS[self.method] if tokens is None else check_integer("tokens", tokens, 1)
         if start & (start - 1):
             raise UsageError(f"tokens is {tokens!r}; valid: a power of 2")
-        self.threshold = number("threshold", threshold, 0)
-        self.rounds = integer("rounds", rounds, 0)
-        self.max_tokens = integer("max_tokens", max_tokens, start * self.workers)
+        self.threshold = check_number("threshold", threshold, 0)
+        self.rounds = check_integer("rounds", rounds, 0)
+        self.max_tokens = check_integer("max_tokens", max_tokens, start * self.workers)
         self.start = start
         self.tokens = np.full(self.workers, start, np.int64)
 
@@ -108,7 +108,7 @@ class ConsistentHash(Grouping):
         return self.owners(keys)[keys.codes]
 
     def owners(self, keys: Keys) -> NDArray[np.int32]:
-        return owners_of(ring_of(self.tokens, self.seed), keys.hashes, self.seed)
+        return find_owners(build_ring(self.tokens, self.seed), keys.hashes, self.seed)
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take up a ``RingController``'s plan: it has all tokens, so it doesn't matter which plans were missed."""
@@ -169,7 +169,7 @@ class RingController(Controller):
         second = np.partition(lengths, -2)[-2]
         if lengths[node] <= second * (1 + self.threshold) or self.triggered[node] >= self.rounds:
             return None
-        tokens = (halve if self.method == "halving" else double)(self.tokens, node)
+        tokens = (halve_tokens if self.method == "halving" else double_tokens)(self.tokens, node)
         if tokens.sum() > self.most or (tokens == self.tokens).all():
             return None
         self.tokens = tokens
@@ -184,7 +184,7 @@ class Ring(NamedTuple):
     owners: NDArray[np.int32]  # [T]
 
 
-def ring_of(tokens: NDArray[np.int64], seed: int) -> Ring:
+def build_ring(tokens: NDArray[np.int64], seed: int) -> Ring:
     """The ring on which worker i has the tokens ``i-0`` to ``i-(tokens[i] - 1)``.
 
     Time O(T log T). The last eight rings are cached.
@@ -197,16 +197,16 @@ def ring_of(tokens: NDArray[np.int64], seed: int) -> Ring:
         Chooses the hash function on top of mmh3, for tokens and keys alike.
 
     """
-    return _ring(np.ascontiguousarray(tokens, np.int64).tobytes(), seed)
+    return _build_ring(np.ascontiguousarray(tokens, np.int64).tobytes(), seed)
 
 
 @lru_cache(maxsize=8)
-def _ring(tokens: bytes, seed: int) -> Ring:
+def _build_ring(tokens: bytes, seed: int) -> Ring:
     counts = np.frombuffer(tokens, np.int64)
     node = np.repeat(np.arange(len(counts)), counts)
     token = np.arange(len(node)) - np.repeat(np.cumsum(counts) - counts, counts)
     parts = [pa.array(node).cast(pa.string()), pa.array(token).cast(pa.string()), "-"]
-    positions = _positions(hash_keys(pc.call_function("binary_join_element_wise", parts)), function(seed))
+    positions = _hash_positions(hash_keys(pc.call_function("binary_join_element_wise", parts)), hash_function(seed))
     order = np.argsort(positions, kind="stable")
     ring = Ring(positions[order], node[order].astype(np.int32))
     for array in ring:
@@ -214,29 +214,29 @@ def _ring(tokens: bytes, seed: int) -> Ring:
     return ring
 
 
-def owners_of(ring: Ring, hashes: NDArray[np.uint64], seed: int) -> NDArray[np.int32]:
+def find_owners(ring: Ring, hashes: NDArray[np.uint64], seed: int) -> NDArray[np.int32]:
     """The owner of each key: that of the first token clockwise from the key's hash. int32[k], O(k log T)."""
-    at = np.searchsorted(ring.positions, _positions(hashes, function(seed)))
+    at = np.searchsorted(ring.positions, _hash_positions(hashes, hash_function(seed)))
     return ring.owners[np.where(at == len(ring.positions), 0, at)]
 
 
 @kernel
-def _positions(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np.uint64]:
+def _hash_positions(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np.uint64]:
     """The positions on the ring of keys or tokens with these mmh3: uint64[k]."""
     positions = np.empty(len(hashes), np.uint64)
     for i in range(len(hashes)):
-        positions[i] = mix(hashes[i], number)
+        positions[i] = mix_hash(hashes[i], number)
     return positions
 
 
-def halve(tokens: NDArray[np.int64], node: int) -> NDArray[np.int64]:
+def halve_tokens(tokens: NDArray[np.int64], node: int) -> NDArray[np.int64]:
     """Take half of the node's tokens away, its last ones; none if it has only one left."""
     fewer = tokens.copy()
     fewer[node] -= fewer[node] // 2
     return fewer
 
 
-def double(tokens: NDArray[np.int64], node: int) -> NDArray[np.int64]:
+def double_tokens(tokens: NDArray[np.int64], node: int) -> NDArray[np.int64]:
     """Double every other node's tokens."""
     more = 2 * tokens
     more[node] = tokens[node]

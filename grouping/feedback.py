@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.keys import Keys
-from unskew.grouping.state import Stateful, Value, pack, unpack
+from unskew.grouping.state import Stateful, Value, pack_values, unpack_values
 
 #: What n tuples cost their worker (ms), where it is measured.
 Costs: TypeAlias = "NDArray[np.float64] | None"
@@ -69,13 +69,13 @@ class Plan:
 
     def save(self) -> bytes:
         """The plan as bytes. Equal plans give equal bytes."""
-        return pack(
+        return pack_values(
             _PLAN,
             {
                 "number": self.number,
                 "base": self.base,
                 "identity": self.identity,
-                "values": pack(self.identity, self.values),
+                "values": pack_values(self.identity, self.values),
             },
         )
 
@@ -89,9 +89,9 @@ class Plan:
             The bytes aren't a saved plan.
 
         """
-        saved: dict[str, Any] = unpack(_PLAN, data)
+        saved: dict[str, Any] = unpack_values(_PLAN, data)
         identity = saved["identity"]
-        return cls(saved["number"], saved["base"], identity, unpack(identity, saved["values"]))
+        return cls(saved["number"], saved["base"], identity, unpack_values(identity, saved["values"]))
 
 
 class Monitor(Stateful):
@@ -134,7 +134,7 @@ class Controller(Stateful):
         queues : float[W], optional
             Each worker's backlog in tuples, for schemes that watch queues. In the simulator these are the tuples that
             wait at the worker when the interval ends. A micro-batch leaves none:
-            ``unskew.grouping.feedback_loop.backlog``.
+            ``unskew.grouping.feedback_loop.estimate_backlog``.
         sources : source → report, optional
             The routers' reports (``Grouping.report``), for schemes in which routers report.
 

@@ -25,7 +25,7 @@ import numpy as np
 from unskew.grouping import measures
 from unskew.grouping.feedback import Controller, Plan, Queues, Reports
 from unskew.grouping.interface import Grouping
-from unskew.grouping.state import Value, pack, unpack
+from unskew.grouping.state import Value, pack_values, unpack_values
 
 log = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class PlanState:
             "untold": json.dumps([asdict(rebalance) for rebalance in self.unrouted]).encode(),
             **{name: json.dumps(getattr(self, name), sort_keys=True).encode() for name in _FILES},
         }
-        return pack(_IDENTITY, values)
+        return pack_values(_IDENTITY, values)
 
     @classmethod
     def read(cls, data: bytes) -> Self:
@@ -221,7 +221,7 @@ class PlanState:
             The bytes are not those of a saved state.
 
         """
-        fields: dict[str, Any] = unpack(_IDENTITY, data)
+        fields: dict[str, Any] = unpack_values(_IDENTITY, data)
         for name in ("active", "pending"):
             fields[name] = Plan.read(fields[name]) if fields[name] else None
         fields["released"] = frozenset(json.loads(fields["released"]))
@@ -233,7 +233,7 @@ class PlanState:
 
 
 @dataclass(frozen=True)
-class Loop:
+class FeedbackLoop:
     """The loop of one run.
 
     Parameters
@@ -261,43 +261,43 @@ class Loop:
 
     def after(self, before: PlanState, interval: Interval) -> PlanState:
         """The plan state after an interval."""
-        settled = _released(before, interval)
+        settled = _apply_releases(before, interval)
         if settled.pending is None and settled.workers != self.workers:
-            settled = rescaled(settled, self.router(self.workers), interval, waits=self.keyed)
+            settled = rescale_plan(settled, self.router(self.workers), interval, waits=self.keyed)
         if interval.tuples or interval.queues is not None:
-            unrouted = tuple(rebalance for rebalance in settled.unrouted if not _routed(rebalance, before))
+            unrouted = tuple(rebalance for rebalance in settled.unrouted if not _is_in_effect(rebalance, before))
             settled = replace(settled, unrouted=unrouted)
             if settled.pending is None and settled.workers == before.workers:
                 # The interval's times are measurements of the plan by which its tuples were routed.
-                return self._decided(settled, interval, fresh=settled.active == before.active)
+                return self._decide(settled, interval, fresh=settled.active == before.active)
         return settled
 
-    def _decided(self, before: PlanState, interval: Interval, *, fresh: bool) -> PlanState:
+    def _decide(self, before: PlanState, interval: Interval, *, fresh: bool) -> PlanState:
         router = self.router(before.workers)
-        controller = self.controller or self._restored(router, before)
+        controller = self.controller or self._restore_controller(router, before)
         if controller is None:
             return before
         queues = interval.queues
         # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of its work as their queues.
         # A scheme that estimates the waiting work (POSG) gets no queues, because no work waits at a batch's end: queues
         # of work that is done would make the next batch as uneven, the other way round.
-        if queues is None and router.moves and fresh:
-            queues = backlog(interval.busy, interval.tuples)
+        if queues is None and router.migrates_keys and fresh:
+            queues = estimate_backlog(interval.busy, interval.tuples)
         started = time.perf_counter()
         plan = controller.plan(interval.monitors, queues, interval.sources)
         seconds = time.perf_counter() - started
         after = before if self.controller else replace(before, controller=controller.save())
         if plan is None:
             return after
-        if router.moves and interval.queues is None:
+        if router.migrates_keys and interval.queues is None:
             values: Mapping[str, Any] = plan.values
             moved = int(values["moved"]) if "moved" in values else None
-            uneven, size = measures.straggling(interval.busy), _table_size(router, plan)
+            uneven, size = measures.straggler_ratio(interval.busy), _table_size(router, plan)
             rebalance = Rebalance(plan.number, interval.number, seconds, size, uneven, 0 if self.moving else moved)
             after = replace(after, unrouted=(*after.unrouted, rebalance))
-        return _planned(after, plan, self.workers, waits=self.moving)
+        return _add_plan(after, plan, self.workers, waits=self.moving)
 
-    def _restored(self, router: Grouping, state: PlanState) -> Controller | None:
+    def _restore_controller(self, router: Grouping, state: PlanState) -> Controller | None:
         controller = router.controller()
         if controller is None:
             return None
@@ -306,14 +306,14 @@ class Loop:
                 controller.load(state.controller)
             except Exception as error:  # noqa: BLE001  another version may raise any kind
                 log.warning("the controller's state can't be read (%s): it starts cold", error)
-                controller = self._restored(router, replace(state, controller=b""))
+                controller = self._restore_controller(router, replace(state, controller=b""))
         elif state.active is not None:
             # Routers that follow this plan take newer plans only.
             controller.number = state.active.number
         return controller
 
 
-def _released(before: PlanState, interval: Interval) -> PlanState:
+def _apply_releases(before: PlanState, interval: Interval) -> PlanState:
     """Make the pending plan active if all workers have released the states that it takes from them.
 
     Its files are named from then on. When a later plan is active, nobody needs them: before a worker releases states
@@ -348,17 +348,19 @@ def _released(before: PlanState, interval: Interval) -> PlanState:
     )  # fmt: skip
 
 
-def effects(before: PlanState, interval: Interval) -> tuple[Rebalance, ...]:
+def measure_effects(before: PlanState, interval: Interval) -> tuple[Rebalance, ...]:
     """The rebalances by which this interval was the first to be routed, with how even its workers' times were."""
     if not interval.tuples:
         return ()
-    batch, after = interval.number, measures.straggling(interval.busy)
+    batch, after = interval.number, measures.straggler_ratio(interval.busy)
     return tuple(
-        replace(rebalance, batch=batch, after=after) for rebalance in before.unrouted if _routed(rebalance, before)
+        replace(rebalance, batch=batch, after=after)
+        for rebalance in before.unrouted
+        if _is_in_effect(rebalance, before)
     )
 
 
-def _routed(rebalance: Rebalance, state: PlanState) -> bool:
+def _is_in_effect(rebalance: Rebalance, state: PlanState) -> bool:
     return state.active is not None and rebalance.plan <= state.active.number
 
 
@@ -369,14 +371,14 @@ def _table_size(router: Grouping, plan: Plan) -> int:
     return int(internals.get("table", internals.get("tokens", 0)))
 
 
-def backlog(busy: Sequence[float], tuples: int) -> list[float]:
+def estimate_backlog(busy: Sequence[float], tuples: int) -> list[float]:
     """Each worker's queue, in tuples: its share of the batch's ``tuples``, by its time at work (``busy``, float[W], s).
 
     A micro-batch leaves no queues behind, but it lasts as long as its slowest worker. So the workers' times show what
     queues would show: which worker is behind the others, and how far. If all times are equal, each worker has a W-th of
     the batch. If there was no work, all queues are 0.
 
-    >>> backlog([3.0, 1.0], 100)
+    >>> estimate_backlog([3.0, 1.0], 100)
     [75.0, 25.0]
     """
     times = np.asarray(busy, np.float64)
@@ -384,17 +386,17 @@ def backlog(busy: Sequence[float], tuples: int) -> list[float]:
     return (times / total * tuples if total else np.zeros(len(times))).tolist()
 
 
-def rescaled(before: PlanState, router: Grouping, interval: Interval, *, waits: bool) -> PlanState:
+def rescale_plan(before: PlanState, router: Grouping, interval: Interval, *, waits: bool) -> PlanState:
     """The state after an interval, with a plan for the new router's number of workers. No plan is pending before it."""
     newest = before.active.number if before.active is not None else 0
     plan, workers = Plan(newest + 1, newest, router.identity, {}), router.workers
-    batch, uneven = interval.number, measures.straggling(interval.busy)
+    batch, uneven = interval.number, measures.straggler_ratio(interval.busy)
     rebalance = Rebalance(plan.number, batch, 0.0, 0, uneven, 0, workers_before=before.workers, workers=workers)
     after = replace(before, controller=b"", unrouted=(*before.unrouted, rebalance))
-    return _planned(after, plan, workers, waits=waits)
+    return _add_plan(after, plan, workers, waits=waits)
 
 
-def _planned(before: PlanState, plan: Plan, workers: int, *, waits: bool) -> PlanState:
+def _add_plan(before: PlanState, plan: Plan, workers: int, *, waits: bool) -> PlanState:
     """The state with a new plan. It is pending first if workers have states that it takes from them."""
     if waits:
         return replace(before, pending=plan, pending_workers=workers, pending_files={})

@@ -21,7 +21,7 @@ from unskew.grouping.state import Value
 USED, TAKEN_OFF = 0, 1  # positions in `size`
 
 
-class Frequent(NamedTuple):
+class MisraGriesSketch(NamedTuple):
     """m counters with their keys, 16 bytes each, and the hash table that finds a key's counter."""
 
     key: NDArray[np.uint64]  # [m]
@@ -30,22 +30,22 @@ class Frequent(NamedTuple):
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
-def frequent(counters: int) -> Frequent:
+def make_sketch(counters: int) -> MisraGriesSketch:
     """Empty counters."""
-    return Frequent(
+    return MisraGriesSketch(
         np.zeros(counters, np.uint64), np.zeros(counters, np.int64), np.zeros(2, np.int64), slot_table(counters)
     )
 
 
-def counted(sketch: Frequent) -> dict[str, Value]:
+def save_sketch(sketch: MisraGriesSketch) -> dict[str, Value]:
     """The counters' state, for ``save``."""
     used = sketch.size[USED]
     return {"key": sketch.key[:used], "counter": sketch.counter[:used], "size": sketch.size}
 
 
-def restored(state: Mapping[str, Any], counters: int) -> Frequent:
-    """Counters with the state that ``counted`` gave."""
-    sketch = frequent(counters)
+def restore_sketch(state: Mapping[str, Any], counters: int) -> MisraGriesSketch:
+    """Counters with the state that ``save_sketch`` gave."""
+    sketch = make_sketch(counters)
     used = len(state["key"])
     sketch.key[:used] = state["key"]
     sketch.counter[:used] = state["counter"]
@@ -59,7 +59,7 @@ def make_room(
     keys: NDArray[np.uint64], counters: NDArray[np.int64], size: NDArray[np.int64], table: NDArray[np.int32]
 ) -> int:
     """Subtract the median from every counter and drop those that reach 0, at least half. Return how many are left."""
-    median = _median(counters)
+    median = _find_median(counters)
     kept = 0
     for slot in range(len(keys)):  # without a branch, which would be guessed wrong half of the time
         left = counters[slot] - median
@@ -74,7 +74,7 @@ def make_room(
 
 
 @kernel
-def survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
+def find_survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
     """The former slots of the counters that ``make_room`` kept, int64[kept]. Their order hasn't changed."""
     slots = np.empty(kept, np.int64)
     at = 0
@@ -86,7 +86,7 @@ def survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) 
 
 
 @kernel
-def _median(counters: NDArray[np.int64]) -> int:
+def _find_median(counters: NDArray[np.int64]) -> int:
     """The upper median; mostly it is a small number, found by counting instead of sorting."""
     how_many = np.zeros(64, np.int64)
     for counter in counters:

@@ -20,43 +20,43 @@ _1, _5, _8, _27, _30 = np.uint64(1), np.uint64(5), np.uint64(8), np.uint64(27), 
 _31, _32, _33, _64 = np.uint64(31), np.uint64(32), np.uint64(33), np.uint64(64)
 
 
-def murmur(keys: pa.Array) -> NDArray[np.uint64]:
+def hash_with_murmur(keys: pa.Array) -> NDArray[np.uint64]:
     """The hash of each key of a large_binary array: uint64[k]. O(bytes)."""
     _, offsets, data = keys.buffers()
     if not len(keys):
         return np.empty(0, np.uint64)
     bounds = np.frombuffer(offsets, np.int64, len(keys) + 1, 8 * keys.offset)
-    return _murmur(np.frombuffer(data or b"", np.uint8), bounds)
+    return _hash_buffers(np.frombuffer(data or b"", np.uint8), bounds)
 
 
 @kernel
-def _murmur(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _hash_buffers(data: NDArray[np.uint8], bounds: NDArray[np.int64]) -> NDArray[np.uint64]:
     hashes = np.empty(len(bounds) - 1, np.uint64)
     for i in range(len(hashes)):
         start, stop = bounds[i], bounds[i + 1]
         h1 = h2 = np.uint64(0)
         at = start
         while at + 16 <= stop:
-            h1 ^= _scramble1(_word(data, at, at + 8))
-            h1 = (_rotate(h1, _27) + h2) * _5 + _N1
-            h2 ^= _scramble2(_word(data, at + 8, at + 16))
-            h2 = (_rotate(h2, _31) + h1) * _5 + _N2
+            h1 ^= _mix_k1(_load_word(data, at, at + 8))
+            h1 = (_rotate_left(h1, _27) + h2) * _5 + _N1
+            h2 ^= _mix_k2(_load_word(data, at + 8, at + 16))
+            h2 = (_rotate_left(h2, _31) + h1) * _5 + _N2
             at += 16
         if stop - at > 8:
-            h2 ^= _scramble2(_word(data, at + 8, stop))
+            h2 ^= _mix_k2(_load_word(data, at + 8, stop))
         if stop > at:
-            h1 ^= _scramble1(_word(data, at, min(at + 8, stop)))
+            h1 ^= _mix_k1(_load_word(data, at, min(at + 8, stop)))
         length = np.uint64(stop - start)
         h1 ^= length
         h2 ^= length
         h1 += h2
         h2 += h1
-        hashes[i] = _finish(h1) + _finish(h2)
+        hashes[i] = _finalise_hash(h1) + _finalise_hash(h2)
     return hashes
 
 
 @kernel
-def _word(data: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
+def _load_word(data: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
     """Up to 8 bytes, little-endian."""
     word = np.uint64(0)
     for at in range(stop - 1, start - 1, -1):
@@ -65,28 +65,28 @@ def _word(data: NDArray[np.uint8], start: int, stop: int) -> np.uint64:
 
 
 @kernel
-def _rotate(x: np.uint64, by: np.uint64) -> np.uint64:
+def _rotate_left(x: np.uint64, by: np.uint64) -> np.uint64:
     return (x << by) | (x >> (_64 - by))
 
 
 @kernel
-def _scramble1(word: np.uint64) -> np.uint64:
-    return _rotate(word * _C1, _31) * _C2
+def _mix_k1(word: np.uint64) -> np.uint64:
+    return _rotate_left(word * _C1, _31) * _C2
 
 
 @kernel
-def _scramble2(word: np.uint64) -> np.uint64:
-    return _rotate(word * _C2, _33) * _C1
+def _mix_k2(word: np.uint64) -> np.uint64:
+    return _rotate_left(word * _C2, _33) * _C1
 
 
 @kernel
-def _finish(h: np.uint64) -> np.uint64:
+def _finalise_hash(h: np.uint64) -> np.uint64:
     h = (h ^ (h >> _33)) * _M1
     h = (h ^ (h >> _33)) * _M2
     return h ^ (h >> _33)
 
 
-def function(seed: int, index: int = 0) -> np.uint64:
+def hash_function(seed: int, index: int = 0) -> np.uint64:
     """The number of a seed's ``index``-th hash function, 0 ≤ index < 2^32.
 
     Seeds share their hash functions if they are equal modulo 2^32, and else have none in common.
@@ -95,7 +95,7 @@ def function(seed: int, index: int = 0) -> np.uint64:
 
 
 @kernel
-def mix(key: np.uint64, number: np.uint64) -> np.uint64:
+def mix_hash(key: np.uint64, number: np.uint64) -> np.uint64:
     """Apply hash function ``number`` to a key's hash, both uint64.
 
     This is the finaliser of SplitMix64 over ``key + number·φ``, a bijection with full avalanche. So the functions of
@@ -108,22 +108,22 @@ def mix(key: np.uint64, number: np.uint64) -> np.uint64:
 
 
 @kernel
-def below(mixed: np.uint64, n: int) -> np.int64:
+def reduce_to_range(mixed: np.uint64, n: int) -> np.int64:
     """Map a mixed hash to [0, n), uniformly, by multiply and shift, which is several times faster than mod."""
     return np.int64(((mixed >> _32) * np.uint64(n)) >> _32)
 
 
 @kernel
-def homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArray[np.int32]:
+def choose_homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArray[np.int32]:
     """Each key's home, the worker that a hash function names: int32[k]."""
     home = np.empty(len(hashes), np.int32)
     for i in range(len(hashes)):
-        home[i] = below(mix(hashes[i], number), workers)
+        home[i] = reduce_to_range(mix_hash(hashes[i], number), workers)
     return home
 
 
 @kernel
-def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
+def draw_candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
     """Draw d different workers for each key (d ≤ W): int32[k, d]. O(k·d).
 
     This is a Fisher-Yates shuffle of the workers for each key, ended after d steps. Hash function ``number + i``
@@ -133,22 +133,22 @@ def candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, work
     drawn = np.empty((len(hashes), choices), np.int32)
     if choices == 2:  # the shuffle's two steps written out
         for i in range(len(hashes)):
-            first = below(mix(hashes[i], number), workers)
-            second = 1 + below(mix(hashes[i], number + _1), workers - 1)
+            first = reduce_to_range(mix_hash(hashes[i], number), workers)
+            second = 1 + reduce_to_range(mix_hash(hashes[i], number + _1), workers - 1)
             drawn[i, 0] = first
             drawn[i, 1] = 0 if second == first else second
         return drawn
     deck = np.arange(workers).astype(np.int32)
     for i in range(len(hashes)):
-        draw(hashes[i], number, deck, drawn[i])
+        draw_for_key(hashes[i], number, deck, drawn[i])
     return drawn
 
 
 @kernel
-def draw(key: np.uint64, number: np.uint64, deck: NDArray[np.int32], drawn: NDArray[np.int32]) -> None:
+def draw_for_key(key: np.uint64, number: np.uint64, deck: NDArray[np.int32], drawn: NDArray[np.int32]) -> None:
     """Draw as many candidates of one key as ``drawn`` has places. O(d). ``deck`` is 0, …, W − 1 before and after."""
     for step in range(len(drawn)):
-        other = step + below(mix(key, number + np.uint64(step)), len(deck) - step)
+        other = step + reduce_to_range(mix_hash(key, number + np.uint64(step)), len(deck) - step)
         drawn[step] = other
         deck[step], deck[other] = deck[other], deck[step]
     for step in range(len(drawn) - 1, -1, -1):

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import check_costs, integer
+from unskew.grouping.arguments import check_costs, check_integer
 from unskew.grouping.feedback import Controller, Costs, Monitor, Plan
-from unskew.grouping.keys import KeyArray, Keys, anonymous, encode, require_keys
+from unskew.grouping.keys import KeyArray, Keys, encode_keys, make_null_keys, require_keys
 from unskew.grouping.state import Stateful, Value
 
 Times: TypeAlias = "NDArray[np.int64] | None"
@@ -57,7 +57,7 @@ class Grouping(Stateful):
     #: Whether the scheme looks at the keys. If not, they aren't encoded.
     uses_keys: ClassVar[bool] = True
     #: Whether all tuples of a key go to one worker, for ever and from every source alike.
-    keeps: ClassVar[bool] = False
+    is_sticky: ClassVar[bool] = False
     #: Whether ``route`` needs ``times``, and whether it needs ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: bool = False  # with some schemes an option decides
@@ -69,13 +69,13 @@ class Grouping(Stateful):
     #: sources together holds only for each source alone.
     shared: bool = False
     #: Whether a key is at one worker at a time, the same for every source (``owners``), until a plan moves the key.
-    moves: ClassVar[bool] = False
+    migrates_keys: ClassVar[bool] = False
     #: Whether a worker passes a waiting tuple on when the tuple's turn comes and its key has got another owner.
     forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
-        self.workers = integer("workers", workers, 1, held=2**31 - 1)
-        self.seed = integer("seed", seed, held=None)
+        self.workers = check_integer("workers", workers, 1, held=2**31 - 1)
+        self.seed = check_integer("seed", seed, held=None)
         #: The number of the newest plan that was adopted, or 0 if there was none.
         self.plan = 0
 
@@ -107,7 +107,7 @@ class Grouping(Stateful):
         """
         require_keys(keys)
         n = len(keys)
-        encoded = encode(keys) if self.uses_keys else anonymous(n)
+        encoded = encode_keys(keys) if self.uses_keys else make_null_keys(n)
         return self._route(
             encoded,
             self._column("times", times, n, np.int64) if self.uses_time else None,
@@ -140,7 +140,7 @@ class Grouping(Stateful):
         """
         return self
 
-    def foresee(self, keys: KeyArray) -> None:
+    def fit(self, keys: KeyArray) -> None:
         """Give an offline scheme the tuples to come before the first one is routed. Other schemes ignore the call."""
         return
 
@@ -148,7 +148,7 @@ class Grouping(Stateful):
         """The one worker that each distinct key goes to now: int32[k]. None if the scheme splits keys or can't say."""
         return None
 
-    def moving(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
+    def moving_keys(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
         """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
 
         The list is exact over all possible keys. The answer is None if there is no such list, or if more than ``most``

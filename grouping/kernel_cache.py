@@ -36,14 +36,14 @@ def kernel(function: F) -> F:
     ``NUMBA_CACHE_DIR`` moves this cache, as it moves numba's own. Each process compiles the function itself if the
     cache can't be written to, or if the function's source isn't found.
     """
-    digest = _digest(function)
+    digest = _digest_sources(function)
     before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
     folder = Path(before[0] or cache_home()) / f"kernels-{digest}"
     _settings.CACHE_DIR = str(folder)
-    _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{BySources.__name__}"
+    _settings.CACHE_LOCATOR_CLASSES = f"{__name__}.{SourceCacheLocator.__name__}"
     try:
         compiled: Any = njit(function)
-        if _source(function.__module__) and _writable(folder):
+        if _read_source(function.__module__) and _is_writable(folder):
             compiled._cache = _Cache(function)  # noqa: SLF001  as numba's ``enable_caching`` does
     finally:
         _settings.CACHE_DIR, _settings.CACHE_LOCATOR_CLASSES = before
@@ -70,7 +70,7 @@ class _Cache(FunctionCache):
             return None
 
 
-class BySources:
+class SourceCacheLocator:
     """Tells numba to cache a function in the folder that ``kernel`` names, wherever the function's source is."""
 
     def __init__(self, folder: str, line: int) -> None:
@@ -78,7 +78,7 @@ class BySources:
         self._line = line
 
     @classmethod
-    def from_function(cls, function: Callable[..., Any], _: str) -> "BySources":
+    def from_function(cls, function: Callable[..., Any], _: str) -> "SourceCacheLocator":
         """The cache of one function."""
         return cls(_settings.CACHE_DIR, function.__code__.co_firstlineno)
 
@@ -99,16 +99,16 @@ class BySources:
         return str(self._line)
 
 
-def _digest(function: Callable[..., Any]) -> str:
+def _digest_sources(function: Callable[..., Any]) -> str:
     """A digest of what a function is made of: its file, and the kernels, records and numbers that the file imports."""
-    parts = [_source(function.__module__)]
+    parts = [_read_source(function.__module__)]
     for name, value in sorted(function.__globals__.items()):
         if name.startswith("__"):
             continue
         if isinstance(value, Dispatcher):
             module = value.py_func.__module__
             if module != function.__module__:
-                parts.append(f"{name} {_digests.get(value) or _source(module)}")
+                parts.append(f"{name} {_digests.get(value) or _read_source(module)}")
         elif isinstance(value, type) and issubclass(value, tuple):
             parts.append(f"{name} {getattr(value, '_fields', ())}")
         elif isinstance(value, (int, float, str, tuple, np.generic)):
@@ -117,13 +117,13 @@ def _digest(function: Callable[..., Any]) -> str:
 
 
 @lru_cache
-def _source(module: str) -> str:
+def _read_source(module: str) -> str:
     found = find_spec(module)
     get = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
     return get(module) or ""
 
 
-def _writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 
@@ -32,10 +32,10 @@ class Key(Grouping):
 
     name = "KEY"
     short = "kg"
-    keeps = True
+    is_sticky = True
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return self.owners(keys)[keys.codes]
 
     def owners(self, keys: Keys) -> NDArray[np.int32]:
-        return homes(keys.hashes, function(self.seed), self.workers)
+        return choose_homes(keys.hashes, hash_function(self.seed), self.workers)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.hashing import murmur
+from unskew.grouping.hashing import hash_with_murmur
 
 KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 
@@ -58,7 +58,7 @@ class Keys:
         ]
 
 
-def encode(keys: KeyArray) -> Keys:
+def encode_keys(keys: KeyArray) -> Keys:
     """Encode keys of any type. Time O(n) to find the distinct keys, and one mmh3 for each of them.
 
     Parameters
@@ -74,10 +74,10 @@ def encode(keys: KeyArray) -> Keys:
 
     Examples
     --------
-    >>> keys = encode(["tr", "de", "tr"])
+    >>> keys = encode_keys(["tr", "de", "tr"])
     >>> keys.codes.tolist(), keys.distinct.to_pylist()
     ([0, 1, 0], ['tr', 'de'])
-    >>> bool(keys.hashes[0] == encode([b"tr"]).hashes[0])
+    >>> bool(keys.hashes[0] == encode_keys([b"tr"]).hashes[0])
     True
 
     """
@@ -116,12 +116,12 @@ def require_keys(keys: KeyArray) -> None:
         raise TypeError(f"keys is {keys!r}; valid: a list or an array of keys, such as [{keys!r}]")
 
 
-def anonymous(n: int) -> Keys:
+def make_null_keys(n: int) -> Keys:
     """Keys of n tuples for a scheme that doesn't look at keys: all null. O(n), a fraction of a nanosecond a tuple."""
     return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
 
 
-def hashed(hashes: NDArray[np.uint64]) -> Keys:
+def keys_from_hashes(hashes: NDArray[np.uint64]) -> Keys:
     """Different keys of which only the hashes are known. Their ``distinct`` is null."""
     return Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes)))
 
@@ -161,7 +161,7 @@ def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
         keys = pa.Array.from_buffers(pa.large_binary(), len(distinct), [None, pa.py_buffer(ends), pa.py_buffer(data)])
     else:
         keys = distinct.cast(pa.large_binary())
-    hashes = murmur(keys)
+    hashes = hash_with_murmur(keys)
     if distinct.null_count:
         hashes[distinct.is_null().to_numpy(zero_copy_only=False)] = _NULL
     return hashes

@@ -16,11 +16,11 @@ from unskew.grouping.kernel_cache import kernel
 
 
 @kernel
-def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
+def build_heap(loads: NDArray[np.float64]) -> NDArray[np.int32]:
     """A heap of all workers, int32[W]. ``heap[0]`` is the least loaded one, and of equals the first. O(W)."""
     heap = np.arange(len(loads)).astype(np.int32)
     for at in range(len(loads) // 2 - 1, -1, -1):
-        _sift(heap, loads, at)
+        _sift_down(heap, loads, at)
     return heap
 
 
@@ -28,19 +28,19 @@ def heap_of(loads: NDArray[np.float64]) -> NDArray[np.int32]:
 def raise_least(heap: NDArray[np.int32], loads: NDArray[np.float64], load: float) -> None:
     """Add ``load`` ≥ 0 to the least loaded worker, ``heap[0]``, and find the next one. O(log W)."""
     loads[heap[0]] += load
-    _sift(heap, loads, 0)
+    _sift_down(heap, loads, 0)
 
 
 @kernel
-def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
+def _sift_down(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
     worker = heap[at]
     while True:
         child = 2 * at + 1
         if child >= len(heap):
             break
-        if child + 1 < len(heap) and _before(loads, heap[child + 1], heap[child]):
+        if child + 1 < len(heap) and _is_before(loads, heap[child + 1], heap[child]):
             child += 1
-        if not _before(loads, heap[child], worker):
+        if not _is_before(loads, heap[child], worker):
             break
         heap[at] = heap[child]
         at = child
@@ -48,7 +48,7 @@ def _sift(heap: NDArray[np.int32], loads: NDArray[np.float64], at: int) -> None:
 
 
 @kernel
-def _before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
+def _is_before(loads: NDArray[np.float64], one: np.int32, other: np.int32) -> bool:
     return bool(loads[one] < loads[other] or (loads[one] == loads[other] and one < other))
 
 

@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 
-def summed(parts: Iterable[ArrayLike]) -> np.ndarray:
+def sum_loads(parts: Iterable[ArrayLike]) -> np.ndarray:
     """The sum of loads, int64[W]. If the parts have different numbers of workers, W is the greatest.
 
-    >>> summed([[1, 2], [1, 1, 1]]).tolist()
+    >>> sum_loads([[1, 2], [1, 1, 1]]).tolist()
     [2, 3, 1]
     """
     return np.array([sum(loads) for loads in zip_longest(*map(np.ravel, parts), fillvalue=0)], np.int64)
 
 
-def shares(loads: ArrayLike) -> np.ndarray:
+def load_shares(loads: ArrayLike) -> np.ndarray:
     """Each worker's share of the load in %, float64[W]. The shares are 0 if there is no load.
 
     Parameters
@@ -38,13 +38,13 @@ def std_dev(loads: ArrayLike) -> float:
     >>> std_dev([2, 0])
     50.0
     """
-    return float(shares(loads).std())
+    return float(load_shares(loads).std())
 
 
-def imbalance(loads: ArrayLike) -> float:
+def load_imbalance(loads: ArrayLike) -> float:
     """Maximum load − mean load, in the loads' unit (*The Power of Both Choices*, section II).
 
-    >>> imbalance([7, 3, 2])
+    >>> load_imbalance([7, 3, 2])
     3.0
     """
     array = np.asarray(loads, dtype=np.float64)
@@ -58,13 +58,13 @@ def imbalance_fraction(loads: ArrayLike) -> float:
     0.25
     """
     total = float(np.sum(loads))
-    return imbalance(loads) / total if total else 0.0
+    return load_imbalance(loads) / total if total else 0.0
 
 
-def straggling(loads: ArrayLike) -> float:
+def straggler_ratio(loads: ArrayLike) -> float:
     """The slowest worker's load ÷ the mean load. The least is 1; it is also 1 if there is no load.
 
-    >>> straggling([3, 1])
+    >>> straggler_ratio([3, 1])
     1.5
     """
     array = np.asarray(loads, dtype=np.float64)
@@ -72,10 +72,10 @@ def straggling(loads: ArrayLike) -> float:
     return float(array.max()) / mean if mean else 1.0
 
 
-def idle(loads: ArrayLike) -> int:
+def count_idle(loads: ArrayLike) -> int:
     """How many workers have no load.
 
-    >>> idle([3, 0, 1, 0])
+    >>> count_idle([3, 0, 1, 0])
     2
     """
     return int(np.count_nonzero(np.asarray(loads) == 0))
@@ -117,12 +117,12 @@ def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
     return int(np.ceil(array / array.sum() * workers / cap).sum()) if len(array) else 0
 
 
-def skew(loads: ArrayLike) -> float:
+def load_skew(loads: ArrayLike) -> float:
     """S of the DPA paper: (max load − ideal) / (all load − ideal), where ideal = all load / W.
 
     0 is even, and 1 means that one worker has all load. It is 0 if there is no load or only one worker.
 
-    >>> skew([100, 0, 0, 0]), round(skew([64, 12, 12, 12]), 2)
+    >>> load_skew([100, 0, 0, 0]), round(load_skew([64, 12, 12, 12]), 2)
     (1.0, 0.52)
     """
     array = np.asarray(loads, dtype=np.float64)

@@ -13,7 +13,7 @@ from unskew.grouping.consistent_hash import ConsistentHash
 from unskew.grouping.dynamic import DynamicKey
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
-from unskew.grouping.keys import encode
+from unskew.grouping.keys import encode_keys
 from unskew.grouping.papers import (
     Dalton,
     DynamicKeyDecay,
@@ -65,7 +65,7 @@ GROUPINGS: dict[str, type[Grouping]] = {
 }
 
 
-def named(name: str) -> type[Grouping]:
+def get_grouping(name: str) -> type[Grouping]:
     """The scheme with that groupingType, in upper or lower case.
 
     Raises
@@ -75,12 +75,12 @@ def named(name: str) -> type[Grouping]:
 
     """
     try:
-        return GROUPINGS[capitals(name)]
+        return GROUPINGS[to_capitals(name)]
     except KeyError:
         raise UsageError(f"unknown grouping {name!r}{suggest_names(name, GROUPINGS)}") from None
 
 
-def capitals(name: str) -> str:
+def to_capitals(name: str) -> str:
     """A grouping's name in capitals, as everything below the public functions has it. It may be unknown.
 
     Raises
@@ -94,22 +94,22 @@ def capitals(name: str) -> str:
     return name.upper()
 
 
-def parameters(name: str) -> dict[str, Any]:
+def get_parameters(name: str) -> dict[str, Any]:
     """The scheme's own parameters and their defaults, without ``workers`` and ``seed``, which all schemes have.
 
     Examples
     --------
-    >>> parameters("D_CHOICES")
+    >>> get_parameters("D_CHOICES")
     {'threshold': 0.2, 'tolerance': 0.0001, 'half_life': None, 'own_choices': False}
 
     """
-    signature = inspect.signature(named(name).__init__)
+    signature = inspect.signature(get_grouping(name).__init__)
     return {p.name: p.default for p in signature.parameters.values() if p.name not in ("self", "workers", "seed")}
 
 
-def with_sources(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
+def add_sources(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a router of a stream with that many sources. They include ``sources`` if the scheme has it."""
-    return ({"sources": sources} if "sources" in parameters(name) else {}) | dict(options)
+    return ({"sources": sources} if "sources" in get_parameters(name) else {}) | dict(options)
 
 
 def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Grouping:
@@ -124,7 +124,7 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     seed : int
         Chooses the hash functions. All sources of a stream must have the same.
     **options
-        The scheme's own parameters: ``parameters`` lists them.
+        The scheme's own parameters: ``get_parameters`` lists them.
 
     Raises
     ------
@@ -145,14 +145,14 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     unskew.errors.UsageError: KEY has no parameter 'slack'; valid: none
 
     """
-    valid = parameters(name)
+    valid = get_parameters(name)
     for option in options:
         if option not in valid:
             raise UsageError(f"{name} has no parameter {option!r}{suggest_names(option, valid)}")
-    return named(name)(workers, seed=seed, **options)
+    return get_grouping(name)(workers, seed=seed, **options)
 
 
-def standalone(
+def create_standalone(
     name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, feedback: bool = False, **options: Any
 ) -> Grouping:
     """A router that needs only keys and times, so that a user's own job or a producer can run it.
@@ -166,10 +166,10 @@ def standalone(
         without which it would never change.
 
     """
-    if capitals(name) not in GROUPINGS:
+    if to_capitals(name) not in GROUPINGS:
         raise UsageError(f"unknown grouping {name!r}{suggest_names(name, STANDALONE)}")
     router = create(name, workers, seed=seed, **options)
-    what = _needs(router, costs=costs, feedback=feedback)
+    what = _find_missing_input(router, costs=costs, feedback=feedback)
     if what:
         giving = "`topology`, `compare` and `simulate`"
         giving = (
@@ -187,7 +187,7 @@ def standalone(
 _FEEDBACK = "feedback from the workers"
 
 
-def _needs(router: Grouping, *, costs: bool = False, feedback: bool = False) -> str:
+def _find_missing_input(router: Grouping, *, costs: bool = False, feedback: bool = False) -> str:
     """What a router needs beside keys and times, and perhaps costs and feedback; empty: nothing."""
     if router.uses_cost and not costs:
         return "each tuple's cost before it is executed"
@@ -197,17 +197,17 @@ def _needs(router: Grouping, *, costs: bool = False, feedback: bool = False) -> 
 _INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor and controller does all that it can do
 
 #: The groupings that need neither feedback nor costs by default.
-STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _needs(scheme(1)))
+STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _find_missing_input(scheme(1)))
 #: The groupings that balance costs where each tuple's is known, and the standalone ones that know unlike workers.
-COSTED = tuple(name for name, scheme in GROUPINGS.items() if scheme.uses_cost or "balance" in parameters(name))
-WEIGHTED = tuple(name for name in STANDALONE if "weights" in parameters(name))
+COSTED = tuple(name for name, scheme in GROUPINGS.items() if scheme.uses_cost or "balance" in get_parameters(name))
+WEIGHTED = tuple(name for name in STANDALONE if "weights" in get_parameters(name))
 #: The standalone groupings that can keep each key to so many workers.
-CAPPED = tuple(name for name in STANDALONE if "most_workers" in parameters(name))
+CAPPED = tuple(name for name in STANDALONE if "most_workers" in get_parameters(name))
 #: The standalone groupings that keep a key at one worker for ever, the same for every source.
-KEEPING = tuple(name for name in STANDALONE if GROUPINGS[name].keeps)
+STICKY = tuple(name for name in STANDALONE if GROUPINGS[name].is_sticky)
 
 #: The groupings that have a key at one worker at a time: those that keep it there, and those that move it by plans.
-OWNING = tuple(name for name, scheme in GROUPINGS.items() if scheme.keeps or scheme.moves)
+SINGLE_OWNER = tuple(name for name, scheme in GROUPINGS.items() if scheme.is_sticky or scheme.migrates_keys)
 
 
 def compile_all() -> None:
@@ -216,28 +216,28 @@ def compile_all() -> None:
     It takes a minute the first time and a second afterwards.
     """
     for name in GROUPINGS:
-        warm(name)
+        warm_kernels(name)
 
 
-def warm(name: str) -> None:
+def warm_kernels(name: str) -> None:
     """Compile one scheme's kernels or load them from numba's cache, so that its first tuples don't wait.
 
     That includes the kernels of its monitors and its controller.
     """
     for keys in (["a", "b", "a"], np.arange(3)):
         router = create(name, 3)
-        router.foresee(keys)
+        router.fit(keys)
         router.route(keys, times=0, costs=1.0)
         router.load(router.save())
-    _close(create(name, 3))
+    _run_feedback(create(name, 3))
 
 
-def _close(router: Grouping) -> None:
+def _run_feedback(router: Grouping) -> None:
     """Run a router's feedback loop for three intervals: this compiles the kernels of its monitors and controller."""
     controller, monitors = router.controller(), [router.monitor() for _ in range(router.workers)]
     if controller is None:
         return
-    keys = encode(np.arange(_INTERVAL) % 20)
+    keys = encode_keys(np.arange(_INTERVAL) % 20)
     for _ in range(3):
         router.route(keys)
         reports = {}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.keys import KeyArray, encode
+from unskew.grouping.keys import KeyArray, encode_keys
 from unskew.grouping.streams import class_costs
 
 
@@ -38,7 +38,7 @@ class Cost:
         """The cost of each of n tuples: float64[n], ms."""
         if not self.factors:
             return np.full(len(keys), 1000 * self.seconds)
-        return 1000 * self.seconds * class_costs(encode(keys), self.factors, seed=self.seed)
+        return 1000 * self.seconds * class_costs(encode_keys(keys), self.factors, seed=self.seed)
 
     def total(self, keys: KeyArray) -> float:
         """The cost of all these tuples together (s)."""

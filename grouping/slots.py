@@ -54,7 +54,7 @@ def enter_slots(table: NDArray[np.int32], keys: NDArray[np.uint64], slots: int) 
 @kernel
 def find_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], key: np.uint64) -> int:
     """As ``find_slot``, in the table's first ``span`` entries, a power of 2."""
-    at = place(table, span, key)
+    at = first_probe(table, span, key)
     while table[at] >= 0 and keys[table[at]] != key:
         at = (at + 1) & (span - 1)
     slot: int = table[at]
@@ -64,14 +64,14 @@ def find_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], k
 @kernel
 def enter_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], slot: int) -> None:
     """As ``enter_slot``, in the table's first ``span`` entries, a power of 2."""
-    at = place(table, span, keys[slot])
+    at = first_probe(table, span, keys[slot])
     while table[at] >= 0:
         at = (at + 1) & (span - 1)
     table[at] = slot
 
 
 @kernel
-def place(table: NDArray[np.int32], span: int, key: np.uint64) -> np.int64:
+def first_probe(table: NDArray[np.int32], span: int, key: np.uint64) -> np.int64:
     """Where the search for a key begins: the highest bits of its product with the salt."""
     salt = (np.uint64(table[-2]) << _32) ^ np.uint64(table[-1]) | _1
     return np.int64((key * salt >> _32) * np.uint64(span) >> _32)
@@ -90,7 +90,7 @@ class Chains(NamedTuple):
     pool: NDArray[np.int64]  # [2], the first free node; how many are free
 
 
-def chains(slots: int, nodes: int) -> Chains:
+def make_chains(slots: int, nodes: int) -> Chains:
     """Empty chains."""
     following = np.arange(1, nodes + 1).astype(np.int32)
     following[-1] = END
@@ -125,7 +125,7 @@ def drop_nodes(of: Chains, slot: int) -> None:
 
 
 @kernel
-def nodes_of(of: Chains) -> NDArray[np.int32]:
+def list_nodes(of: Chains) -> NDArray[np.int32]:
     """All pairs (slot, node), int32[n, 2], the earliest node of each slot first, as ``add_node`` can restore them."""
     rows = np.empty((len(of.worker) - of.pool[SPARE], 2), np.int32)
     row = len(rows)

@@ -23,7 +23,7 @@ class Stateful(ABC):
 
     def save(self) -> bytes:
         """The state as bytes. The same state gives the same bytes."""
-        return pack(self._identity(), self._state())
+        return pack_values(self._identity(), self._state())
 
     def load(self, data: bytes) -> None:
         """Restore the state that ``save`` gave.
@@ -34,7 +34,7 @@ class Stateful(ABC):
             The bytes were saved by another scheme or with other parameters.
 
         """
-        self._restore(unpack(self._identity(), data))
+        self._restore(unpack_values(self._identity(), data))
 
     def _state(self) -> dict[str, Value]:
         return {field: getattr(self, field) for field in self.state_fields}
@@ -49,7 +49,7 @@ class Stateful(ABC):
         """The class and the parameters that shape its state: a saved state of another identity is refused."""
 
 
-def pack(identity: str, values: Mapping[str, Value]) -> bytes:
+def pack_values(identity: str, values: Mapping[str, Value]) -> bytes:
     """One Arrow IPC stream of one row. Arrays become lists, with their shape in the field's metadata."""
     fields: list[pa.Field] = []
     columns: list[pa.Array] = []
@@ -76,8 +76,8 @@ def pack(identity: str, values: Mapping[str, Value]) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-def unpack(identity: str, data: bytes) -> dict[str, Value]:
-    """The values that ``pack`` was given. Arrays are new and writable.
+def unpack_values(identity: str, data: bytes) -> dict[str, Value]:
+    """The values that ``pack_values`` was given. Arrays are new and writable.
 
     Raises
     ------

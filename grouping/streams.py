@@ -15,7 +15,7 @@ from math import erf, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
@@ -48,7 +48,7 @@ class KeyStream(ABC):
         return np.concatenate(parts)
 
 
-class Weighted(KeyStream):
+class WeightedStream(KeyStream):
     """Independent draws from K keys, each with probability weight / Σ weights.
 
     Time O(1) a draw. Memory: 12 bytes for each of the K keys.
@@ -69,10 +69,10 @@ class Weighted(KeyStream):
         self._table = alias_table(array)
 
     def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:
-        return pick(rng.random(n), *self._table)
+        return draw_aliases(rng.random(n), *self._table)
 
 
-class Lognormal(KeyStream):
+class LognormalStream(KeyStream):
     """Lognormal numbers, rounded to integers, as keys.
 
     This reading of the PKG paper's LN1 and LN2 agrees with its Table I. P(round(x) = 0) is 14.71 % for LN1, and
@@ -94,7 +94,7 @@ class Lognormal(KeyStream):
         return np.rint(rng.lognormal(self.mu, self.sigma, n)).astype(np.int64)
 
 
-class Drifting(KeyStream):
+class DriftingStream(KeyStream):
     """A stream of k keys that rotate: after each ``every`` tuples, each rank gets the key ``step`` further on."""
 
     def __init__(self, ranks: KeyStream, k: int, every: int, step: int) -> None:
@@ -109,34 +109,34 @@ class Drifting(KeyStream):
         return (self._ranks.draw(rng, first, n) + turns * self.step) % self.k
 
 
-def _count(k: int) -> int:
+def _check_key_count(k: int) -> int:
     if k != int(k) or not 1 <= k <= 1 << 30:
         raise ValueError(f"k is {k!r}; valid: a number of keys from 1 to 2^30")
     return int(k)
 
 
-def zipf(z: float = 1.0, k: int = 100_000) -> Weighted:
+def zipf(z: float = 1.0, k: int = 100_000) -> WeightedStream:
     """Zipf: the key of rank r, counted from 1, has frequency r^-z / Σ x^-z. z = 0 is uniform."""
-    return Weighted(np.arange(1, _count(k) + 1, dtype=np.float64) ** -z)
+    return WeightedStream(np.arange(1, _check_key_count(k) + 1, dtype=np.float64) ** -z)
 
 
-def uniform(k: int = 4096) -> Weighted:
+def uniform(k: int = 4096) -> WeightedStream:
     """Every key is equally frequent."""
-    return Weighted(np.ones(_count(k)))
+    return WeightedStream(np.ones(_check_key_count(k)))
 
 
-def hot(share: float = 0.8, k: int = 197) -> Weighted:
+def hot(share: float = 0.8, k: int = 197) -> WeightedStream:
     """Key 0 with probability ``share``, else any of the k keys alike, key 0 among them, as in the country streams."""
     if not 0 <= share <= 1:
         raise ValueError(f"share is {share!r}; valid: 0 to 1")
-    weights = np.full(_count(k), (1 - share) / k)
+    weights = np.full(_check_key_count(k), (1 - share) / k)
     weights[0] += share
-    return Weighted(weights)
+    return WeightedStream(weights)
 
 
-def matched(p1: float = 0.0932, k: int = 2_900_000) -> Weighted:
+def matched(p1: float = 0.0932, k: int = 2_900_000) -> WeightedStream:
     """Zipf over k keys with the exponent that gives the most frequent key the share p1, 1/k < p1 < 1."""
-    if k == 1 or not 1 / _count(k) < p1 < 1:
+    if k == 1 or not 1 / _check_key_count(k) < p1 < 1:
         raise ValueError(f"p1 is {p1!r}; valid for {k} keys: above {1 / k:.3g}, below 1")
     ranks = np.log(np.arange(1, k + 1, dtype=np.float64))
     z = step = 0.0
@@ -146,17 +146,17 @@ def matched(p1: float = 0.0932, k: int = 2_900_000) -> Weighted:
         total = weights.sum()
         step = (log(total) + log(p1)) * total / (ranks @ weights)
         z += step
-    return Weighted(np.exp(-ranks * z))
+    return WeightedStream(np.exp(-ranks * z))
 
 
-def lognormal(mu: float = 1.789, sigma: float = 2.366) -> Lognormal:
+def lognormal(mu: float = 1.789, sigma: float = 2.366) -> LognormalStream:
     """Lognormal numbers as keys. The defaults are the PKG paper's LN1. Its LN2 has mu 2.245 and sigma 1.133."""
-    return Lognormal(mu, sigma)
+    return LognormalStream(mu, sigma)
 
 
-def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int = 10) -> Drifting:
+def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int = 10) -> DriftingStream:
     """Zipf whose ranks rotate by ``step`` keys every ``every`` tuples."""
-    return Drifting(zipf(z, k), k, every, step)
+    return DriftingStream(zipf(z, k), k, every, step)
 
 
 def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
@@ -165,7 +165,7 @@ def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArra
     This follows POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A),
     which draw each key's class. Here the seed decides the class, and it is the same at every source.
     """
-    classes = homes(keys.hashes, function(seed, 1 << 20), len(values))
+    classes = choose_homes(keys.hashes, hash_function(seed, 1 << 20), len(values))
     return np.asarray(values, np.float64)[classes][keys.codes]
 
 
@@ -205,7 +205,9 @@ def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 
 
 @kernel
-def pick(uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]) -> NDArray[np.int64]:
+def draw_aliases(
+    uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]
+) -> NDArray[np.int64]:
     """Draw once for each number of [0, 1). K times the number has an integer part, the column, and a fraction.
 
     The fraction chooses between the column's two keys.

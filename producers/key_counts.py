@@ -1,6 +1,6 @@
 """How often each key was sent: the summary's statistics, and what tests compare results with.
 
-``KeyCounts`` is a table of the keys in bounded memory. ``Distinct`` estimates their number once the table is full.
+``KeyCounts`` is a table of the keys in bounded memory. ``KmvSketch`` estimates their number once the table is full.
 """
 
 from collections.abc import Iterable
@@ -58,7 +58,7 @@ class KeyCounts:
         self._sums = np.empty(0, np.int64)
         self._table = np.empty(0, np.int32)
         self._names: list[pa.Array] = []
-        self._distinct = Distinct()
+        self._distinct = KmvSketch()
 
     @classmethod
     def of(cls, blocks: Iterable[Block]) -> Self:
@@ -120,7 +120,7 @@ class KeyCounts:
         hashes = hash_keys(keys)
         self._distinct.add(hashes)
         self._make_room(len(keys))
-        slots, new = _slots(self._table, self._hashes, self._used, hashes)
+        slots, new = _find_slots(self._table, self._hashes, self._used, hashes)
         self._names.append(keys.filter(pa.array(new)))
         self._used += int(new.sum())
         np.add.at(self._tuples, slots, tuples)  # a dictionary may hold a key twice
@@ -161,7 +161,7 @@ class KeyCounts:
 _RANGE = 2.0**64
 
 
-class Distinct:
+class KmvSketch:
     """An estimate of the number of keys from the k smallest hashes (KMV).
 
     If these are in the lowest share s of all hashes, there are about k / s keys. Below ``size`` keys the number is
@@ -193,7 +193,7 @@ class Distinct:
 
 
 @kernel
-def _slots(
+def _find_slots(
     table: NDArray[np.int32], entered: NDArray[np.uint64], used: int, hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """The slot of each hash, int32[k], and whether the hash is new, bool[k]; new ones get slots from ``used`` on."""

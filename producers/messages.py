@@ -9,31 +9,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.kafka.json_columns import digits, joined, quoted
+from unskew.kafka.json_columns import format_integers, join_columns, quote_texts
 from unskew.producers.datasets.interface import Block
 
 #: The beginning of a page's address, before its title; not part of the key.
 WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 
-def keyed(keys: pa.Array, milliseconds: NDArray[np.int64] | None = None) -> Block:
+def make_key_messages(keys: pa.Array, milliseconds: NDArray[np.int64] | None = None) -> Block:
     """``{"key"}``, or ``{"key","timestamp"}`` in ms, for streams of no application. string[n], int64[n]."""
-    when = () if milliseconds is None else (',"timestamp":', digits(milliseconds))
-    return Block(_binary(joined('{"key":', quoted(keys), *when, "}")), keys, times=milliseconds)
+    when = () if milliseconds is None else (',"timestamp":', format_integers(milliseconds))
+    return Block(_to_binary(join_columns('{"key":', quote_texts(keys), *when, "}")), keys, times=milliseconds)
 
 
-def country(names: pa.Array) -> Block:
+def make_country_messages(names: pa.Array) -> Block:
     """``{"country"}``, keyed by the country. string[n]."""
-    return Block(_binary(joined('{"country":', quoted(names), "}")), names)
+    return Block(_to_binary(join_columns('{"country":', quote_texts(names), "}")), names)
 
 
-def ticker(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
+def make_ticker_messages(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
     """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as in the original: int64[n]."""
-    messages = joined('{"timestamp":', digits(seconds), ',"ticker":', quoted(tickers), "}")
-    return Block(_binary(messages), tickers, times=seconds * 1000)
+    messages = join_columns('{"timestamp":', format_integers(seconds), ',"ticker":', quote_texts(tickers), "}")
+    return Block(_to_binary(messages), tickers, times=seconds * 1000)
 
 
-def election(
+def make_election_messages(
     texts: pa.Array,
     hashtags: pa.ListArray,
     milliseconds: NDArray[np.int64],
@@ -45,39 +45,61 @@ def election(
     the same dictionary each time gives ``keys``, the result of ``hashtag_keys`` for it, so that it is made once.
     """
     flat = hashtags.flatten()
-    listed = pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quoted(flat)), pa.scalar(",")])
-    messages = joined('{"text":', quoted(texts), ',"hashtags":[', listed, '],"timestamp":', digits(milliseconds), "}")
+    listed = pc.call_function(
+        "binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quote_texts(flat)), pa.scalar(",")]
+    )
+    messages = join_columns(
+        '{"text":', quote_texts(texts), ',"hashtags":[', listed, '],"timestamp":', format_integers(milliseconds), "}"
+    )
     coded = flat if isinstance(flat, pa.DictionaryArray) else flat.dictionary_encode()
     folded, kept = keys or hashtag_keys(coded.dictionary)
     coded_keys = pa.DictionaryArray.from_arrays(coded.indices, folded)
     owners = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(hashtags.offsets.to_numpy()))
     has_key = kept[coded.indices.to_numpy()]
-    return Block(_binary(messages), coded_keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
+    return Block(_to_binary(messages), coded_keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
 
 
-def pageview(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
+def make_pageview_messages(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
     """``{"timestamp","page"}``, keyed by the page's title. The timestamp is in seconds, as in the original."""
-    messages = joined('{"timestamp":', digits(seconds), ',"page":', quoted(pages), "}")
-    return Block(_binary(messages), without_url(pages), times=seconds * 1000)
+    messages = join_columns('{"timestamp":', format_integers(seconds), ',"page":', quote_texts(pages), "}")
+    return Block(_to_binary(messages), without_url(pages), times=seconds * 1000)
 
 
-def pageviews_by_lang(langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]) -> Block:
+def make_pageview_by_lang_messages(
+    langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]
+) -> Block:
     """``{"lang","page","n","m"}``, keyed by the language up to its first dot. The key's count is n, the views."""
-    messages = joined(
-        '{"lang":', quoted(langs), ',"page":', quoted(pages), ',"n":', digits(views), ',"m":', digits(sizes), "}"
+    messages = join_columns(
+        '{"lang":',
+        quote_texts(langs),
+        ',"page":',
+        quote_texts(pages),
+        ',"n":',
+        format_integers(views),
+        ',"m":',
+        format_integers(sizes),
+        "}",
     )
-    return Block(_binary(messages), before_dot(langs), counts=views)
+    return Block(_to_binary(messages), before_dot(langs), counts=views)
 
 
-def clickstream(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
+def make_clickstream_messages(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
     """``{"prev","curr","type","n"}``, keyed by the page that was reached. The key's count is n, the clicks."""
-    messages = joined(
-        '{"prev":', quoted(prev), ',"curr":', quoted(curr), ',"type":', quoted(kind), ',"n":', digits(clicks), "}"
+    messages = join_columns(
+        '{"prev":',
+        quote_texts(prev),
+        ',"curr":',
+        quote_texts(curr),
+        ',"type":',
+        quote_texts(kind),
+        ',"n":',
+        format_integers(clicks),
+        "}",
     )
-    return Block(_binary(messages), curr, counts=clicks)
+    return Block(_to_binary(messages), curr, counts=clicks)
 
 
-def bid(
+def make_bid_messages(
     auctions: NDArray[np.int64],
     bidders: NDArray[np.int64],
     prices: NDArray[np.int64],
@@ -91,24 +113,24 @@ def bid(
     NEXMark's events are written as the Kafka table of its version for Flink has them: ``{"event_type","person",
     "auction","bid"}``, of which the type 0, 1 or 2 says which of the others isn't null. ``dateTime`` is UTC.
     """
-    keys = digits(auctions)
+    keys = format_integers(auctions)
     of = {
         "auction": keys,
-        "bidder": digits(bidders),
-        "price": digits(prices),
-        "channel": quoted(channels),
-        "url": quoted(urls),
-        "dateTime": _moment(milliseconds),
-        "extra": quoted(extras),
+        "bidder": format_integers(bidders),
+        "price": format_integers(prices),
+        "channel": quote_texts(channels),
+        "url": quote_texts(urls),
+        "dateTime": _format_times(milliseconds),
+        "extra": quote_texts(extras),
     }
     return Block(
-        _binary(joined('{"event_type":2,"person":null,"auction":null,"bid":', *_object(of), "}")),
+        _to_binary(join_columns('{"event_type":2,"person":null,"auction":null,"bid":', *_build_object(of), "}")),
         keys,
         times=milliseconds,
     )
 
 
-def auction(
+def make_auction_messages(
     ids: NDArray[np.int64],
     names: pa.Array,
     descriptions: pa.Array,
@@ -120,23 +142,25 @@ def auction(
     categories: NDArray[np.int64],
     extras: pa.Array,
 ) -> Block:
-    """NEXMark's new auctions, which have no key. See ``bid``."""
+    """NEXMark's new auctions, which have no key. See ``make_bid_messages``."""
     of = {
-        "id": digits(ids),
-        "itemName": quoted(names),
-        "description": quoted(descriptions),
-        "initialBid": digits(first_bids),
-        "reserve": digits(reserves),
-        "dateTime": _moment(milliseconds),
-        "expires": _moment(expiries),
-        "seller": digits(sellers),
-        "category": digits(categories),
-        "extra": quoted(extras),
+        "id": format_integers(ids),
+        "itemName": quote_texts(names),
+        "description": quote_texts(descriptions),
+        "initialBid": format_integers(first_bids),
+        "reserve": format_integers(reserves),
+        "dateTime": _format_times(milliseconds),
+        "expires": _format_times(expiries),
+        "seller": format_integers(sellers),
+        "category": format_integers(categories),
+        "extra": quote_texts(extras),
     }
-    return _keyless(joined('{"event_type":1,"person":null,"auction":', *_object(of), ',"bid":null}'), milliseconds)
+    return _make_keyless_block(
+        join_columns('{"event_type":1,"person":null,"auction":', *_build_object(of), ',"bid":null}'), milliseconds
+    )
 
 
-def person(
+def make_person_messages(
     ids: NDArray[np.int64],
     names: pa.Array,
     emails: pa.Array,
@@ -146,36 +170,38 @@ def person(
     milliseconds: NDArray[np.int64],
     extras: pa.Array,
 ) -> Block:
-    """NEXMark's new persons, which have no key. See ``bid``."""
+    """NEXMark's new persons, which have no key. See ``make_bid_messages``."""
     of = {
-        "id": digits(ids),
-        "name": quoted(names),
-        "emailAddress": quoted(emails),
-        "creditCard": quoted(cards),
-        "city": quoted(cities),
-        "state": quoted(states),
-        "dateTime": _moment(milliseconds),
-        "extra": quoted(extras),
+        "id": format_integers(ids),
+        "name": quote_texts(names),
+        "emailAddress": quote_texts(emails),
+        "creditCard": quote_texts(cards),
+        "city": quote_texts(cities),
+        "state": quote_texts(states),
+        "dateTime": _format_times(milliseconds),
+        "extra": quote_texts(extras),
     }
-    return _keyless(joined('{"event_type":0,"person":', *_object(of), ',"auction":null,"bid":null}'), milliseconds)
+    return _make_keyless_block(
+        join_columns('{"event_type":0,"person":', *_build_object(of), ',"auction":null,"bid":null}'), milliseconds
+    )
 
 
-def _object(columns: dict[str, pa.Array]) -> list[pa.Array | str]:
+def _build_object(columns: dict[str, pa.Array]) -> list[pa.Array | str]:
     """The parts of JSON objects with these fields, whose values are JSON."""
     named = [(f'{"," if at else "{"}"{name}":', values) for at, (name, values) in enumerate(columns.items())]
     return [*(part for pair in named for part in pair), "}"]
 
 
-def _moment(milliseconds: NDArray[np.int64]) -> pa.Array:
+def _format_times(milliseconds: NDArray[np.int64]) -> pa.Array:
     """Times as JSON texts like ``"2015-07-15 00:00:00.000"``: what Flink's JSON writes of a TIMESTAMP(3), and reads."""
-    return joined('"', pa.array(milliseconds, pa.timestamp("ms")).cast(pa.string()), '"')
+    return join_columns('"', pa.array(milliseconds, pa.timestamp("ms")).cast(pa.string()), '"')
 
 
-def _keyless(texts: pa.Array, milliseconds: NDArray[np.int64]) -> Block:
-    return Block(_binary(texts), pa.array([], pa.string()), np.empty(0, np.int32), times=milliseconds)
+def _make_keyless_block(texts: pa.Array, milliseconds: NDArray[np.int64]) -> Block:
+    return Block(_to_binary(texts), pa.array([], pa.string()), np.empty(0, np.int32), times=milliseconds)
 
 
-def _binary(texts: pa.Array) -> pa.BinaryArray:
+def _to_binary(texts: pa.Array) -> pa.BinaryArray:
     return texts.cast(pa.binary())
 
 

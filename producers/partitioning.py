@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping import Grouping, encode, standalone
+from unskew.grouping import Grouping, create_standalone, encode_keys
 from unskew.grouping.keys import KeyArray
 from unskew.producers.datasets.interface import Block
 
@@ -54,7 +54,7 @@ class Placement(ABC):
         return 0, there
 
 
-class Spread(Placement):
+class RoundRobinPlacement(Placement):
     """Record i goes to partition i mod P: the spread is even, and every partition sees the stream in its order."""
 
     rule = "an even spread"
@@ -96,7 +96,7 @@ class Partitioner(Placement):
     seed : int
         The scheme's seed.
     options
-        The scheme's own parameters (``unskew.grouping.parameters`` lists them).
+        The scheme's own parameters (``unskew.grouping.get_parameters`` lists them).
 
     Raises
     ------
@@ -127,7 +127,7 @@ class Partitioner(Placement):
 
     def __init__(self, grouping: str, partitions: int, *, seed: int = 0, **options: Any) -> None:
         #: Its state is a value (``save``, ``load``).
-        self.router: Grouping = standalone(grouping, partitions, seed=seed, costs=True, **options)
+        self.router: Grouping = create_standalone(grouping, partitions, seed=seed, costs=True, **options)
         self.partitions = self.router.workers
         self.rule = f"--grouping {self.router.name} --seed {seed}"
         self._lock = Lock()
@@ -175,7 +175,7 @@ class Partitioner(Placement):
 
         """
         try:
-            encoded = encode(keys)
+            encoded = encode_keys(keys)
         except (TypeError, OverflowError, pa.ArrowInvalid) as error:
             raise UsageError(f"no keys of a record: {error}; valid: str, bytes, integers of 64 bits, None") from error
         with self._lock:

@@ -14,19 +14,19 @@ from rich.text import Text
 from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
-from unskew.kafka.topics import missing_topic, partitions_of
+from unskew.kafka.topics import count_partitions, missing_topic
 from unskew.producers.datasets.interface import Block, Dataset
 from unskew.producers.key_counts import KeyCounts
 from unskew.producers.pace import Pace
-from unskew.producers.partitioning import Placement, Spread
-from unskew.producers.resumption import Journal, Resumption, begin
-from unskew.shell import plain
+from unskew.producers.partitioning import Placement, RoundRobinPlacement
+from unskew.producers.resumption import Resumption, UploadJournal, begin_upload
+from unskew.shell import escape_controls
 
 Progress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class UploadSummary:
     """The result of an upload.
 
     Attributes
@@ -86,14 +86,14 @@ class Summary:
         table.add_row("distinct keys", f"{'≈ ' if self.keys.error else ''}{self.keys.distinct:,}")
         table.add_row("p1", f"{self.p1:.2%}")
         for key, count in self.keys.top(hottest):
-            table.add_row(Text(f"  {plain(key)}"), f"{count:,} ({count / self.keys.total:.2%})")
+            table.add_row(Text(f"  {escape_controls(key)}"), f"{count:,} ({count / self.keys.total:.2%})")
         return table
 
 
 class DeliveryFault(EnvironmentFault):
     """Some records were not delivered. ``summary`` says how many were."""
 
-    def __init__(self, summary: Summary) -> None:
+    def __init__(self, summary: UploadSummary) -> None:
         super().__init__(
             f"{summary.failed:,} records could not be delivered to topic {summary.topic!r} "
             f"({summary.records:,} were): {summary.error}"
@@ -101,7 +101,7 @@ class DeliveryFault(EnvironmentFault):
         self.summary = summary
 
 
-def publish(
+def publish_dataset(
     connection: Connection,
     topic: str,
     dataset: Dataset,
@@ -111,9 +111,9 @@ def publish(
     progress: Progress | None = None,
     complain: Callable[[str], None] | None = None,
     stopped: Callable[[], bool] = bool,
-    journal: Journal | None = None,
+    journal: UploadJournal | None = None,
     resume: bool = False,
-) -> Summary:
+) -> UploadSummary:
     """Send a dataset's records to an existing topic and wait until the broker has them all.
 
     Without a placement, record *i* of the dataset goes to partition *i* mod P, without a key. Delivery is idempotent:
@@ -131,27 +131,27 @@ def publish(
     pace : Pace or None
         Such as ``Rate(50_000)`` or ``Replay(60)``. None: as fast as the broker takes the records.
     placement : Placement or None
-        A new one, such as ``Partitioner``, for as many partitions as the topic has. None: ``Spread``.
+        A new one, such as ``Partitioner``, for as many partitions as the topic has. None: ``RoundRobinPlacement``.
     progress : callable (records sent, bytes sent), optional
         Called after every few thousand records.
     complain : callable, optional
         Called with a line of text while no broker answers and delivery is tried again, at most every 30 s.
     stopped : callable, optional
         Called often. Once it returns true, no more records are sent, and those under way are waited for.
-    journal : Journal, optional
+    journal : UploadJournal, optional
         A file that makes it possible to resume the upload, whatever ends it.
     resume : bool
         Resume the journal's upload, if there is one: send only the records that the topic doesn't have.
 
     Returns
     -------
-    Summary
+    UploadSummary
         The result of the upload.
 
     Raises
     ------
     UsageError
-        There is no such topic, it has another number of partitions, or the upload can't be resumed (``begin``).
+        There is no such topic, it has another number of partitions, or the upload can't be resumed (``begin_upload``).
     EnvironmentFault
         No broker answers, or the dataset can't be read further.
     DeliveryFault
@@ -159,33 +159,33 @@ def publish(
 
     """
     # This comes first: messages to a missing topic fail only when they time out.
-    partitions = partitions_of(connection, topic)
+    partitions = count_partitions(connection, topic)
     if partitions is None:
         raise missing_topic(connection, topic, ": make it first")
-    placement = placement or Spread(partitions)
+    placement = placement or RoundRobinPlacement(partitions)
     if placement.partitions != partitions:
         raise UsageError(f"topic {topic} has {partitions} partitions, not {placement.partitions}")
     start, resumption = 0, None
     if journal is not None:
-        start, resumption = begin(connection, topic, placement, journal, resume=resume)
+        start, resumption = begin_upload(connection, topic, placement, journal, resume=resume)
     outbox = Outbox.of(connection, topic, stopped, complain)
     upload = _Upload(outbox, placement, pace or Pace(), progress, start, resumption)
     try:
         for block in dataset.blocks(start):
             upload.send(block)
-            if outbox.closed:
+            if outbox.is_closed:
                 break
             if journal is not None:
                 journal.note()
     except UserError as error:  # a file that can't be read on, say
         outbox.drain()
-        raise type(error)(f"{error} ({outbox.delivered:,} records before it were sent)") from None
+        raise type(error)(f"{error} ({outbox.delivery_count:,} records before it were sent)") from None
     outbox.drain()
-    summary = Summary(
+    summary = UploadSummary(
         dataset=dataset.name,
         topic=topic,
         partitions=partitions,
-        records=outbox.delivered,
+        records=outbox.delivery_count,
         size=upload.size,
         seconds=time.monotonic() - upload.begun,
         keys=upload.keys,
@@ -218,7 +218,7 @@ class _Upload:
         self._progress = progress
         self.position = start
         self._resumption = resumption
-        self._records = Records(keyed=placement.keyed)
+        self._records = RecordEncoder(keyed=placement.keyed)
         self._sent = 0
         self.keys = KeyCounts()
         self.size = 0
@@ -235,7 +235,7 @@ class _Upload:
         lengths, sent = block.lengths, 0
         for stop, due in self._pace.pieces(block, self._sent):
             self._outbox.wait(self.begun + due)
-            if self._outbox.closed:
+            if self._outbox.is_closed:
                 break
             self._put(records[sent:stop], partitions[sent:stop], int(lengths[sent:stop].max(initial=1)))
             self.size += int(lengths[sent:stop].sum())
@@ -253,7 +253,7 @@ class _Upload:
             self._outbox.put(records[indices].tolist(), partition, longest)
 
 
-class Records:
+class RecordEncoder:
     """Convert blocks into arrays of records, ``{"value": bytes}``, with a ``"key"`` too if ``keyed``.
 
     Equal messages of a dictionary share one record, and the next block uses the same records again. Making new ones

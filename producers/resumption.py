@@ -31,7 +31,7 @@ _PATIENCE = 10.0  # s
 _SETTLED = 1.0
 
 
-class Journal:
+class UploadJournal:
     """The file of an upload: the end of each partition when it began, and some positions in the dataset.
 
     Parameters
@@ -63,7 +63,7 @@ class Journal:
         self._noted = 0.0
 
     @property
-    def begun(self) -> list[int]:
+    def start_offsets(self) -> list[int]:
         """The end offset of each partition when the upload began."""
         return self._state["begin"]
 
@@ -73,7 +73,7 @@ class Journal:
         return self._state["rule"]
 
     @property
-    def finished(self) -> bool:
+    def is_finished(self) -> bool:
         """Whether all records were delivered."""
         return bool(self._state.get("finished"))
 
@@ -129,7 +129,7 @@ class Journal:
             It can't: the topic was made anew since.
 
         """
-        there = [ends.get(partition, -1) - offset for partition, offset in enumerate(self.begun)]
+        there = [ends.get(partition, -1) - offset for partition, offset in enumerate(self.start_offsets)]
         if min(there) < 0 or sum(there) < self._state.get("records", 0):  # earlier versions didn't note the number
             raise UsageError(f"topic {self._topic} was made anew since this upload ended; publish without --resume")
 
@@ -197,8 +197,8 @@ class Resumption:
             )
 
 
-def begin(
-    connection: Connection, topic: str, placement: Placement, journal: Journal, *, resume: bool
+def begin_upload(
+    connection: Connection, topic: str, placement: Placement, journal: UploadJournal, *, resume: bool
 ) -> tuple[int, Resumption | None]:
     """The position in the dataset at which an upload begins, and the records to leave out from there on.
 
@@ -216,8 +216,8 @@ def begin(
         raise UsageError(
             f"this upload chose its partitions by {journal.rule}, not by {placement.rule}; resume it with the same"
         )
-    ends = settled_offsets(connection, topic)
-    begun = dict(enumerate(journal.begun))
+    ends = await_end_offsets(connection, topic)
+    begun = dict(enumerate(journal.start_offsets))
     if begun.keys() != ends.keys() or any(ends[partition] < offset for partition, offset in begun.items()):
         raise UsageError(f"topic {topic} was made anew since this upload began; publish without --resume")
     there = np.array([ends[partition] - offset for partition, offset in begun.items()])
@@ -226,7 +226,7 @@ def begin(
     return start, Resumption(topic, skip, last_messages(connection, topic, ends))
 
 
-def settled_offsets(connection: Connection, topic: str) -> dict[int, int]:
+def await_end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     """The end offset of each partition, once the offsets have stopped growing.
 
     Raises

@@ -15,14 +15,14 @@ from rich.text import Text
 from unskew.errors import EnvironmentFault
 from unskew.producers.datasets.interface import Dataset
 from unskew.producers.key_counts import KeyCounts
-from unskew.shell import plain
+from unskew.shell import escape_controls
 
 FIRST = 5  # messages to show
 _POINTS = 300  # of a curve: the eye can't tell more apart
 
 
 @dataclass(slots=True)
-class Statistics:
+class DatasetStatistics:
     """The statistics of a dataset's records.
 
     Attributes
@@ -49,17 +49,17 @@ class Statistics:
     seconds: float = 0.0
 
 
-def statistics(
+def compute_statistics(
     dataset: Dataset,
     *,
     progress: Callable[[int, int], None] | None = None,
     stopped: Callable[[], bool] = bool,
-) -> Statistics:
+) -> DatasetStatistics:
     """The statistics of a dataset. It is read to the end, and nothing is sent.
 
     ``progress`` and ``stopped`` are called as ``publish`` calls them.
     """
-    found, begun = Statistics(), time.monotonic()
+    found, begun = DatasetStatistics(), time.monotonic()
     for block in dataset.blocks():
         found.first += block.messages.slice(0, FIRST - len(found.first)).to_pylist()
         found.records += len(block)
@@ -77,7 +77,7 @@ def statistics(
     return found
 
 
-def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> Table:
+def statistics_table(dataset: Dataset, found: DatasetStatistics, hottest: int = 5) -> Table:
     """The statistics to print, beside the published ones if there are any."""
     published = dataset.published
     table = Table(title=dataset.name, title_justify="left")
@@ -91,21 +91,23 @@ def statistics_table(dataset: Dataset, found: Statistics, hottest: int = 5) -> T
 
     keys = found.keys
     names = ("records", "distinct keys", "p1")
-    for what, here, there in zip(names, _numbers(found.records, keys), _published(dataset), strict=True):
+    for what, here, there in zip(
+        names, _format_counts(found.records, keys), _format_published_counts(dataset), strict=True
+    ):
         row(what, here, there)
     for key, tuples in keys.top(hottest):
-        row(Text(f"  {plain(key)}"), f"{tuples:,} ({tuples / keys.total:.2%})")
+        row(Text(f"  {escape_controls(key)}"), f"{tuples:,} ({tuples / keys.total:.2%})")
     row("tuples", f"{keys.total:,}")
     row("bytes", f"{found.size:,}")
     if found.begin is not None and found.end is not None:
-        row("from", _moment(found.begin))
-        row("to", _moment(found.end))
+        row("from", _format_time(found.begin))
+        row("to", _format_time(found.end))
     row("made in", f"{found.seconds:.1f} s, {found.records / max(found.seconds, 1e-9):,.0f} records/s")
     return table
 
 
-def comparison(datasets: Iterable[Dataset]) -> tuple[Table, dict[str, NDArray[np.float64]]]:
-    """A row for each dataset, with its statistics beside the published ones, and each dataset's curve for ``draw``."""
+def compare_datasets(datasets: Iterable[Dataset]) -> tuple[Table, dict[str, NDArray[np.float64]]]:
+    """A row for each dataset, its statistics beside the published ones, and each one's curve for ``draw_curves``."""
     table = Table("dataset")
     for column in ("records", "keys", "p1"):
         table.add_column(column, justify="right")
@@ -114,19 +116,19 @@ def comparison(datasets: Iterable[Dataset]) -> tuple[Table, dict[str, NDArray[np
     for dataset in datasets:
         counts = KeyCounts.of(dataset.blocks())
         curves[dataset.name] = counts.frequencies() / max(counts.total, 1)
-        pairs = zip(_numbers(dataset.records or 0, counts), _published(dataset), strict=True)
+        pairs = zip(_format_counts(dataset.records or 0, counts), _format_published_counts(dataset), strict=True)
         table.add_row(dataset.name, *(cell for pair in pairs for cell in pair))
     return table, curves
 
 
-def _numbers(records: int, keys: KeyCounts) -> tuple[str, str, str]:
+def _format_counts(records: int, keys: KeyCounts) -> tuple[str, str, str]:
     """The number of records, that of distinct keys, and p1."""
     top = keys.top(1)
     distinct = f"{'≈ ' if keys.error else ''}{keys.distinct:,}"
     return f"{records:,}", distinct, f"{top[0][1] / keys.total:.2%}" if top else ""
 
 
-def _published(dataset: Dataset) -> tuple[str, str, str]:
+def _format_published_counts(dataset: Dataset) -> tuple[str, str, str]:
     """The same as published; empty where a number isn't."""
     published = dataset.published
     if published is None:
@@ -135,11 +137,11 @@ def _published(dataset: Dataset) -> tuple[str, str, str]:
     return records, keys, f"{published.p1:.2%}" if published.p1 else ""
 
 
-def _moment(milliseconds: int) -> str:
+def _format_time(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def draw(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
+def draw_curves(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     """Draw each dataset's shares by rank. Both axes are logarithmic, and each curve falls from the most frequent key.
 
     Raises

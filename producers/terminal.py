@@ -19,11 +19,11 @@ from unskew.kafka.connection import Connection
 from unskew.producers.datasets.interface import Dataset
 from unskew.producers.pace import Pace, Rate, Replay
 from unskew.producers.partitioning import Partitioner, Placement
-from unskew.producers.publish import DeliveryFault, publish
-from unskew.producers.readers.rejected_records import Rejects
-from unskew.producers.resumption import Journal
-from unskew.producers.skew import statistics, statistics_table
-from unskew.shell import ask_to_stop
+from unskew.producers.publish import DeliveryFault, publish_dataset
+from unskew.producers.readers.rejected_records import RejectLog
+from unskew.producers.resumption import UploadJournal
+from unskew.producers.skew import compute_statistics, statistics_table
+from unskew.shell import record_stop_signal
 
 PLAIN_EVERY = 5.0  # seconds between two plain lines
 
@@ -31,7 +31,7 @@ PLAIN_EVERY = 5.0  # seconds between two plain lines
 class UploadProgress:
     """The progress of an upload: a live line on a terminal, a plain line every few seconds elsewhere.
 
-    It is a context manager, and ``publish`` calls its ``update``.
+    It is a context manager, and ``publish_dataset`` calls its ``update``.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
 
     def remember(number: int, _: FrameType | None) -> None:
         received.append(number)
-        ask_to_stop(number)
+        record_stop_signal(number)
         for each in before:
             signal.signal(each, signal.SIG_DFL)
 
@@ -118,11 +118,11 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def upload(
+def upload_dataset(
     connection: Connection,
     topic: str,
     dataset: Dataset,
-    rejects: Rejects,
+    rejects: RejectLog,
     *,
     pace: Pace,
     placement: Placement | None,
@@ -138,14 +138,14 @@ def upload(
         The upload can't be resumed, as the topic was made anew.
     """
     output = Console()
-    journal = Journal(topic, dataset) if resume or dataset.identity() is not None else None
-    if journal and resume and journal.load() and journal.finished:
+    journal = UploadJournal(topic, dataset) if resume or dataset.identity() is not None else None
+    if journal and resume and journal.load() and journal.is_finished:
         journal.require_there(topics.end_offsets(connection, topic, committed=False))
         output.print(f"all of {dataset.name} is in {topic} already: nothing to resume", soft_wrap=True, highlight=False)
         return True
-    with stop_on_signal() as stopped, _progress(dataset) as progress:
+    with stop_on_signal() as stopped, _make_progress(dataset) as progress:
         try:
-            summary = publish(
+            summary = publish_dataset(
                 connection,
                 topic,
                 dataset,
@@ -167,11 +167,11 @@ def upload(
     return not summary.interrupted
 
 
-def show(dataset: Dataset, rejects: Rejects) -> bool:
+def show_dataset(dataset: Dataset, rejects: RejectLog) -> bool:
     """Print a dataset's first messages and statistics, and send nothing. Return False if the user stopped it."""
     output = Console()
-    with stop_on_signal() as stopped, _progress(dataset) as progress:
-        found = statistics(dataset, progress=progress.update, stopped=stopped)
+    with stop_on_signal() as stopped, _make_progress(dataset) as progress:
+        found = compute_statistics(dataset, progress=progress.update, stopped=stopped)
     for message in found.first:
         print(message.decode(errors="replace"))
     output.print(statistics_table(dataset, found))
@@ -179,11 +179,11 @@ def show(dataset: Dataset, rejects: Rejects) -> bool:
     return not stopped()
 
 
-def _progress(dataset: Dataset) -> UploadProgress:
-    return UploadProgress(dataset.name, dataset.records, Console(stderr=True), dataset.done)
+def _make_progress(dataset: Dataset) -> UploadProgress:
+    return UploadProgress(dataset.name, dataset.records, Console(stderr=True), dataset.progress)
 
 
-def pace_of(rate: float | None, speedup: float | None) -> Pace:
+def choose_pace(rate: float | None, speedup: float | None) -> Pace:
     """The pace according to --rate and --speedup."""
     if rate is not None and speedup is not None:
         raise UsageError("--rate and --speedup exclude each other")
@@ -195,7 +195,7 @@ def pace_of(rate: float | None, speedup: float | None) -> Pace:
         raise UsageError(str(error)) from None
 
 
-def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitioner | None:
+def make_partitioner(grouping: str | None, partitions: int, seed: int) -> Partitioner | None:
     """The partitioner according to --grouping. None without it."""
     if grouping is None:
         return None
@@ -205,9 +205,9 @@ def partitioner_of(grouping: str | None, partitions: int, seed: int) -> Partitio
         raise UsageError(f"--grouping: {error}") from None
 
 
-def partitions_of(connection: Connection, topic: str, partitions: int | None, default: int) -> int:
+def ensure_partitions(connection: Connection, topic: str, partitions: int | None, default: int) -> int:
     """The number of the topic's partitions. A missing topic is made, with ``default`` unless --partitions is given."""
-    there = topics.partitions_of(connection, topic)
+    there = topics.count_partitions(connection, topic)
     if there is None or partitions is not None:
         there = partitions or default
         topics.ensure_topic(connection, topic, there)

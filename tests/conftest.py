@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from unskew.deploy.installation.steps import exclusive
+from unskew.deploy.installation.steps import exclusive_lock
 from unskew.deploy.servers.broker import Broker
 from unskew.directories import data_directory
 from unskew.grouping import compile_all
@@ -85,7 +85,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def kernels() -> None:
     """All kernels are compiled; one process does it for all, as it takes a minute when nothing is cached."""
     data_directory().mkdir(parents=True, exist_ok=True)
-    with exclusive(data_directory() / "kernels.lock"):
+    with exclusive_lock(data_directory() / "kernels.lock"):
         compile_all()
 
 

@@ -19,7 +19,7 @@ from unskew import GROUPINGS, operators
 from unskew.apps.checkpoint.checkpoint import FORMAT
 from unskew.apps.cli.main import app
 from unskew.apps.metrics.catalogue import METRICS
-from unskew.grouping.registry import parameters
+from unskew.grouping.registry import get_parameters
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")
 RENEW = "python -m tests.public"
@@ -58,7 +58,9 @@ def _works() -> Iterator[str]:
 
 def _has_schemas(value: type) -> bool:
     """Whether it is a work whose states and results are known by itself, other than those of a user's function."""
-    return issubclass(value, operators.KeyedWork) and not inspect.isabstract(value) and value is not operators.PerKey
+    return (
+        issubclass(value, operators.KeyedOperator) and not inspect.isabstract(value) and value is not operators.PerKey
+    )
 
 
 def _arguments(value: Any) -> str:
@@ -74,7 +76,7 @@ def _arguments(value: Any) -> str:
 
 def _groupings() -> Iterator[str]:
     for name in sorted(GROUPINGS):
-        options = ", ".join(f"{option}={default!r}" for option, default in sorted(parameters(name).items()))
+        options = ", ".join(f"{option}={default!r}" for option, default in sorted(get_parameters(name).items()))
         yield f"grouping {name} {GROUPINGS[name].short} ({options})"
 
 

@@ -5,8 +5,8 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from unskew.apps.operators.loader import load
-from unskew.durations import milliseconds, seconds
+from unskew.apps.operators.loader import import_operator
+from unskew.durations import parse_milliseconds, parse_seconds
 from unskew.errors import UsageError
 from unskew.operators import Distinct, PerKey, Sessions
 
@@ -24,7 +24,7 @@ def test_durations():
         ("2h30min", 9000.0),
         ("90ms", 0.09),
     ):
-        assert seconds("gap", given) == pytest.approx(found, rel=1e-12)
+        assert parse_seconds("gap", given) == pytest.approx(found, rel=1e-12)
 
 
 def test_what_is_no_duration(subtests):
@@ -35,22 +35,22 @@ def test_what_is_no_duration(subtests):
     ):
         with subtests.test(given=str(given)[:20]):
             with pytest.raises(UsageError) as error:
-                seconds("gap", given)
+                parse_seconds("gap", given)
             valid = "valid: a duration of at least 0 s: a timedelta, seconds (30)"
             assert str(error.value).startswith(f"gap is {given!r}; {valid}")
 
 
 def test_bounds():
-    assert milliseconds("gap", "1 millisecond", least=1) == 1
+    assert parse_milliseconds("gap", "1 millisecond", least=1) == 1
     with pytest.raises(UsageError, match=r"gap is '999 microseconds'; valid: a duration of at least 0\.001 s: "):
-        milliseconds("gap", "999 microseconds", least=1)
-    assert seconds("gap", 0) == 0
+        parse_milliseconds("gap", "999 microseconds", least=1)
+    assert parse_seconds("gap", 0) == 0
     with pytest.raises(UsageError, match="gap is 0; valid: a duration above 0 s: "):
-        seconds("gap", 0, above=True)
-    assert seconds("ttl", "5217 weeks") < seconds("ttl", 3_155_760_000), "a clock has no more time"
+        parse_seconds("gap", 0, above=True)
+    assert parse_seconds("ttl", "5217 weeks") < parse_seconds("ttl", 3_155_760_000), "a clock has no more time"
     for given in (3_155_760_001, 1e300, "5218 weeks", "9" * 30, timedelta.max):
         with pytest.raises(UsageError, match="valid: a duration of at most 100 years"):
-            milliseconds("ttl", given)
+            parse_milliseconds("ttl", given)
 
 
 def test_works_take_durations():
@@ -58,4 +58,4 @@ def test_works_take_durations():
     assert Distinct(within="1 day").ttl_ms == 86_400_000
     schema = {"state": Distinct().state, "results": Distinct().results}
     assert PerKey(lambda *_: ([], {}), **schema, ttl="2 hours").ttl_ms == 7_200_000
-    assert load("unskew.operators:Sessions", {"gap": "1 hour 30 minutes"}).ttl_ms == 5_400_001
+    assert import_operator("unskew.operators:Sessions", {"gap": "1 hour 30 minutes"}).ttl_ms == 5_400_001

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from unskew.apps.aggregator.exactly_once import Commits
-from unskew.apps.aggregator.observer import Distribution, Observer, together
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions
+from unskew.apps.aggregator.observer import Distribution, Observer, merge_distributions
 from unskew.apps.checkpoint.location import Where
-from unskew.apps.checkpoint.overflow import Overflow, content
-from unskew.apps.worker.result_messages import message_id, window_id
+from unskew.apps.checkpoint.overflow import Overflow, fetch_blob
+from unskew.apps.worker.result_messages import format_window, make_message_id
 from unskew.kafka.connection import Connection
-from unskew.kafka.json_columns import digits, joined, quoted
-from unskew.kafka.outbox import Delivery
-from unskew.kafka.transactions import Number, Once
-from unskew.spark.micro_batches import batch_number, partition
+from unskew.kafka.json_columns import format_integers, join_columns, quote_texts
+from unskew.kafka.outbox import TaskDelivery
+from unskew.kafka.transactions import BatchId, TransactionalDelivery
+from unskew.spark.micro_batches import get_batch_number, get_partition
 
 #: A key of a closed window: the window (ms), and what all workers together counted.
 MERGED = pa.schema(
@@ -44,7 +44,7 @@ MERGED = pa.schema(
 _SUMMED = ("tuples", "count", "workers")
 
 
-class Merger:
+class PartialMerger:
     """Merges rows of (window, key, worker) into one row for each (window, key).
 
     The rows of one (window, key) must come together, as after sorting by both. Only a key that may go on is in memory.
@@ -56,8 +56,8 @@ class Merger:
     def add(self, rows: pa.RecordBatch) -> pa.Table:
         """Add rows of start, end, key, tuples, count (ms). Return the rows of ``MERGED`` that are complete now."""
         one = pa.array(np.ones(rows.num_rows, np.int64))
-        columns = [one if name == "workers" else rows.column(name).cast(kind) for name, kind in _types()]
-        merged = _merge(pa.concat_tables([self._open, pa.table(columns, schema=MERGED)]))
+        columns = [one if name == "workers" else rows.column(name).cast(kind) for name, kind in _list_types()]
+        merged = _sum_neighbours(pa.concat_tables([self._open, pa.table(columns, schema=MERGED)]))
         whole = max(0, merged.num_rows - 1)
         self._open = merged.slice(whole)
         return merged.slice(0, whole)
@@ -68,39 +68,43 @@ class Merger:
         return last
 
 
-def _types() -> Iterator[tuple[str, pa.DataType]]:
+def _list_types() -> Iterator[tuple[str, pa.DataType]]:
     return ((field.name, field.type) for field in MERGED)
 
 
-def _merge(rows: pa.Table) -> pa.Table:
+def _sum_neighbours(rows: pa.Table) -> pa.Table:
     """Sum neighbours of the same window and key."""
     if rows.num_rows == 0:
         return rows
     rows = rows.combine_chunks()
-    first = np.concatenate([[0], np.flatnonzero(_differs(rows["start"]) | _differs(rows["key"])) + 1])
+    first = np.concatenate(
+        [[0], np.flatnonzero(_compare_neighbours(rows["start"]) | _compare_neighbours(rows["key"])) + 1]
+    )
     sums = {name: pa.array(np.add.reduceat(rows[name].to_numpy(), first)) for name in _SUMMED}
     kept = rows.take(pa.array(first))
     return pa.table([sums.get(name, kept[name]) for name in MERGED.names], schema=MERGED)
 
 
-def _differs(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _compare_neighbours(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Whether each value, except the first, differs from the one before."""
     values = column.chunk(0)
     return pc.call_function("not_equal", [values[1:], values[:-1]]).to_numpy(zero_copy_only=False)
 
 
-def records(merged: pa.Table) -> list[dict[str, Any]]:
+def make_count_records(merged: pa.Table) -> list[dict[str, Any]]:
     """The records of the aggregator topic, ``key`` and ``value`` (bytes), in the form of the client's batch call."""
     if merged.num_rows == 0:
         return []
     rows = merged.combine_chunks().to_batches()[0]
     starts, window_of_row = np.unique(rows["start"].to_numpy(), return_inverse=True)
-    windows = pa.array([window_id(int(start)) for start in starts]).take(pa.array(window_of_row))
-    names = joined(windows, "/", rows["key"])
-    ids = pa.array([message_id(name) for name in names.to_pylist()])
-    end, tuples, count, workers = (digits(rows[name].to_numpy()) for name in ("end", "tuples", "count", "workers"))
-    key = quoted(rows["key"])
-    values = joined(  # more than twice as fast as orjson.dumps of each record
+    windows = pa.array([format_window(int(start)) for start in starts]).take(pa.array(window_of_row))
+    names = join_columns(windows, "/", rows["key"])
+    ids = pa.array([make_message_id(name) for name in names.to_pylist()])
+    end, tuples, count, workers = (
+        format_integers(rows[name].to_numpy()) for name in ("end", "tuples", "count", "workers")
+    )
+    key = quote_texts(rows["key"])
+    values = join_columns(  # more than twice as fast as orjson.dumps of each record
         *('{"key":', key, ',"messageId":"', ids, '","timestamp":', end),
         *(',"tags":{"key":', key, ',"window":"', windows),
         *('"},"fields":{"count":', count, ',"tuples":', tuples, ',"workers":', workers, "}}"),
@@ -120,7 +124,7 @@ _PIECE = 1 << 20  # bytes; of several windows, in a row
 
 
 @dataclass(frozen=True)
-class Closing:
+class WindowPublisher:
     """What the tasks do with the rows of closed windows.
 
     Parameters
@@ -131,9 +135,9 @@ class Closing:
         W.
     checkpoint : str or Location
         The query's checkpoint location, beside which the tasks write what is too much for Spark.
-    commits : Commits, optional
+    commits : TransactionalPartitions, optional
         The parts in which the records are written exactly once. Default: they are written at least once.
-    number : Number, optional
+    number : BatchId, optional
         The batch's number, which ``run`` sets.
     most, piece : int
         How many bytes a task gives through Spark, and about how many in a row.
@@ -144,12 +148,12 @@ class Closing:
     topic: str
     workers: int
     checkpoint: Where
-    commits: Commits | None = None
-    number: Number | None = None
+    commits: TransactionalPartitions | None = None
+    number: BatchId | None = None
     most: int = _MOST
     piece: int = _PIECE
 
-    def run(self, rows: DataFrame, number: Number) -> list[Distribution]:
+    def run(self, rows: DataFrame, number: BatchId) -> list[Distribution]:
         """Run the batch that these counts come from (``Stage.executed``), publish, and return the distributions."""
         rows = rows.select(
             F.unix_millis("window.start").alias("start"),
@@ -164,17 +168,17 @@ class Closing:
         tasks: dict[int, list[bytes]] = {}
         for row in pieces.collect():
             tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
-        return list(together(map(self._read, tasks.values())))
+        return list(merge_distributions(map(self._read, tasks.values())))
 
     def _read(self, blobs: list[bytes]) -> Iterator[Distribution]:
         """A task's distributions. Only those of one row are in memory at a time."""
         for blob in blobs:
-            yield from map(Distribution.unpacked, content(blob, self.checkpoint).splitlines())
+            yield from map(Distribution.unpack, fetch_blob(blob, self.checkpoint).splitlines())
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sorted rows go in. A packed ``Distribution`` of each window comes out once its records are written."""
-        merger, observer, delivery = Merger(), Observer(self.workers), None
-        parts = _Pieces(self)
+        merger, observer, delivery = PartialMerger(), Observer(self.workers), None
+        parts = _DistributionPacker(self)
         try:
             for batch in batches:
                 if not batch.num_rows:
@@ -183,52 +187,52 @@ class Closing:
                 observer.rows(batch)
                 merged = merger.add(batch)
                 observer.keys(merged)
-                delivery.put(records(merged))
+                delivery.put(make_count_records(merged))
                 # The key that is still open is of the newest window.
-                parts.add(observer.finished(before=batch.column("start")[-1].as_py()))
+                parts.add(observer.finish(before=batch.column("start")[-1].as_py()))
             if delivery is None:
                 return
             last = merger.finish()
             observer.keys(last)
-            delivery.put(records(last))
+            delivery.put(make_count_records(last))
             delivery.finish()
         except BaseException:
             if delivery is not None:
                 delivery.abort()
             raise
-        parts.add(observer.finished())
-        yield parts.finished()
+        parts.add(observer.finish())
+        yield parts.finish()
 
-    def _delivery(self) -> Delivery | Once:
+    def _delivery(self) -> TaskDelivery | TransactionalDelivery:
         """Where this task's records go."""
         if self.commits is None or self.number is None:
-            return Delivery(self.connection, self.topic)
-        return Once(self.commits.part(_ROLE, partition()), self.topic, self.number)
+            return TaskDelivery(self.connection, self.topic)
+        return TransactionalDelivery(self.commits.writer(_ROLE, get_partition()), self.topic, self.number)
 
 
-class _Pieces:
+class _DistributionPacker:
     """A task's packed distributions in rows of about the same size, which are the same for the same windows."""
 
-    def __init__(self, closing: Closing) -> None:
+    def __init__(self, closing: WindowPublisher) -> None:
         self._piece = closing.piece
         self._overflow = Overflow(closing.checkpoint, closing.most)
-        self._name, self._batch = f"closing-{partition()}", batch_number() or 0
+        self._name, self._batch = f"closing-{get_partition()}", get_batch_number() or 0
         self._rows: list[bytes] = []
         self._open: list[bytes] = []
         self._size = 0
 
     def add(self, parts: Iterable[Distribution]) -> None:
         for part in parts:
-            self._open.append(part.packed())
+            self._open.append(part.pack())
             self._size += len(self._open[-1])
             if self._size >= self._piece:
                 self._put()
 
-    def finished(self) -> pa.RecordBatch:
+    def finish(self) -> pa.RecordBatch:
         if self._open:
             self._put()
         self._overflow.forget(self._name, self._batch)
-        tasks = pa.array([partition()] * len(self._rows), pa.int32())
+        tasks = pa.array([get_partition()] * len(self._rows), pa.int32())
         return pa.record_batch([tasks, pa.array(self._rows, pa.binary())], schema=_SCHEMA)
 
     def _put(self) -> None:

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import partitions_of
-from unskew.kafka.transactions import Number, Once, Part, last_numbers
-from unskew.spark.micro_batches import partition
+from unskew.kafka.topics import count_partitions
+from unskew.kafka.transactions import BatchId, TransactionalDelivery, TransactionalWriter, read_last_batch_ids
+from unskew.spark.micro_batches import get_partition
 from unskew.spark.setting_names import BYTES, ROWS
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ _REJECTING = 4  # parts, at most: rejected messages are few
 
 
 @dataclass(frozen=True)
-class Commits:
+class TransactionalPartitions:
     """The parts in which a checkpoint's batches are published exactly once, and the topic with their numbers.
 
     Whoever publishes for the checkpoint uses the same parts: a driver that goes on with it fences the one before.
@@ -64,12 +64,14 @@ class Commits:
         """The number of partitions of the topic with the numbers: one for each part."""
         return sum(self.of(role) for role in self._roles)
 
-    def part(self, role: str, number: int = 0) -> Part:
+    def writer(self, role: str, number: int = 0) -> TransactionalWriter:
         """A part of a role, as this process has it."""
         if not 0 <= number < self.of(role):
             raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
         before = self._roles[: self._roles.index(role)]
-        return Part.of(self.connection, f"{self.topic}-{role}-{number}", self.topic, sum(map(self.of, before)) + number)
+        return TransactionalWriter.of(
+            self.connection, f"{self.topic}-{role}-{number}", self.topic, sum(map(self.of, before)) + number
+        )
 
     @property
     def _roles(self) -> tuple[str, ...]:
@@ -77,7 +79,7 @@ class Commits:
         return ("distribution", "rejected", "aggregator", *(["results"] if self.keyed else []))
 
 
-class Numbered(Protocol):
+class CommitTopic(Protocol):
     """Parts, and the topic with the numbers of their batches."""
 
     @property
@@ -96,10 +98,10 @@ class Numbered(Protocol):
         ...
 
 
-N = TypeVar("N", bound=Numbered)
+N = TypeVar("N", bound=CommitTopic)
 
 
-def noted(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], N]) -> N:
+def load_or_create(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], N]) -> N:
     """The parts of a checkpoint, which are noted there once for all, so that a batch that runs again has the same.
 
     A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
@@ -120,8 +122,8 @@ def noted(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]]
         The broker or the checkpoint can't be reached.
 
     """
-    found = checkpoint.claimed().get(COMMITS)
-    if found is not None and _set_back(there := made(found), checkpoint):
+    found = checkpoint.read_record().get(COMMITS)
+    if found is not None and _is_set_back(there := made(found), checkpoint):
         log.warning(
             "topic %s has numbers of later batches than the checkpoint %s, which was set back: what was published "
             "since is published again",
@@ -134,25 +136,25 @@ def noted(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]]
     return made(found)
 
 
-def _set_back(there: Numbered, checkpoint: Checkpoint) -> bool:
+def _is_set_back(there: CommitTopic, checkpoint: Checkpoint) -> bool:
     """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
-    if partitions_of(there.connection, there.topic) is None:
+    if count_partitions(there.connection, there.topic) is None:
         return False
     # They are read before the checkpoint's logs: what a driver publishes meanwhile it has planned.
-    found = last_numbers(there.connection, there.topic, range(there.partitions)).values()
-    unplanned = checkpoint.unplanned()
-    newest = Number(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else Number(-1, 0)
+    found = read_last_batch_ids(there.connection, there.topic, range(there.partitions)).values()
+    unplanned = checkpoint.first_unplanned()
+    newest = BatchId(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else BatchId(-1, 0)
     return any(number.batch > newest.batch or (number.batch == newest.batch and number != newest) for number in found)
 
 
-def pairs(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+def make_pair_records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
     """The records of rows of ``key`` and ``value``."""
     columns = rows["key"].to_pylist(), rows["value"].to_pylist()
     return [{"key": key, "value": value} for key, value in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
-class Writing:
+class TransactionalWriteTask:
     """What the tasks do that write records of a batch exactly once.
 
     Attributes
@@ -162,22 +164,22 @@ class Writing:
     topic, number
         The topic of the records, and the batch's number.
     records : callable
-        Makes records, as ``Part.put`` takes them, of a batch of rows.
+        Makes records, as ``TransactionalWriter.put`` takes them, of a batch of rows.
 
     """
 
-    part: Callable[[int], Part]
+    part: Callable[[int], TransactionalWriter]
     topic: str
-    number: Number
+    number: BatchId
     records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Records go in, and nothing comes out. A task without records does nothing."""
-        once: Once | None = None
+        once: TransactionalDelivery | None = None
         try:
             for batch in batches:
                 if batch.num_rows:
-                    once = once or Once(self.part(partition()), self.topic, self.number)
+                    once = once or TransactionalDelivery(self.part(get_partition()), self.topic, self.number)
                     once.put(self.records(batch))
             if once is not None:
                 once.finish()
@@ -190,7 +192,7 @@ class Writing:
 
 
 @contextmanager
-def bounded(spark: SparkSession) -> Iterator[None]:
+def limited_arrow_batches(spark: SparkSession) -> Iterator[None]:
     """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
     before = {name: spark.conf.get(name, None) for name in _BOUNDS}
     for name, value in _BOUNDS.items():

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.checkpoint.versions import Totals
-from unskew.apps.worker.result_messages import Message, message, window_id
+from unskew.apps.worker.result_messages import ResultMessage, format_window, make_message
 from unskew.grouping import measures
 from unskew.grouping.keys import sum_by_key
 
@@ -67,7 +67,7 @@ class Distribution:
             "THROUGHPUT_RATIO": 1000 * totals.tuples / duration if duration > 0 else 0.0,
             "TOTAL_COUNT": totals.tuples,
             "DURATION": duration,
-            "imbalance": measures.imbalance(self.tuples),
+            "imbalance": measures.load_imbalance(self.tuples),
             "imbalanceFraction": measures.imbalance_fraction(self.tuples),
             "tuples": int(self.tuples.sum()),
             "count": int(self.counts.sum()),
@@ -77,34 +77,34 @@ class Distribution:
             "skipped": totals.skipped,
         }
 
-    def packed(self) -> bytes:
-        """The distribution as bytes, which ``unpacked`` reads."""
+    def pack(self) -> bytes:
+        """The distribution as bytes, which ``unpack`` reads."""
         return orjson.dumps(self, option=orjson.OPT_SERIALIZE_NUMPY)
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Self:
+    def unpack(cls, data: bytes) -> Self:
         """The distribution from its bytes."""
         values = orjson.loads(data)
         loads = {name: np.array(values[name], np.int64) for name in ("tuples", "counts", "keys")}
         return cls(**(values | loads | {"hottest": [HotKey(**hot) for hot in values["hottest"]]}))
 
 
-def together(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Distribution]:
+def merge_distributions(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Distribution]:
     """Add up the tasks' parts of windows. Each task gives its windows oldest first, and so does the result."""
     for start, group in groupby(merge(*tasks, key=_START), key=_START):
         parts = list(group)
         yield Distribution(
             start,
             parts[0].end_ms,
-            measures.summed(part.tuples for part in parts),
-            measures.summed(part.counts for part in parts),
-            measures.summed(part.keys for part in parts),
+            measures.sum_loads(part.tuples for part in parts),
+            measures.sum_loads(part.counts for part in parts),
+            measures.sum_loads(part.keys for part in parts),
             sum(part.distinct_keys for part in parts),
-            _hottest([hot for part in parts for hot in part.hottest]),
+            _take_hottest([hot for part in parts for hot in part.hottest]),
         )
 
 
-def _hottest(keys: Iterable[HotKey]) -> list[HotKey]:
+def _take_hottest(keys: Iterable[HotKey]) -> list[HotKey]:
     return sorted(keys, key=lambda hot: (-hot.tuples, hot.key))[:HOTTEST]
 
 
@@ -128,7 +128,7 @@ class Observer:
         """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has its tuples."""
         columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
         start, end, worker, tuples, count = columns
-        for first, stop in _runs(start):
+        for first, stop in _find_runs(start):
             span, part = (int(start[first]), int(end[first])), worker[first:stop]
             loads = self._of(span, int(part.max()) + 1)
             loads[0] += sum_by_key(part, tuples[first:stop], loads.shape[1])
@@ -143,45 +143,45 @@ class Observer:
 
     def keys(self, merged: pa.Table) -> None:
         """Observe rows of ``aggregator.MERGED``, one for each key."""
-        for first, stop in _runs(merged["start"].to_numpy()):
+        for first, stop in _find_runs(merged["start"].to_numpy()):
             part = merged.slice(first, stop - first)
             start = part["start"][0].as_py()
             self._distinct[start] = self._distinct.get(start, 0) + part.num_rows
             order = pc.SelectKOptions(HOTTEST, [("tuples", "descending"), ("key", "ascending")])
             best = part.take(pc.call_function("select_k_unstable", [part], order))
             hot = [HotKey(**row) for row in best.select(["key", "tuples", "count", "workers"]).to_pylist()]
-            self._hottest[start] = _hottest([*self._hottest.get(start, []), *hot])
+            self._hottest[start] = _take_hottest([*self._hottest.get(start, []), *hot])
 
-    def finished(self, before: int | None = None) -> Iterator[Distribution]:
+    def finish(self, before: int | None = None) -> Iterator[Distribution]:
         """Yield the windows that start before this moment (ms), and forget them. None: yield all windows."""
         for span in [span for span in self._loads if before is None or span[0] < before]:
             start, (tuples, counts, keys) = span[0], self._loads.pop(span)
             yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
 
 
-def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _find_runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """(first, stop) of each stretch of equal values."""
     if len(values):
         bounds = np.flatnonzero(np.diff(values)) + 1
         yield from zip([0, *bounds.tolist()], [*bounds.tolist(), len(values)], strict=True)
 
 
-def to_messages(
+def make_messages(
     distribution: Distribution, totals: Totals, tags: dict[str, str], occupants: list[dict[str, Any]]
-) -> list[Message]:
+) -> list[ResultMessage]:
     """The records of the distribution topic for one window: EVENT_INFO, then those of workers, hot keys and occupants.
 
     ``occupants`` are the keys in each source's old space, if the scheme has one. A record has the key, the source, and
     the scheme's own fields.
     """
-    window = window_id(distribution.start_ms)
+    window = format_window(distribution.start_ms)
     tags = tags | {"window": window}
 
-    def record(kind: str, name: str, fields: dict[str, Any], more: dict[str, Any]) -> Message:
+    def record(kind: str, name: str, fields: dict[str, Any], more: dict[str, Any]) -> ResultMessage:
         key = f"{window}/{kind}/{name}" if name else f"{window}/{kind}"
-        return message(key, kind, distribution.end_ms, tags | more, fields)
+        return make_message(key, kind, distribution.end_ms, tags | more, fields)
 
-    share = measures.shares(distribution.tuples)
+    share = measures.load_shares(distribution.tuples)
     messages = [record("EVENT_INFO", "", distribution.fields(totals), {})]
     for w in range(len(share)):
         load = {

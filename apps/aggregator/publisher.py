@@ -9,23 +9,28 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from unskew.apps.aggregator.exactly_once import Commits, Writing, bounded, pairs
+from unskew.apps.aggregator.exactly_once import (
+    TransactionalPartitions,
+    TransactionalWriteTask,
+    limited_arrow_batches,
+    make_pair_records,
+)
 from unskew.apps.settings import Settings
-from unskew.apps.worker.result_messages import LONGEST_RECORD, Message
-from unskew.apps.worker.stages import stage_of
+from unskew.apps.worker.result_messages import LONGEST_RECORD, ResultMessage
+from unskew.apps.worker.stages import make_stage
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import ESCAPE, Connection
-from unskew.kafka.outbox import Delivery
+from unskew.kafka.outbox import TaskDelivery
 from unskew.kafka.topics import ensure_topic, largest_batches
-from unskew.kafka.transactions import COMMITS, Number, deliver
+from unskew.kafka.transactions import COMMITS, BatchId, deliver_records
 
 _PART = 10_000  # messages
 
 
-def result_topics(settings: Settings) -> dict[str, str]:
+def list_result_topics(settings: Settings) -> dict[str, str]:
     """Role → topic: aggregator, distribution, rejected, and results if the work has states."""
     return {
-        **stage_of(settings).topics,
+        **make_stage(settings).topics,
         "aggregator": f"{settings.name}-aggregator",
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.topic}-rejected",
@@ -33,24 +38,24 @@ def result_topics(settings: Settings) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Messages:
+class ResendableMessages:
     """Messages that are made as they are sent, and again if they have to be sent again."""
 
-    make: Callable[[], Iterable[Message]]
+    make: Callable[[], Iterable[ResultMessage]]
 
-    def __iter__(self) -> Iterator[Message]:
+    def __iter__(self) -> Iterator[ResultMessage]:
         """Make them."""
         return iter(self.make())
 
 
-class Publisher:
+class ResultPublisher:
     """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
 
     Parameters
     ----------
     settings : Settings
         The run.
-    commits : Commits, optional
+    commits : TransactionalPartitions, optional
         The parts of the run's checkpoint, in which records are written exactly once. Default: at least once.
 
     Raises
@@ -61,33 +66,34 @@ class Publisher:
 
     """
 
-    def __init__(self, settings: Settings, commits: Commits | None = None) -> None:
+    def __init__(self, settings: Settings, commits: TransactionalPartitions | None = None) -> None:
         self._connection = settings.connection
         self.commits = commits
-        self.topics = result_topics(settings)
+        self.topics = list_result_topics(settings)
         for topic in self.topics.values():
             # The topic may have been made for its readers' number of partitions, or for another run on the same source.
             ensure_topic(self._connection, topic, settings.sources, any_number=True)
         _require_room(self._connection, self.topics.values())
         if commits is not None:
             ensure_topic(self._connection, commits.topic, commits.partitions, COMMITS)
-            commits.part("distribution").take()
+            commits.writer("distribution").fence()
 
-    def write(self, records: DataFrame, role: str, number: Number) -> None:
+    def write(self, records: DataFrame, role: str, number: BatchId) -> None:
         """Write a batch's records, a DataFrame of ``key`` and ``value``, from the executors."""
         topic = self.topics[role]
         if self.commits is None:
-            # Not by `Delivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, must be bounded.
+            # Not by `TaskDelivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, must be
+            # bounded.
             writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
             writer.option("topic", topic).save()
             return
-        writing = Writing(partial(self.commits.part, role), topic, number, pairs)
+        writing = TransactionalWriteTask(partial(self.commits.writer, role), topic, number, make_pair_records)
         binary = (F.col(name).cast("binary").alias(name) for name in ("key", "value"))
         divided = records.select(*binary).repartition(self.commits.of(role), "key")
-        with bounded(records.sparkSession):
+        with limited_arrow_batches(records.sparkSession):
             divided.mapInArrow(writing.__call__, "nothing int").collect()
 
-    def send(self, role: str, messages: Iterable[Message], number: Number | None = None) -> None:
+    def send(self, role: str, messages: Iterable[ResultMessage], number: BatchId | None = None) -> None:
         """Write a batch's messages from the driver, which holds ``_PART`` of them at a time.
 
         Exactly once, messages may be asked for again from their beginning, so no iterator will do.
@@ -100,15 +106,15 @@ class Publisher:
         """
         topic = self.topics[role]
         if self.commits is not None and number is not None:
-            deliver(self.commits.part(role), topic, number, lambda: _in_pieces(messages))
+            deliver_records(self.commits.writer(role), topic, number, lambda: _batch_messages(messages))
             return
-        delivery = Delivery(self._connection, topic)
-        for piece in _in_pieces(messages):
+        delivery = TaskDelivery(self._connection, topic)
+        for piece in _batch_messages(messages):
             delivery.put(piece)
         delivery.finish()
 
 
-def _in_pieces(messages: Iterable[Message]) -> Iterator[list[dict[str, Any]]]:
+def _batch_messages(messages: Iterable[ResultMessage]) -> Iterator[list[dict[str, Any]]]:
     left = iter(messages)
     while piece := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
         yield piece

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import splitter_of
-from unskew.apps.splitter.splitter import rejecting_times
+from unskew.apps.splitter.kafka_source import choose_splitter
+from unskew.apps.splitter.splitter import reject_times
 from unskew.apps.worker.result_messages import LONGEST_RECORD
 
 # Characters of a reason, and characters or bytes of a message that is cut. JSON writes six bytes for some of them.
@@ -25,7 +25,7 @@ _CUT = LONGEST_RECORD // 8
 _FAILED = "partition int, offset long, failure string"
 
 
-def rejected(
+def read_rejected(
     spark: SparkSession, settings: Settings, batch: Batch, failures: Mapping[tuple[int, int], str]
 ) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
@@ -41,10 +41,10 @@ def rejected(
         (partition, offset) → reason, for messages that have a key, and on which the work raised an error.
 
     """
-    splitter = splitter_of(settings)
-    if settings.timed:
+    splitter = choose_splitter(settings)
+    if settings.uses_message_time:
         ahead = settings.max_ahead if settings.time == "event" else None
-        splitter = rejecting_times(splitter, F.timestamp_millis(F.lit(batch.time_ms)), ahead)
+        splitter = reject_times(splitter, F.timestamp_millis(F.lit(batch.time_ms)), ahead)
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())

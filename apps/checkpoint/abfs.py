@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import just_below
+from unskew.apps.checkpoint.folders import list_just_below
 from unskew.errors import UsageError
 
 try:
@@ -99,28 +99,28 @@ class AbfsFolder:
         endpoint = access.get(_ENDPOINT)  # of an emulator, where the account is the path's first part
         authority = f"{endpoint}/{account}" if endpoint else f"{account}.blob.{rest.partition('.')[2]}"
         url = f"{'http' if plain else 'https'}://{authority}"
-        return cls(_container(os.getpid(), url, container, account, kind, secret), path)
+        return cls(_connect_container(os.getpid(), url, container, account, kind, secret), path)
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a List Blobs."""
-        with _usual_errors():
+        with _translate_errors():
             found = [each.name for each in self._container.walk_blobs(self._start, delimiter="/")]
-        return just_below(self._start, found)
+        return list_just_below(self._start, found)
 
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a Get Blob, of a large file one for each part."""
-        with _usual_errors():
+        with _translate_errors():
             return self._blob(name).download_blob().readall()
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``. It takes a Get Blob Properties, and a Get Blob for each part."""
-        with _usual_errors():
+        with _translate_errors():
             blob = self._blob(name)
-            return pa.PythonFile(_Parts(blob, blob.get_blob_properties().size), mode="r")
+            return pa.PythonFile(_BlobReader(blob, blob.get_blob_properties().size), mode="r")
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``. It takes a Put Blob. A file over 64 MiB is uploaded in blocks, which Azure then joins."""
-        with _usual_errors():
+        with _translate_errors():
             self._blob(name).upload_blob(data, overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -129,7 +129,7 @@ class AbfsFolder:
         If the answer is lost, the client sends the request again, and finds what the first one has written.
         """
         try:
-            with _usual_errors(ResourceExistsError):
+            with _translate_errors(ResourceExistsError):
                 self._blob(name).upload_blob(data, overwrite=False)
         except ResourceExistsError:
             return False
@@ -141,20 +141,20 @@ class AbfsFolder:
 
     def clear(self) -> None:
         """As ``Folder``. It takes a List Blobs, and a Delete Blob for each file."""
-        with _usual_errors():
+        with _translate_errors():
             found = [*self._container.list_blob_names(name_starts_with=self._start)]
         for path in reversed(found):  # a data lake also lists folders, which must be empty to be removed
             self._delete(path)
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _usual_errors():
+        with contextlib.suppress(FileNotFoundError), _translate_errors():
             self._container.delete_blob(path)
 
     def _blob(self, name: str) -> "BlobClient":
         return self._container.get_blob_client(self._start + name)
 
 
-class _Parts(io.RawIOBase):
+class _BlobReader(io.RawIOBase):
     """A blob of ``size`` bytes to read parts of, each by a request of its own. Azure's client has no such file."""
 
     def __init__(self, blob: "BlobClient", size: int) -> None:
@@ -177,14 +177,14 @@ class _Parts(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         length = max(0, min(len(view), self._size - self._at))
         if length:
-            with _usual_errors():
+            with _translate_errors():
                 view[:length] = self._blob.download_blob(self._at, length).readall()
         self._at += length
         return length
 
 
 @contextlib.contextmanager
-def _usual_errors(*unchanged: type[AzureError]) -> Iterator[None]:
+def _translate_errors(*unchanged: type[AzureError]) -> Iterator[None]:
     """Turn errors of Azure's client into those that a disk would raise, except the kinds ``unchanged``."""
     try:
         yield
@@ -198,7 +198,9 @@ def _usual_errors(*unchanged: type[AzureError]) -> Iterator[None]:
 
 
 @cache
-def _container(_process: int, url: str, container: str, account: str, kind: str, secret: str) -> ContainerClient:
+def _connect_container(
+    _process: int, url: str, container: str, account: str, kind: str, secret: str
+) -> ContainerClient:
     """A process' client; a fork of the process makes its own."""
     # While the store is busy, the client sends a request again. By default it would first wait for 15 s.
     patience = ExponentialRetry(initial_backoff=1, increment_base=2, retry_total=5, random_jitter_range=1)

@@ -11,9 +11,9 @@ from typing import Any, Self
 
 import orjson
 
-from unskew.apps.checkpoint.folders import numbers, partials_among, unlisted
+from unskew.apps.checkpoint.folders import find_partials, find_unlisted, list_numbers
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.versions import Clock
+from unskew.apps.checkpoint.versions import BatchClock
 from unskew.errors import EnvironmentFault, UsageError
 
 #: The format of all that is written beside a checkpoint; it is raised when an older program could no longer read it.
@@ -36,7 +36,7 @@ class Batch:
     number : int
         The batch's number, from 0.
     time_ms : int
-        The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``Clock``.
+        The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``BatchClock``.
     watermark_ms : int
         This batch closes the windows that end at or before this time.
     late_before_ms : int
@@ -85,9 +85,9 @@ class Checkpoint:
         self._entries: dict[int, list[str]] = {}
 
     @cached_property
-    def clock(self) -> Clock:
+    def clock(self) -> BatchClock:
         """The batch time's lead over the clock."""
-        return Clock(self.location, self.planned())
+        return BatchClock(self.location, self.newest_batch())
 
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
         """Refuse a checkpoint that belongs to another run, and return the record of this run as ``claim`` writes it.
@@ -111,7 +111,7 @@ class Checkpoint:
 
         """
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
-        found = self.claimed()
+        found = self.read_record()
         if found.get("format", FORMAT) > FORMAT:
             raise UsageError(
                 f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
@@ -138,7 +138,7 @@ class Checkpoint:
         def record() -> bytes:
             return orjson.dumps(self.check(run, changing), option=orjson.OPT_INDENT_2)
 
-        if not self.claimed() and self._own.create(RECORD[-1], record()):
+        if not self.read_record() and self._own.create(RECORD[-1], record()):
             return
         # Another run may have been faster. An unchanged record is written too, so that the user learns now whether the
         # location is writable.
@@ -146,7 +146,7 @@ class Checkpoint:
 
     def tidy(self) -> None:
         """Remove the incomplete files that killed drivers have left. Only the driver that holds the checkpoint may."""
-        for left in partials_among(self._own.names()):
+        for left in find_partials(self._own.names()):
             self._own.remove(left)
 
     def require_writable(self) -> None:
@@ -162,7 +162,7 @@ class Checkpoint:
         self._own.write(name, b"")
         self._own.remove(name)
 
-    def claimed(self) -> dict[str, Any]:
+    def read_record(self) -> dict[str, Any]:
         """The record of the run that the checkpoint belongs to. Empty: there is none yet."""
         try:
             found = orjson.loads(self._own.read(RECORD[-1]))
@@ -210,16 +210,16 @@ class Checkpoint:
         """
         return int(orjson.loads(self._log("offsets", number)[1])["batchTimestampMs"])
 
-    def planned(self) -> int:
+    def newest_batch(self) -> int:
         """The number of the newest batch that was planned, or 0."""
         return self._newest("offsets") or 0
 
-    def following(self) -> int:
+    def next_batch(self) -> int:
         """The number of the batch that runs next: one that was planned and isn't committed, or a new one."""
-        new = self.unplanned()
+        new = self.first_unplanned()
         return new if self._newest("commits") == new - 1 else max(0, new - 1)
 
-    def unplanned(self) -> int:
+    def first_unplanned(self) -> int:
         """The number of the first batch that is not planned yet."""
         newest = self._newest("offsets")
         return 0 if newest is None else newest + 1
@@ -241,8 +241,8 @@ class Checkpoint:
 
     def _newest(self, log: str) -> int | None:
         """The number of the log's newest entry."""
-        listed = numbers(self.location.folder(log))
-        return max(listed + unlisted(max(listed, default=-1), lambda number: self._has(log, number)), default=None)
+        listed = list_numbers(self.location.folder(log))
+        return max(listed + find_unlisted(max(listed, default=-1), lambda number: self._has(log, number)), default=None)
 
     def _has(self, log: str, number: int) -> bool:
         try:
@@ -274,14 +274,14 @@ class WorkerHistory:
 
     @classmethod
     def of(cls, claimed: Mapping[str, Any], workers: int) -> Self:
-        """The history of a checkpoint with this record (``Checkpoint.claimed``), including a run of W workers."""
+        """The history of a checkpoint with this record (``Checkpoint.read_record``), including a run of W workers."""
         before = claimed.get("numWorkers", workers)
         return cls(claimed.get("firstWorkers", before), max(workers, claimed.get("mostWorkers", before)))
 
     @classmethod
     def at(cls, checkpoint: Where, workers: int) -> Self:
         """The history of the checkpoint at this location, including a run of W workers."""
-        return cls.of(Checkpoint(checkpoint).claimed(), workers)
+        return cls.of(Checkpoint(checkpoint).read_record(), workers)
 
     def entries(self) -> dict[str, int]:
         """The entries of the checkpoint's record that ``of`` reads."""

@@ -71,7 +71,7 @@ class Folder(Protocol):
         ...
 
 
-def patiently(read: Callable[[], T]) -> T:
+def read_patiently(read: Callable[[], T]) -> T:
     """What ``read`` returns as soon as it finds a file that another machine has written.
 
     A network file system may remember for a minute that a file was missing.
@@ -92,7 +92,7 @@ def patiently(read: Callable[[], T]) -> T:
         time.sleep(_LOOK_EVERY)
 
 
-def tidies(folder: Folder, what: str, seldom: int) -> bool:
+def should_tidy(folder: Folder, what: str, seldom: int) -> bool:
     """Whether to look for a folder's old files now. Where requests cost money, that is once in ``seldom`` times.
 
     ``what`` names the write after which to look, so that the writes of many folders don't look at the same moment.
@@ -100,21 +100,21 @@ def tidies(folder: Folder, what: str, seldom: int) -> bool:
     return not (folder.costly and zlib.crc32(what.encode()) % seldom)
 
 
-def numbers(folder: Folder) -> list[int]:
+def list_numbers(folder: Folder) -> list[int]:
     """The names in a folder that are numbers, ascending: numbers of versions, batches or plans."""
-    return numbers_among(folder.names())
+    return filter_numbers(folder.names())
 
 
-def numbers_among(names: Iterable[str]) -> list[int]:
+def filter_numbers(names: Iterable[str]) -> list[int]:
     """The names that are numbers, ascending.
 
-    >>> numbers_among(["10", "9", "²"])
+    >>> filter_numbers(["10", "9", "²"])
     [9, 10]
     """
     return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
 
 
-def just_below(folder: str, paths: Iterable[str]) -> list[str]:
+def list_just_below(folder: str, paths: Iterable[str]) -> list[str]:
     """The names of files and folders right below a folder of a store that has only paths.
 
     Parameters
@@ -125,17 +125,17 @@ def just_below(folder: str, paths: Iterable[str]) -> list[str]:
         The paths of what is there, folders with a slash at the end. The folder's own may be among them: others mark
         folders so.
 
-    >>> just_below("a/", ["a/", "a/1", "a/b/"])
+    >>> list_just_below("a/", ["a/", "a/1", "a/b/"])
     ['1', 'b']
     """
     names = dict.fromkeys(path.removeprefix(folder).rstrip("/") for path in paths)
     return [name for name in names if name]
 
 
-def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
+def find_unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
     """The numbers that exist after the newest number in a list, because a list may lack what was written lately.
 
-    >>> unlisted(3, {1, 2, 3, 4, 5, 9}.__contains__)
+    >>> find_unlisted(3, {1, 2, 3, 4, 5, 9}.__contains__)
     [4, 5]
     """
     found: list[int] = []
@@ -144,13 +144,13 @@ def unlisted(newest: int, there: Callable[[int], bool]) -> list[int]:
     return found
 
 
-def partial(name: str) -> str:
+def name_partial(name: str) -> str:
     """A name for an incomplete file. No reader takes this name for a number."""
     return f".{name}-{uuid.uuid4().hex}"
 
 
-def partials_among(names: Iterable[str]) -> dict[str, str]:
-    """Those names that ``partial`` has made, each with the name of the complete file."""
+def find_partials(names: Iterable[str]) -> dict[str, str]:
+    """Those names that ``name_partial`` has made, each with the name of the complete file."""
     found = ((name, re.fullmatch(r"\.(.+)-[0-9a-f]{32}", name)) for name in names)
     return {name: match[1] for name, match in found if match}
 
@@ -187,14 +187,14 @@ class LocalFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
-        self._unfinished(name, data).replace(self._path / name)
+        self._write_unfinished(name, data).replace(self._path / name)
         self._sync()
 
     def create(self, name: str, data: bytes) -> bool:
         """As ``Folder``. It makes a link, which fails if there is a file of that name."""
         if (self._path / name).exists():
             return False
-        unfinished = self._unfinished(name, data)
+        unfinished = self._write_unfinished(name, data)
         try:
             (self._path / name).hardlink_to(unfinished)
         except FileExistsError:
@@ -208,10 +208,10 @@ class LocalFolder:
         self._sync()
         return True
 
-    def _unfinished(self, name: str, data: bytes) -> Path:
+    def _write_unfinished(self, name: str, data: bytes) -> Path:
         """Write a file under a name that no reader takes for a number."""
         self._path.mkdir(parents=True, exist_ok=True)
-        unfinished = self._path / partial(name)
+        unfinished = self._path / name_partial(name)
         try:
             with unfinished.open("wb") as file:
                 file.write(data)
@@ -264,42 +264,42 @@ class AddressedFolder:
 
     def names(self) -> list[str]:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "read"):
+        with report_store_errors(self._address, "read"):
             return self._folder.names()
 
     def read(self, name: str) -> bytes:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "read", FileNotFoundError):
+        with report_store_errors(self._address, "read", FileNotFoundError):
             return self._folder.read(name)
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "read", FileNotFoundError):
+        with report_store_errors(self._address, "read", FileNotFoundError):
             return self._folder.open(name)
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "written"):
+        with report_store_errors(self._address, "written"):
             self._folder.write(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "written"):
+        with report_store_errors(self._address, "written"):
             return self._folder.create(name, data)
 
     def remove(self, name: str) -> None:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "written"):
+        with report_store_errors(self._address, "written"):
             self._folder.remove(name)
 
     def clear(self) -> None:
         """As ``Folder``."""
-        with errors_in_a_line(self._address, "written"):
+        with report_store_errors(self._address, "written"):
             self._folder.clear()
 
 
 @contextlib.contextmanager
-def errors_in_a_line(address: str, done: str, *unchanged: type[Exception]) -> Iterator[None]:
+def report_store_errors(address: str, done: str, *unchanged: type[Exception]) -> Iterator[None]:
     """Turn an error of the store into one line. Errors of the kinds ``unchanged`` are raised as they are.
 
     Raises

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import just_below
+from unskew.apps.checkpoint.folders import list_just_below
 from unskew.errors import UsageError
 
 try:
@@ -82,34 +82,34 @@ class GsFolder:
         keyfile = access.get(_KEYFILE, "")
         if kind == _BY_KEYFILE and not keyfile:
             raise UsageError(f"{_TYPE} is {kind!r}, and {_KEYFILE} is missing; valid: the key file's path")
-        with _usual_errors():
-            client = _client(os.getpid(), kind, keyfile, access.get(_ROOT, "").rstrip("/"))
+        with _translate_errors():
+            client = _connect_client(os.getpid(), kind, keyfile, access.get(_ROOT, "").rstrip("/"))
         return cls(client.bucket(bucket), path)
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a LIST."""
-        with _usual_errors():
+        with _translate_errors():
             listed = self._bucket.list_blobs(
                 prefix=self._start, delimiter="/", fields="items(name),prefixes,nextPageToken"
             )
             found = [each.name for each in listed]  # only then it knows all folders
-        return just_below(self._start, [*found, *listed.prefixes])
+        return list_just_below(self._start, [*found, *listed.prefixes])
 
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a GET."""
-        with _usual_errors():
+        with _translate_errors():
             return self._blob(name).download_as_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``. It takes a GET of its size, and a GET for each part that isn't close to the last one."""
-        with _usual_errors():
+        with _translate_errors():
             blob = self._blob(name)
             blob.reload()
             return pa.PythonFile(blob.open("rb", chunk_size=_AHEAD), mode="r")
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``. It takes an upload, of a large file one for each part."""
-        with _usual_errors():
+        with _translate_errors():
             self._blob(name).upload_from_string(data, "application/octet-stream", retry=DEFAULT_RETRY)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -118,7 +118,7 @@ class GsFolder:
         If the answer is lost, the client sends the request again, and finds what the first one has written.
         """
         try:
-            with _usual_errors(PreconditionFailed):
+            with _translate_errors(PreconditionFailed):
                 self._blob(name).upload_from_string(
                     data, "application/octet-stream", if_generation_match=0, retry=DEFAULT_RETRY
                 )
@@ -132,14 +132,14 @@ class GsFolder:
 
     def clear(self) -> None:
         """As ``Folder``. It takes a LIST, and a DELETE for each file."""
-        with _usual_errors():
+        with _translate_errors():
             listed = self._bucket.list_blobs(prefix=self._start, fields="items(name),nextPageToken")
             found = [each.name for each in listed]
         for path in found:
             self._delete(path)
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _usual_errors():
+        with contextlib.suppress(FileNotFoundError), _translate_errors():
             self._bucket.blob(path).delete(retry=DEFAULT_RETRY)
 
     def _blob(self, name: str) -> storage.Blob:
@@ -147,7 +147,7 @@ class GsFolder:
 
 
 @contextlib.contextmanager
-def _usual_errors(*unchanged: type[GoogleAPIError]) -> Iterator[None]:
+def _translate_errors(*unchanged: type[GoogleAPIError]) -> Iterator[None]:
     """Turn errors of Google's client into those that a disk would raise, except the kinds ``unchanged``."""
     try:
         yield
@@ -160,7 +160,7 @@ def _usual_errors(*unchanged: type[GoogleAPIError]) -> Iterator[None]:
 
 
 @cache
-def _client(_process: int, kind: str, keyfile: str, root: str) -> storage.Client:
+def _connect_client(_process: int, kind: str, keyfile: str, root: str) -> storage.Client:
     """A process' client; a fork of the process makes its own."""
     credentials: Credentials | None = None  # the client then searches as Google's programs do
     if kind == _MACHINE:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import partial
+from unskew.apps.checkpoint.folders import name_partial
 from unskew.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class HdfsFolder:
             The client isn't installed.
 
         """
-        return cls(_client(os.getpid(), host, tuple(sorted(access.items()))), path)
+        return cls(_connect_client(os.getpid(), host, tuple(sorted(access.items()))), path)
 
     def names(self) -> list[str]:
         """As ``Folder``."""
@@ -69,11 +69,11 @@ class HdfsFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """As ``Folder``."""
-        self._client.rename(self._unfinished(name, data), self._of(name), overwrite=True)
+        self._client.rename(self._write_unfinished(name, data), self._of(name), overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
         """As ``Folder``. The name node refuses to rename a file to a name that is taken."""
-        unfinished = self._unfinished(name, data)
+        unfinished = self._write_unfinished(name, data)
         try:
             self._client.rename(unfinished, self._of(name), overwrite=False)
         except FileExistsError:
@@ -81,8 +81,8 @@ class HdfsFolder:
             return False
         return True
 
-    def _unfinished(self, name: str, data: bytes) -> str:
-        unfinished = self._of(partial(name))
+    def _write_unfinished(self, name: str, data: bytes) -> str:
+        unfinished = self._of(name_partial(name))
         try:
             with self._client.create(unfinished) as file:
                 file.write(data)
@@ -108,7 +108,7 @@ class HdfsFolder:
 
 
 @cache
-def _client(_process: int, host: str, access: tuple[tuple[str, str], ...]) -> "Client":
+def _connect_client(_process: int, host: str, access: tuple[tuple[str, str], ...]) -> "Client":
     """A process' client; a fork of the process makes its own."""
     try:
         from hdfs_native import Client  # of the extra `hdfs`

@@ -23,7 +23,7 @@ from typing import Any
 import orjson
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.errors import EnvironmentFault, TakenOver
+from unskew.errors import EnvironmentFault, LeaseLost
 
 #: The environment variable with a driver's name. A service manager that starts the driver again gives the same name.
 NAME_VARIABLE = "UNSKEW_DRIVER"
@@ -33,7 +33,7 @@ _CONTROL_GROUPS = Path("/proc/self/cgroup")
 _REMEMBERED = 20  # drivers that have lost the checkpoint
 
 
-def driver_name() -> str:
+def get_driver_name() -> str:
     """The name of this driver, the same after each restart.
 
     By default it is the name of the host, and that of systemd's service if there is one. A container has a host name of
@@ -44,7 +44,7 @@ def driver_name() -> str:
     return os.environ.get(NAME_VARIABLE) or " ".join([socket.gethostname(), *(service.groups() if service else ())])
 
 
-class Hold:
+class Lease:
     """One driver's hold on a checkpoint.
 
     The record has one name, which the last writer sets, so no list of files is needed. If two drivers begin at the same
@@ -62,18 +62,18 @@ class Hold:
         self._folder = self._location.folder("unskew")
         self._driver = uuid.uuid4().hex
 
-    def lost_to(self) -> dict[str, Any] | None:
+    def successor(self) -> dict[str, Any] | None:
         """The record of the driver that has taken the checkpoint from this one. None: there is none, or it has ended.
 
         A driver that was started again is the same driver if it has the same name.
         """
         holder = self._read(_HOLDER)
-        if holder is None or driver_name() not in holder.get("lost", ()):
+        if holder is None or get_driver_name() not in holder.get("lost", ()):
             return None
         ended = self._read(_ENDED)
         return None if ended is not None and ended["driver"] == holder["driver"] else holder
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Take the checkpoint. The driver that had it before ends at its next check.
 
         Raises
@@ -82,7 +82,7 @@ class Hold:
             The checkpoint can't be written.
 
         """
-        name, before = driver_name(), self._read(_HOLDER) or {}
+        name, before = get_driver_name(), self._read(_HOLDER) or {}
         lost = dict.fromkeys([*before.get("lost", []), *([before["name"]] if "name" in before else [])])
         lost.pop(name, None)
         self._write(
@@ -97,7 +97,7 @@ class Hold:
             },
         )
 
-    def end(self) -> None:
+    def release(self) -> None:
         """Record that this driver has ended, in a file of its own, because the holder may be another one by now."""
         self._write(_ENDED, {"driver": self._driver})
 
@@ -106,7 +106,7 @@ class Hold:
 
         Raises
         ------
-        TakenOver
+        LeaseLost
             Another driver has it.
         EnvironmentFault
             The checkpoint can't be read.
@@ -117,8 +117,9 @@ class Hold:
             record = self._location.below("unskew", _HOLDER)
             raise EnvironmentFault(f"{record} names the checkpoint's driver, but can't be read")
         if holder["driver"] != self._driver:
-            raise TakenOver(
-                f"another driver ({described(holder)}) goes on with the checkpoint {self._location}: this one ends"
+            raise LeaseLost(
+                f"another driver ({describe_holder(holder)}) goes on with the checkpoint {self._location}: "
+                "this one ends"
             )
 
     def _read(self, name: str) -> dict[str, Any] | None:
@@ -132,6 +133,6 @@ class Hold:
         self._folder.write(name, orjson.dumps(record, option=orjson.OPT_INDENT_2))
 
 
-def described(holder: dict[str, Any]) -> str:
+def describe_holder(holder: dict[str, Any]) -> str:
     """Where the driver of a record is, and since when."""
     return f"process {holder['process']} on {holder['host']}, since {holder['since']} UTC"

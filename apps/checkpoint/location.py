@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from unskew.apps.checkpoint.folders import AddressedFolder, Folder, LocalFolder, errors_in_a_line
+from unskew.apps.checkpoint.folders import AddressedFolder, Folder, LocalFolder, report_store_errors
 from unskew.errors import EnvironmentFault, UsageError
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class Location:
         """
         if isinstance(where, Location):
             return cls(where.address, where.access)
-        address = _as_s3a(where, conf or {})
-        scheme, host, _ = _split(address)
-        return cls(address, _access(scheme, host, conf or {}))
+        address = _convert_to_s3a(where, conf or {})
+        scheme, host, _ = _split_address(address)
+        return cls(address, _select_access(scheme, host, conf or {}))
 
     def __str__(self) -> str:
         return self.address
@@ -99,7 +99,7 @@ class Location:
     @property
     def scheme(self) -> str:
         """``file``, ``s3a``, ``hdfs``, ``dbfs``, ``gs``, ``abfs`` or ``abfss``."""
-        return _split(self.address)[0]
+        return _split_address(self.address)[0]
 
     def below(self, *names: str) -> Self:
         """The location of a folder below this one."""
@@ -108,8 +108,8 @@ class Location:
     def folder(self, *names: str) -> Folder:
         """The folder here or below. Neither has to exist."""
         address = posixpath.join(self.address, *names)
-        with errors_in_a_line(address, "reached"):
-            return AddressedFolder(self._bare_folder(*_split(address)), address)
+        with report_store_errors(address, "reached"):
+            return AddressedFolder(self._bare_folder(*_split_address(address)), address)
 
     def _bare_folder(self, scheme: str, host: str, path: str) -> Folder:
         # Each client is imported where it is needed: pyarrow's for S3 is large, hdfs-native is an extra.
@@ -129,7 +129,7 @@ class Location:
             from unskew.apps.checkpoint.abfs import AbfsFolder
 
             return AbfsFolder.at(scheme, host, path, self.access)
-        return LocalFolder(_mounted(path) if scheme == "dbfs" else path)
+        return LocalFolder(_find_mount(path) if scheme == "dbfs" else path)
 
     @property
     def secrets(self) -> dict[str, str]:
@@ -155,7 +155,7 @@ class Location:
 Where: TypeAlias = str | Location
 
 
-def location_in(spark: "SparkSession", address: str | None) -> Location:
+def resolve_location(spark: "SparkSession", address: str | None) -> Location:
     """The location of an address as a session's Spark resolves it, with the settings by which Spark reaches it.
 
     An address without a scheme is in Hadoop's default file system (``fs.defaultFS``). That may be set in a file that
@@ -173,12 +173,12 @@ def location_in(spark: "SparkSession", address: str | None) -> Location:
     if not address:
         raise UsageError(f"checkpoint is {address!r}; valid: the query's checkpointLocation")
     if not _SCHEME.match(address):
-        address = _resolved(spark, address)
-    prefixes = _PREFIXES.get(_split(_as_s3a(address, {}))[0])
-    return Location.of(address, _settings(spark, prefixes) if prefixes else None)
+        address = _resolve_address(spark, address)
+    prefixes = _PREFIXES.get(_split_address(_convert_to_s3a(address, {}))[0])
+    return Location.of(address, _read_hadoop_settings(spark, prefixes) if prefixes else None)
 
 
-def _resolved(spark: "SparkSession", address: str) -> str:
+def _resolve_address(spark: "SparkSession", address: str) -> str:
     """Where an address without a scheme is, for Spark.
 
     We ask Spark to read a file that can't exist. Its error names the resolved path, which no other call returns through
@@ -203,17 +203,17 @@ def _resolved(spark: "SparkSession", address: str) -> str:
     raise EnvironmentFault(f"Spark doesn't say where the checkpoint {address} is ({str(reason).splitlines()[0]})")
 
 
-def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str]:
+def _read_hadoop_settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str]:
     """Hadoop's settings with which a session's Spark reaches a store, named as Spark's settings.
 
     Through Spark Connect, only the settings that the session was given are known, not those in the server's files.
     """
-    from unskew.spark.compat import is_remote, java_session, jvm  # it needs pyspark; a location doesn't
+    from unskew.spark.compat import get_java_session, get_jvm, is_remote  # it needs pyspark; a location doesn't
 
     if is_remote(spark):
         return spark.conf.getAll
-    hadoop = java_session(spark).sessionState().newHadoopConf()
-    classes = jvm()
+    hadoop = get_java_session(spark).sessionState().newHadoopConf()
+    classes = get_jvm()
     described = classes.java.io.StringWriter()
     classes.org.apache.hadoop.conf.Configuration.dumpConfiguration(hadoop, described)
     return {
@@ -223,7 +223,7 @@ def _settings(spark: "SparkSession", prefixes: tuple[str, ...]) -> dict[str, str
     }
 
 
-def location_by(address: str, conf: Mapping[str, str]) -> Location:
+def configure_location(address: str, conf: Mapping[str, str]) -> Location:
     """The location of an address, according to settings with which Spark will be started.
 
     An address without a scheme is a path of this machine, unless the settings name another default file system. The
@@ -260,7 +260,7 @@ def location_by(address: str, conf: Mapping[str, str]) -> Location:
     return Location.of(address, conf)
 
 
-def _as_s3a(address: str, conf: Mapping[str, str]) -> str:
+def _convert_to_s3a(address: str, conf: Mapping[str, str]) -> str:
     """An address of S3 under the scheme ``s3a``. Other addresses stay as they are.
 
     Hadoop has no class for ``s3`` and ``s3n``, so ``fs.s3.impl`` says whether a vendor reads them in a way of its own.
@@ -278,7 +278,7 @@ def _as_s3a(address: str, conf: Mapping[str, str]) -> str:
     return f"s3a:{rest}"
 
 
-def _mounted(path: str) -> str:
+def _find_mount(path: str) -> str:
     """Where a path of ``dbfs:`` is mounted: a volume below ``/Volumes``, anything else below ``/dbfs``.
 
     Raises
@@ -298,7 +298,7 @@ def _mounted(path: str) -> str:
     return mount + path[volume.end() if volume else 0 :]
 
 
-def _split(address: str) -> tuple[str, str, str]:
+def _split_address(address: str) -> tuple[str, str, str]:
     """Scheme, host (or bucket) and path."""
     found = re.fullmatch(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", address)
     if found is None:
@@ -314,14 +314,14 @@ def _split(address: str) -> tuple[str, str, str]:
     raise UsageError(f"the checkpoint's address is {address!r}; valid: {_VALID}")
 
 
-def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
+def _select_access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
     prefixes = _PREFIXES.get(scheme)
     if prefixes is None:
         return {}
     hadoop = {name.removeprefix(_HADOOP): value for name, value in conf.items() if name.startswith(_HADOOP)}
     access = {name: value for name, value in hadoop.items() if name.startswith(prefixes)}
     if scheme in _AZURE:
-        return _azure_access(host.partition("@")[2], access)
+        return _select_azure_access(host.partition("@")[2], access)
     if scheme == "gs":
         from unskew.apps.checkpoint.gs import SETTINGS
 
@@ -338,7 +338,7 @@ def _access(scheme: str, host: str, conf: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if value} | access | own
 
 
-def _azure_access(server: str, settings: Mapping[str, str]) -> dict[str, str]:
+def _select_azure_access(server: str, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of one account, whose own go before those of all; and no secret of another account."""
     from unskew.apps.checkpoint.abfs import BY_SAS, KEY, SAS, SETTINGS, TYPE
 

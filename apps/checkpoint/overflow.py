@@ -10,7 +10,7 @@ When the sender works on a later batch, Spark has committed this one, so nobody 
 sender removes them.
 """
 
-from unskew.apps.checkpoint.folders import numbers, patiently, tidies
+from unskew.apps.checkpoint.folders import list_numbers, read_patiently, should_tidy
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.errors import EnvironmentFault
 
@@ -36,7 +36,7 @@ class Overflow:
     """
 
     def __init__(self, where: Where | None, most: int = MOST) -> None:
-        self._location = None if where is None else _location(where)
+        self._location = None if where is None else _locate_overflow(where)
         self._room = most
 
     def put(self, sender: str, batch: int, number: int, blob: bytes) -> bytes:
@@ -53,14 +53,14 @@ class Overflow:
         if self._location is None:
             return
         folder = self._location.folder(sender)
-        if not tidies(folder, f"{sender} {batch}", _SELDOM):
+        if not should_tidy(folder, f"{sender} {batch}", _SELDOM):
             return
-        for old in numbers(folder):
+        for old in list_numbers(folder):
             if old < batch:
                 self._location.folder(sender, str(old)).clear()
 
 
-def content(blob: bytes, where: Where | None) -> bytes:
+def fetch_blob(blob: bytes, where: Where | None) -> bytes:
     """The blob that ``Overflow.put`` was given. ``where`` is the query's checkpoint location.
 
     Raises
@@ -72,9 +72,9 @@ def content(blob: bytes, where: Where | None) -> bytes:
     if where is None or not blob.startswith(_FILE):
         return blob
     sender, batch, number = blob.removeprefix(_FILE).decode().split("/")
-    location = _location(where)
+    location = _locate_overflow(where)
     try:
-        return patiently(lambda: location.folder(sender, batch).read(number))
+        return read_patiently(lambda: location.folder(sender, batch).read(number))
     except FileNotFoundError as error:
         raise EnvironmentFault(
             f"what {sender} gave in batch {batch} is not in {location.below(sender, batch, number)}: "
@@ -82,5 +82,5 @@ def content(blob: bytes, where: Where | None) -> bytes:
         ) from error
 
 
-def _location(where: Where) -> Location:
+def _locate_overflow(where: Where) -> Location:
     return Location.of(where).below("unskew", "overflow")

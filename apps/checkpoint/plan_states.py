@@ -17,7 +17,7 @@ from unskew.grouping.feedback_loop import PlanState
 
 
 @dataclass(frozen=True)
-class Plans:
+class PlanStateLog:
     """The versions of one query's ``PlanState``. Spark sends it to the tasks.
 
     Parameters
@@ -36,19 +36,19 @@ class Plans:
     def at(self, batch: int) -> PlanState | None:
         """The state at the start of a batch. None: no plan was made before it."""
         found = self._versions.newest(batch)
-        return _read(found[1]) if found else None
+        return _parse_state(found[1]) if found else None
 
     def newest(self) -> PlanState | None:
         """The state that was written last. None: there is none."""
         from unskew.apps.checkpoint.checkpoint import Checkpoint  # it needs orjson, which `balance` does without
 
-        found = self._versions.last(Checkpoint(self.checkpoint).planned())
-        return _read(found[1]) if found else None
+        found = self._versions.last(Checkpoint(self.checkpoint).newest_batch())
+        return _parse_state(found[1]) if found else None
 
-    def written(self, batch: int) -> PlanState | None:
+    def find(self, batch: int) -> PlanState | None:
         """The state that was written for the start of exactly this batch. None: there is none."""
         found = self._versions.at(batch)
-        return _read(found) if found is not None else None
+        return _parse_state(found) if found is not None else None
 
     def write(self, batch: int, state: PlanState) -> bool:
         """Set the state at the start of a batch, unless one is already written for it. Returns whether it was set."""
@@ -56,6 +56,6 @@ class Plans:
 
 
 @lru_cache(maxsize=2)
-def _read(data: bytes) -> PlanState:
+def _parse_state(data: bytes) -> PlanState:
     """Read a state once a process: a long table is the same for all tasks of a batch, and often for the next batch."""
     return PlanState.read(data)

@@ -55,7 +55,7 @@ class S3Folder:
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of a bucket, according to Hadoop's settings ``fs.s3a.…``."""
         of = os.getpid(), bucket, tuple(sorted(access.items()))
-        return cls(_files(*of), f"{bucket}{path.rstrip('/')}", partial(_files, *of, creating=True))
+        return cls(_connect_files(*of), f"{bucket}{path.rstrip('/')}", partial(_connect_files, *of, creating=True))
 
     def names(self) -> list[str]:
         """As ``Folder``. It takes a LIST."""
@@ -113,7 +113,7 @@ class S3Folder:
             self._files.delete_dir(self._path)
 
 
-class _Creating(BaseHTTPRequestHandler):
+class _CreateProxyHandler(BaseHTTPRequestHandler):
     """Passes requests on, with the condition that there is no such object."""
 
     protocol_version = "HTTP/1.1"
@@ -153,12 +153,12 @@ class _Creating(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def _proxy(scheme: str) -> str:
+def _start_proxy(scheme: str) -> str:
     """The address of a new proxy of this process, by which requests go on with that scheme."""
     kind = HTTPSConnection if scheme == "https" else HTTPConnection
     token = token_hex()
     login = f"Basic {b64encode(f'unskew:{token}'.encode()).decode()}"
-    handler = type("Handler", (_Creating,), {"kind": kind, "login": login})
+    handler = type("Handler", (_CreateProxyHandler,), {"kind": kind, "login": login})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, name="unskew-s3", daemon=True).start()
@@ -166,7 +166,7 @@ def _proxy(scheme: str) -> str:
 
 
 @cache
-def _files(
+def _connect_files(
     _process: int, bucket: str, access: tuple[tuple[str, str], ...], *, creating: bool = False
 ) -> fs.S3FileSystem:
     """A process' client; a fork of the process makes its own."""
@@ -185,7 +185,7 @@ def _files(
         session_token=given.get("fs.s3a.session.token"),
         region=region,
         scheme="http" if creating else scheme,  # to the proxy
-        proxy_options=_proxy(scheme) if creating else None,
+        proxy_options=_start_proxy(scheme) if creating else None,
         endpoint_override=endpoint.rstrip("/") or None,
         allow_delayed_open=True,  # a small file is one PUT instead of three requests
         background_writes=False,

@@ -7,7 +7,7 @@ batch ``b`` wrote.
 A list of a folder's files may lack the newest of them for a while, because network file systems and some S3 stores
 cache lists. So what was written lately is looked for by its name.
 
-This module has two versioned values of a run. ``Clock`` is how far batch time is ahead of the driver's clock.
+This module has two versioned values of a run. ``BatchClock`` is how far batch time is ahead of the driver's clock.
 ``Totals`` are the sums over everything that the run has published.
 """
 
@@ -15,7 +15,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from unskew.apps.checkpoint.folders import numbers, numbers_among, partials_among, tidies
+from unskew.apps.checkpoint.folders import filter_numbers, find_partials, list_numbers, should_tidy
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.grouping import measures
 
@@ -48,7 +48,7 @@ class Versions:
         # Mostly the version of this very number exists, and to read it is cheaper than to list all.
         if (data := self.at(at_most)) is not None:
             return at_most, data
-        listed = [v for v in numbers(self._folder) if v <= at_most]
+        listed = [v for v in list_numbers(self._folder) if v <= at_most]
         newest = listed[-1] if listed else -1
         for version in reversed([*listed, *range(max(newest + 1, at_most - _UNLISTED), at_most)]):
             if (data := self.at(version)) is not None:  # a list may also name a version that is gone
@@ -57,13 +57,13 @@ class Versions:
 
     def last(self, planned: int) -> tuple[int, bytes] | None:
         """The newest version of all. ``planned`` is the newest planned batch, which writes the next version."""
-        found = [self.newest(planned + 1), self.newest(max(numbers(self._folder), default=0))]
+        found = [self.newest(planned + 1), self.newest(max(list_numbers(self._folder), default=0))]
         return max((each for each in found if each is not None), default=None)
 
     def at(self, version: int) -> bytes | None:
         """The bytes of exactly this version. None: there is none."""
         try:
-            return self._folder.read(_name(version))
+            return self._folder.read(_format_version(version))
         except FileNotFoundError:
             return None
 
@@ -72,31 +72,31 @@ class Versions:
 
         Incomplete files that a killed process has left of an older version are removed too.
         """
-        self._folder.write(_name(version), data)
+        self._folder.write(_format_version(version), data)
         self._forget(version)
 
     def create(self, version: int, data: bytes) -> bool:
         """Write as ``write`` does, but leave a version that exists as it is. Returns whether it was written."""
-        created = self._folder.create(_name(version), data)
+        created = self._folder.create(_format_version(version), data)
         if created:
             self._forget(version)
         return created
 
     def _forget(self, version: int) -> None:
-        if not tidies(self._folder, f"{self._address} {version}", _SELDOM):
+        if not should_tidy(self._folder, f"{self._address} {version}", _SELDOM):
             return
         names = self._folder.names()
-        old = [_name(v) for v in numbers_among(names) if v < version][: -(_KEEP - 1)]
-        left = [name for name, of in partials_among(names).items() if of.isdecimal() and int(of) < version]
+        old = [_format_version(v) for v in filter_numbers(names) if v < version][: -(_KEEP - 1)]
+        left = [name for name, of in find_partials(names).items() if of.isdecimal() and int(of) < version]
         for name in [*old, *left]:
             self._folder.remove(name)  # another attempt of the task may have removed it already
 
 
-def _name(version: int) -> str:
+def _format_version(version: int) -> str:
     return f"{version:0{_DIGITS}d}"
 
 
-class Clock:
+class BatchClock:
     """How far batch time is ahead of Spark's timestamps. It is versioned, so a replay has the time of the first run.
 
     A window closes once a batch has had a later time. Suppose that the driver's clock is set back, or that another
@@ -170,7 +170,7 @@ class Totals:
             tuples=self.tuples + sum(loads),
             assignments=self.assignments + assignments,
             keys=self.keys + keys,
-            loads=measures.summed([self.loads, loads]).tolist(),
+            loads=measures.sum_loads([self.loads, loads]).tolist(),
         )
 
 
@@ -182,18 +182,18 @@ class TotalsLog:
 
     def at(self, batch: int) -> Totals:
         """The totals at the start of a batch."""
-        return _totals(self._versions.newest(batch))
+        return _parse_totals(self._versions.newest(batch))
 
     def newest(self, planned: int = 0) -> Totals:
         """The newest totals. ``planned`` is the newest planned batch."""
-        return _totals(self._versions.last(planned))
+        return _parse_totals(self._versions.last(planned))
 
     def write(self, batch: int, totals: Totals) -> None:
         """Set the totals at the start of a batch."""
         self._versions.write(batch, json.dumps(asdict(totals), separators=(",", ":"), ensure_ascii=False).encode())
 
 
-def _totals(found: tuple[int, bytes] | None) -> Totals:
+def _parse_totals(found: tuple[int, bytes] | None) -> Totals:
     saved = json.loads(found[1]) if found else {}
     known = {field.name for field in fields(Totals)}  # another version of this program may have other fields
     return Totals(**{name: value for name, value in saved.items() if name in known})

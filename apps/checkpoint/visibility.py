@@ -41,7 +41,7 @@ def require_visible(where: Where) -> None:
     if query is None or (location.address, query) in _seen:
         return
     folder = location.folder()
-    found = _query_at(folder)
+    found = _read_query_id(folder)
     if found != query:
         raise UsageError(
             f"the checkpoint {location} is not seen by executors on {socket.gethostname()} (the query there: {found}, "
@@ -51,7 +51,7 @@ def require_visible(where: Where) -> None:
         _seen.add((location.address, query))
 
 
-def require_own(spark: SparkSession, where: Where) -> None:
+def require_own_query(spark: SparkSession, where: Where) -> None:
     """Check that a checkpoint is that of the query whose ``foreachBatch`` the calling thread of the driver runs.
 
     Raises
@@ -63,7 +63,7 @@ def require_own(spark: SparkSession, where: Where) -> None:
 
     """
     query, location = spark.sparkContext.getLocalProperty(_QUERY), Location.of(where)
-    found = _query_at(location.folder())
+    found = _read_query_id(location.folder())
     if found != query:
         raise UsageError(
             f"the checkpoint {location} is not that of the query (the query there: {found}, this one: {query}); valid: "
@@ -71,7 +71,7 @@ def require_own(spark: SparkSession, where: Where) -> None:
         )
 
 
-def _query_at(folder: Folder) -> str:
+def _read_query_id(folder: Folder) -> str:
     """The id of the query whose checkpoint a folder is, or ``none``."""
     try:
         return str(json.loads(folder.read(_MARK))["id"])

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unskew.errors import UsageError
-from unskew.shell import pairs
+from unskew.shell import parse_pairs
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unskew.apps.operators import KeyedWork
+    from unskew.apps.operators import KeyedOperator
 
 
 def check_work(
@@ -36,15 +36,15 @@ def check_work(
     Example: unskew check-work unskew.operators:Sessions --option gap=30
     """
     # pyarrow and numba: the commands' help needn't wait for them.
-    from unskew.apps.operators.conformance import check, exact
-    from unskew.apps.operators.loader import load
+    from unskew.apps.operators.conformance import check_operator, compares_exactly
+    from unskew.apps.operators.loader import import_operator
 
-    loaded = load(work, pairs("--option", option or []))
-    kinds = {name: _type(name, text, loaded) for name, text in pairs("--column", column or []).items()}
+    loaded = import_operator(work, parse_pairs("--option", option or []))
+    kinds = {name: _parse_type(name, text, loaded) for name, text in parse_pairs("--column", column or []).items()}
     whole = "can be split" if loaded.mergeable else "can't be split: a key must stay at one worker"
     print(f"{work}: reads {', '.join(loaded.columns) or 'times alone'}; {whole}")
     failed = 0
-    for outcome in check(loaded, cases, seed, kinds, nulls=nulls):
+    for outcome in check_operator(loaded, cases, seed, kinds, nulls=nulls):
         shown = "-" if outcome.skipped else "FAILS" if outcome.failure else "ok"
         print(f"{shown:6} {outcome.name:12} {outcome.skipped or outcome.says}")
         if outcome.failure:
@@ -53,11 +53,15 @@ def check_work(
     if failed:
         print(f"{failed} of these fail in the cases shown; `--cases N` stops after case N")
         raise typer.Exit(1)
-    equal = "" if exact(loaded) else "; where states are compared, they agree within the bounds that the work names"
+    equal = (
+        ""
+        if compares_exactly(loaded)
+        else "; where states are compared, they agree within the bounds that the work names"
+    )
     print(f"no failure in {cases} cases of seed {seed}{equal}")
 
 
-def _type(name: str, text: str, work: "KeyedWork") -> "pa.DataType":
+def _parse_type(name: str, text: str, work: "KeyedOperator") -> "pa.DataType":
     import pyarrow as pa
 
     if name not in work.columns:

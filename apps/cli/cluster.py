@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from unskew.deploy.servers.process import Foreground
-from unskew.deploy.servers.spark_cluster import Cluster, home
+from unskew.deploy.servers.process import ForegroundCommand
+from unskew.deploy.servers.spark_cluster import SparkCluster, clusters_directory
 from unskew.errors import EnvironmentFault
 
 
@@ -16,8 +16,8 @@ def cluster(
 ) -> None:
     """Start a Spark master and workers on this machine, and run them until Ctrl-C."""
     print(f"starting a Spark master and {workers} workers ...", flush=True)
-    with Cluster(home(), workers=workers, cores=cores, memory_mb=memory) as running:
-        foreground = Foreground()
+    with SparkCluster(clusters_directory(), workers=workers, cores=cores, memory_mb=memory) as running:
+        foreground = ForegroundCommand()
         print(f"Spark is ready at {running.master}")
         print(f"use it:          unskew topology CLUSTER ... --master {running.master}")
         print(f"                 (executors have {memory} MiB: --conf spark.executor.memory={memory}m)")

@@ -12,27 +12,27 @@ from unskew.apps.cli.option_groups import (
     GroupingOptions,
     KafkaOptions,
     MetricsOptions,
-    WorkOptions,
-    names_as_typed,
-    schemes,
+    OperatorOptions,
+    parse_schemes,
+    rename_settings,
 )
-from unskew.apps.settings import Settings, mode_of
+from unskew.apps.settings import Settings, choose_mode
 from unskew.kafka.connection import Connection
 from unskew.option_style import SPARK, is_compared
-from unskew.shell import interrupted, pairs
+from unskew.shell import interruption_exit_code, parse_pairs
 
 
 @options_from(
     given=(Settings, is_compared),
     own=GroupingOptions,
-    work=WorkOptions,
+    work=OperatorOptions,
     metrics=MetricsOptions,
     kafka=KafkaOptions,
 )
 def compare(
     given: dict[str, Any],
     own: GroupingOptions,
-    work: WorkOptions,
+    work: OperatorOptions,
     metrics: MetricsOptions,
     kafka: KafkaOptions,
     groupings: Annotated[
@@ -61,18 +61,18 @@ def compare(
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000
     """
     # pyspark and numba: the commands' help needn't wait for them.
-    from unskew.apps.cli.comparison.runs import fresh_checkpoints, run_contest
+    from unskew.apps.cli.comparison.runs import make_checkpoints, run_comparison
     from unskew.apps.driver.dataflow import Dataflow
 
     destinations = metrics.destinations()
-    names = schemes(groupings)
+    names = parse_schemes(groupings)
     options = own.of(names)
-    chosen = pairs("--conf", conf or [])
-    with fresh_checkpoints(checkpoint, chosen) as location:
-        with names_as_typed():
+    chosen = parse_pairs("--conf", conf or [])
+    with make_checkpoints(checkpoint, chosen) as location:
+        with rename_settings():
             first = Settings(
                 **given | {"source_type": given["source_type"].upper()},
-                mode=mode_of(given["master"]),
+                mode=choose_mode(given["master"]),
                 grouping=names[0],
                 connection=Connection(""),
                 checkpoint=location,
@@ -83,6 +83,6 @@ def compare(
             )
             Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
         first = replace(first, connection=kafka.connection())
-        courses = run_contest(first, options, output or Path("out") / f"compare-{first.topic}", destinations)
+        courses = run_comparison(first, options, output or Path("out") / f"compare-{first.topic}", destinations)
         if len(courses) < len(options):
-            raise typer.Exit(interrupted())
+            raise typer.Exit(interruption_exit_code())

@@ -39,7 +39,7 @@ InfluxUrl = Annotated[
 ]
 
 
-def _seen_by_all(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+def _warn_of_secret(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
     """Warn of a secret on the command line."""
     source = context.get_parameter_source(str(parameter.name))
     if source is not None and source.name == "COMMANDLINE":
@@ -57,7 +57,7 @@ InfluxToken = Annotated[
         help="InfluxDB's token. Prefer the variable: an option is visible in the process list.",
         envvar="INFLUXDB_V2_TOKEN",
         rich_help_panel=METRICS,
-        callback=_seen_by_all,
+        callback=_warn_of_secret,
     ),
 ]
 InfluxOrg = Annotated[

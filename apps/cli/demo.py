@@ -20,10 +20,10 @@ from unskew.deploy.servers import embedded_broker, stack
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.shell import interrupted, unskew
+from unskew.shell import find_command_name, interruption_exit_code
 
 if TYPE_CHECKING:
-    from unskew.apps.cli.comparison.run_record import Course
+    from unskew.apps.cli.comparison.run_record import RunRecord
 
 DATASET = "COUNTRY_SKEW_R80"
 SOURCES, WORKERS, SPEED = 4, 10, "x1"
@@ -63,15 +63,17 @@ def demo(
     Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker. The broker
     goes on, so that you can read the results.
     """
-    from unskew.apps.cli.comparison.runs import fresh_checkpoints, run_contest
+    from unskew.apps.cli.comparison.runs import make_checkpoints, run_comparison
     from unskew.apps.metrics.outputs import Destinations
 
     size = QUICK if quick else FULL
-    connection, left = _connection(bootstrap_servers, kafka_config)
+    connection, left = _connect_kafka(bootstrap_servers, kafka_config)
     lacking = _start_stack(left)
-    topic = _publish(connection, size.records)
-    _say("DYNAMIC_KEY's periods and BOUNDED_LOAD's window are shortened: by default they are for streams of hours")
-    with fresh_checkpoints() as location:
+    topic = _publish_stream(connection, size.records)
+    _print_text(
+        "DYNAMIC_KEY's periods and BOUNDED_LOAD's window are shortened: by default they are for streams of hours"
+    )
+    with make_checkpoints() as location:
         settings = Settings(
             mode="LOCAL",
             source_type=DATASET,
@@ -86,52 +88,54 @@ def demo(
             max_tuples=size.batch,
             until_drained=True,
         )
-        courses = run_contest(settings, GROUPINGS, output, Destinations.of())
+        courses = run_comparison(settings, GROUPINGS, output, Destinations.of())
     if len(courses) == len(GROUPINGS):
-        _say(_moral(*courses))
+        _print_text(_summarise_runs(*courses))
     seen = bool(courses) and not lacking
     page = _draw_dashboards([course.run for course in courses], output / "dashboards") if seen else None
     if left:
-        _say(f"Left running, for results and metrics to be read; stop it: {'; '.join(left)}")
+        _print_text(f"Left running, for results and metrics to be read; stop it: {'; '.join(left)}")
     if lacking:
-        _say(_how_to_get(lacking))
+        _print_text(_explain_missing(lacking))
     elif page is not None:
-        _say(f"See the overview in {page.with_name('overview.png')}, all dashboards at {page.absolute().as_uri()}")
+        _print_text(
+            f"See the overview in {page.with_name('overview.png')}, all dashboards at {page.absolute().as_uri()}"
+        )
     if len(courses) < len(GROUPINGS):
-        raise typer.Exit(interrupted())
+        raise typer.Exit(interruption_exit_code())
 
 
-def _connection(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:
+def _connect_kafka(bootstrap_servers: str | None, kafka_config: Path | None) -> tuple[Connection, list[str]]:
     """The user's Kafka, else the embedded broker; and the command that stops the broker, if we started it."""
     try:
         return Connection.of(bootstrap_servers, kafka_config), []
     except EnvironmentFault:
-        _say("starting Kafka ...")
-        address = embedded_broker.start()
-        _say(f"Kafka is ready at {address.bootstrap_servers}")
-        return Connection(address.bootstrap_servers), [f"{unskew()} kafka stop"]
+        _print_text("starting Kafka ...")
+        address = embedded_broker.start_broker()
+        _print_text(f"Kafka is ready at {address.bootstrap_servers}")
+        return Connection(address.bootstrap_servers), [f"{find_command_name()} kafka stop"]
 
 
 def _start_stack(left: list[str]) -> list[str]:
     """Start InfluxDB and Prometheus if their programs are on this machine; returns those that aren't."""
-    missing = [part for part in stack.PARTS if not stack.running(part)]
-    lacking = [part for part in missing if not stack.at_hand(part)]
+    missing = [part for part in stack.PARTS if not stack.find_server(part)]
+    lacking = [part for part in missing if not stack.has_program(part)]
     if lacking:
         return lacking
     for part in missing:
-        server = stack.start(part)
-        _say(f"{server.name} is ready at {server.url}")
+        server = stack.start_server(part)
+        _print_text(f"{server.name} is ready at {server.url}")
     if missing:
-        left.append(f"{unskew()} stack stop")
+        left.append(f"{find_command_name()} stack stop")
     return []
 
 
-def _how_to_get(lacking: list[str]) -> str:
+def _explain_missing(lacking: list[str]) -> str:
     """The way to the dashboards of the next demo."""
     takes = "about 5 minutes on two cores" if "influxdb" in lacking else "some seconds"
     return (
         f"No dashboards: no {' and '.join(lacking)} on this machine; in the project's repository `make servers` gets "
-        f"what is missing, in {takes}; elsewhere `{unskew()} stack start` says how"
+        f"what is missing, in {takes}; elsewhere `{find_command_name()} stack start` says how"
     )
 
 
@@ -144,50 +148,51 @@ def _draw_dashboards(runs: list[str], folder: Path) -> Path:
     now = datetime.now(UTC)
     sources = DataSources.of()
     selection = filled(Selection(now - timedelta(hours=1), now, {"run": runs}), sources.influxdb)
-    _say("drawing the dashboards ...")
+    _print_text("drawing the dashboards ...")
     for saved in save(checked_in.NAMES, sources, selection, folder):
-        _say(f"saved {saved.file}")
-    _say(f"saved {folder / PAGE}: all of them")
+        _print_text(f"saved {saved.file}")
+    _print_text(f"saved {folder / PAGE}: all of them")
     return folder / PAGE
 
 
-def _publish(connection: Connection, records: int) -> str:
+def _publish_stream(connection: Connection, records: int) -> str:
     """Publish the stream to a new topic, so that the counts are this demo's alone; returns the topic."""
-    from unskew.producers.datasets.registry import create
-    from unskew.producers.publish import publish
+    from unskew.producers.datasets.registry import create_dataset
+    from unskew.producers.publish import publish_dataset
     from unskew.producers.terminal import UploadProgress
 
     topic = time.strftime("demo-%m%d-%H%M%S")
     while not ensure_topic(connection, topic, SOURCES):
         topic += "-2"
-    dataset = create(DATASET, records=records)
+    dataset = create_dataset(DATASET, records=records)
     with UploadProgress(dataset.name, records, Console(stderr=True)) as progress:
-        summary = publish(connection, topic, dataset, progress=progress.update)
+        summary = publish_dataset(connection, topic, dataset, progress=progress.update)
     hottest = summary.keys.top(1)[0][0]
-    _say(
+    _print_text(
         f"published {summary.records:,} messages to {topic} in {summary.seconds:.1f} s: "
         f"{summary.keys.distinct} countries, but {summary.p1:.0%} of the messages are {hottest}"
     )
     return topic
 
 
-def _moral(key: "Course", dynamic: "Course", bounded: "Course", planned: "Course") -> str:
+def _summarise_runs(key: "RunRecord", dynamic: "RunRecord", bounded: "RunRecord", planned: "RunRecord") -> str:
     return (
         f"With {key.grouping}, all of the hottest key's tuples queue at one of {WORKERS} workers, which takes "
         f"{key.summary.straggling:.1f} times as long as the mean one. {dynamic.grouping} learned to spread them over "
-        f"{_achieved(dynamic, key)}. {bounded.grouping} let them spill over to {_achieved(bounded, key)}. "
-        f"{planned.grouping} counted each batch first, and divided them between {_achieved(planned, key)}."
+        f"{_describe_gain(dynamic, key)}. {bounded.grouping} let them spill over to {_describe_gain(bounded, key)}. "
+        f"{planned.grouping} counted each batch first, and divided them between {_describe_gain(planned, key)}."
     )
 
 
-def _achieved(course: "Course", key: "Course") -> str:
+def _describe_gain(course: "RunRecord", key: "RunRecord") -> str:
     faster = course.summary.tuples_per_second / key.summary.tuples_per_second
     return (
-        f"{course.hot_key_workers} workers: {course.settled_straggling:.1f} times in the last quarter of the stream, "
-        f"{faster:.1f} times the tuples/s after the first batch, {course.summary.dist_cost:.2f} partial results a key"
+        f"{course.hot_key_workers} workers: {course.last_quarter_straggling:.1f} times in the last quarter of the "
+        f"stream, {faster:.1f} times the tuples/s after the first batch, "
+        f"{course.summary.dist_cost:.2f} partial results a key"
     )
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     console = Console(highlight=False)
     console.print(text, markup=False, soft_wrap=not console.is_terminal)

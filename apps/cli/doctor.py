@@ -25,18 +25,18 @@ from unskew.deploy.installation.machine import (
     memory_gb,
     require_python,
 )
-from unskew.deploy.installation.packages import locked_versions, missing_packages, other_versions
+from unskew.deploy.installation.packages import missing_packages, other_versions, read_lock
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.embedded_broker import running
+from unskew.deploy.servers.embedded_broker import find_broker
 from unskew.directories import data_directory, jars_directory
 from unskew.errors import UserError
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
-from unskew.kafka.topics import topics
+from unskew.kafka.topics import list_topics
 from unskew.loopback import free_port
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckResult:
     """The result of a check: its subject, what was found, whether that is enough, and what to do if not."""
 
     subject: str
@@ -49,8 +49,17 @@ def doctor(
     bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None, as_json: JsonOption = False
 ) -> None:
     """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
-    checks: list[Callable[[], Finding]] = [_version, _python, _packages, _java, _jars, _directory, _disk, _memory]
-    checks += [_cores, _ports, lambda: _broker(bootstrap_servers, kafka_config), _stack]
+    checks: list[Callable[[], CheckResult]] = [
+        _check_version,
+        _check_python,
+        _check_packages,
+        _check_java,
+        _check_jars,
+        _check_directory,
+        _check_disk,
+        _check_memory,
+    ]
+    checks += [_check_cores, _check_ports, lambda: _check_broker(bootstrap_servers, kafka_config), _check_stack]
     findings = [check() for check in checks]
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
@@ -63,100 +72,102 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _version() -> Finding:
-    return Finding("unskew", metadata.version("unskew"))
+def _check_version() -> CheckResult:
+    return CheckResult("unskew", metadata.version("unskew"))
 
 
-def _python() -> Finding:
+def _check_python() -> CheckResult:
     found = f"{platform.python_version()}, {sys.executable}"
     try:
         require_python()
     except UserError as error:
-        return Finding("Python", found, fine=False, advice=str(error))
-    return Finding("Python", found)
+        return CheckResult("Python", found, fine=False, advice=str(error))
+    return CheckResult("Python", found)
 
 
-def _packages() -> Finding:
+def _check_packages() -> CheckResult:
     if missing := missing_packages():
-        return Finding("packages", f"missing: {', '.join(missing)}", fine=False, advice="make setup")
+        return CheckResult("packages", f"missing: {', '.join(missing)}", fine=False, advice="make setup")
     if other := other_versions():
-        return Finding(
+        return CheckResult(
             "packages", f"not the pinned versions: {', '.join(other)}", advice="make setup, if something fails"
         )
-    return Finding("packages", f"all {len(locked_versions()) or ''} are installed".replace("  ", " "))
+    return CheckResult("packages", f"all {len(read_lock()) or ''} are installed".replace("  ", " "))
 
 
-def _java() -> Finding:
+def _check_java() -> CheckResult:
     try:
         java = find_java()
     except UserError as error:
-        return Finding("Java", "none that will do", fine=False, advice=str(error))
+        return CheckResult("Java", "none that will do", fine=False, advice=str(error))
     home = os.environ.get("JAVA_HOME")
     other = home is not None and java.launcher != Path(home) / "bin" / "java"
     advice = f"JAVA_HOME is {home}, where no Java 17 or 21 runs: unset it, or let it name one" if other else ""
-    return Finding("Java", f"{java.version}, {java.launcher}", advice=advice)
+    return CheckResult("Java", f"{java.version}, {java.launcher}", advice=advice)
 
 
-def _jars() -> Finding:
+def _check_jars() -> CheckResult:
     where = jars_directory()
-    if jars.fetched():
-        return Finding("JVM jars", f"in {where}")
-    return Finding("JVM jars", "not fetched yet", fine=False, advice="make setup (55 MB, once; needs the network)")
+    if jars.has_all_jars():
+        return CheckResult("JVM jars", f"in {where}")
+    return CheckResult("JVM jars", "not fetched yet", fine=False, advice="make setup (55 MB, once; needs the network)")
 
 
-def _directory() -> Finding:
+def _check_directory() -> CheckResult:
     where = data_directory()
     if os.access(existing_parent(where), os.W_OK):
-        return Finding("directory", str(where))
+        return CheckResult("directory", str(where))
     advice = "set UNSKEW_HOME to a directory that you may write to"
-    return Finding("directory", f"{where} isn't writable", fine=False, advice=advice)
+    return CheckResult("directory", f"{where} isn't writable", fine=False, advice=advice)
 
 
-def _disk() -> Finding:
+def _check_disk() -> CheckResult:
     free = shutil.disk_usage(existing_parent(data_directory())).free / 1e9
     found = f"{free:.0f} GB free"
     if free < DISK_GB:
         advice = f"make room: {DISK_GB} GB are needed, or set UNSKEW_HOME to another disk"
-        return Finding("disk", found, fine=False, advice=advice)
-    return Finding("disk", found)
+        return CheckResult("disk", found, fine=False, advice=advice)
+    return CheckResult("disk", found)
 
 
-def _memory() -> Finding:
+def _check_memory() -> CheckResult:
     available = memory_gb()
     if available is None:
-        return Finding("memory", "unknown here", advice=f"{MEMORY_GB} GB should be available")
+        return CheckResult("memory", "unknown here", advice=f"{MEMORY_GB} GB should be available")
     found = f"{available:.1f} GB available"
     if available < MEMORY_GB:
-        return Finding("memory", found, fine=False, advice=f"end other programs: {MEMORY_GB} GB are needed")
-    return Finding("memory", found)
+        return CheckResult("memory", found, fine=False, advice=f"end other programs: {MEMORY_GB} GB are needed")
+    return CheckResult("memory", found)
 
 
-def _cores() -> Finding:
+def _check_cores() -> CheckResult:
     cores = available_cores()
-    return Finding("cores", str(cores), advice="" if cores > 1 else "works, slowly: two are the least that's pleasant")
+    return CheckResult(
+        "cores", str(cores), advice="" if cores > 1 else "works, slowly: two are the least that's pleasant"
+    )
 
 
-def _ports() -> Finding:
+def _check_ports() -> CheckResult:
     try:
         port = free_port()
     except UserError as error:
-        return Finding("ports", "none to be had", fine=False, advice=str(error))
-    return Finding("ports", f"free on 127.0.0.1, {port} for one")
+        return CheckResult("ports", "none to be had", fine=False, advice=str(error))
+    return CheckResult("ports", f"free on 127.0.0.1, {port} for one")
 
 
-def _broker(bootstrap_servers: str | None, config_file: Path | None) -> Finding:
-    if not (bootstrap_servers or config_file or os.environ.get(BOOTSTRAP_VARIABLE) or running()):
-        return Finding("Kafka", "not running", advice="unskew kafka start, or --bootstrap-servers")
+def _check_broker(bootstrap_servers: str | None, config_file: Path | None) -> CheckResult:
+    if not (bootstrap_servers or config_file or os.environ.get(BOOTSTRAP_VARIABLE) or find_broker()):
+        return CheckResult("Kafka", "not running", advice="unskew kafka start, or --bootstrap-servers")
     try:
         connection = Connection.of(bootstrap_servers, config_file)
-        count = len(topics(connection))
+        count = len(list_topics(connection))
     except UserError as error:
-        return Finding("Kafka", "not reached", fine=False, advice=str(error))
-    return Finding("Kafka", f"{connection.bootstrap_servers}, {count} topics")
+        return CheckResult("Kafka", "not reached", fine=False, advice=str(error))
+    return CheckResult("Kafka", f"{connection.bootstrap_servers}, {count} topics")
 
 
-def _stack() -> Finding:
-    servers = [server for part in stack.PARTS if (server := stack.running(part))]
+def _check_stack() -> CheckResult:
+    servers = [server for part in stack.PARTS if (server := stack.find_server(part))]
     if not servers:
-        return Finding("stack", "not running", advice="unskew stack start, to watch a topology")
-    return Finding("stack", ", ".join(f"{server.name} {server.url}" for server in servers))
+        return CheckResult("stack", "not running", advice="unskew stack start, to watch a topology")
+    return CheckResult("stack", ", ".join(f"{server.name} {server.url}" for server in servers))

@@ -7,15 +7,15 @@ from pathlib import Path
 import orjson
 
 from unskew.apps.cli.watchdog import Watchdog
-from unskew.apps.driver.topology_handle import Running
+from unskew.apps.driver.topology_handle import TopologyHandle
 from unskew.apps.metrics.display import Display, LiveView
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
 
 
-def execute(
+def execute_topology(
     settings: Settings,
     destinations: Destinations,
     summary: Path | None,
@@ -41,8 +41,8 @@ def execute(
     Raises
     ------
     EnvironmentFault
-        As ``unskew.apps.driver.streaming_job.Run``, or the summary can't be written.
-    TakenOver
+        As ``unskew.apps.driver.streaming_job.StreamingJob``, or the summary can't be written.
+    LeaseLost
         Another driver has taken over the checkpoint.
 
     """
@@ -52,16 +52,16 @@ def execute(
             display.note(f"metrics for Prometheus: {outputs.exporter.url}")
         if settings.location.scheme != (given := settings.checkpoint.partition(":")[0]) and given in {"s3", "s3n"}:
             display.note(f"the checkpoint {settings.checkpoint} is {settings.location} here, by Hadoop's class for S3")
-        monitor = Monitor(settings, outputs)
+        monitor = MetricsReporter(settings, outputs)
         listeners, followers = [monitor.batch], [monitor.progress]
         if view is not None:
             listeners.append(view.batch)
             followers.append(view.progress)
-        watchdog = Watchdog(batch_timeout, lambda: run.begun)
-        run = Running(settings, [*listeners, display.batch], [*followers, watchdog.progress])
+        watchdog = Watchdog(batch_timeout, lambda: run.has_begun)
+        run = TopologyHandle(settings, [*listeners, display.batch], [*followers, watchdog.progress])
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: (run.stop(), display.stopping()))
-        display.target(run.waiting)
+            signal.signal(number, lambda *_: (run.stop(), display.show_stop()))
+        display.target(run.end_offset_sum)
         with watchdog:
             run.wait()
     if run.outcome is None:

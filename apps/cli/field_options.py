@@ -18,7 +18,7 @@ def options_from(**models: type | FieldSelection) -> Callable[[Callable[..., Any
     """Give a command the fields of dataclasses as parameters.
 
     A field's annotation says what the command line shows of it. It has a ``Doc`` and perhaps an ``OptionStyle``, from
-    which ``parameter`` makes the option, or is typer's own ``Annotated[float, typer.Option(help=…)]``.
+    which ``make_parameter`` makes the option, or is typer's own ``Annotated[float, typer.Option(help=…)]``.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ def options_from(**models: type | FieldSelection) -> Callable[[Callable[..., Any
     a Size(width=3)
 
     """
-    makers = {name: _maker(model) for name, model in models.items()}
-    parts = {name: _parameters(model) for name, model in models.items()}
+    makers = {name: _choose_factory(model) for name, model in models.items()}
+    parts = {name: _make_parameters(model) for name, model in models.items()}
 
     def with_parameters(command: Callable[..., Any]) -> Callable[..., None]:
         own = [p for p in signature(command, eval_str=True).parameters.values() if p.name not in models]
@@ -60,7 +60,7 @@ def options_from(**models: type | FieldSelection) -> Callable[[Callable[..., Any
     return with_parameters
 
 
-def parameter(declared: Field[Any]) -> Parameter:
+def make_parameter(declared: Field[Any]) -> Parameter:
     """Make a parameter of a command from a dataclass' field: an argument if it has no default, else an option.
 
     An option that is off by default gets no form that turns it off.
@@ -71,7 +71,7 @@ def parameter(declared: Field[Any]) -> Parameter:
     >>> @dataclass
     ... class Size:
     ...     width: Annotated[int, Doc("In columns."), OptionStyle(metavar="N")] = 80
-    >>> made = parameter(fields(Size)[0])
+    >>> made = make_parameter(fields(Size)[0])
     >>> made.default, made.annotation.__origin__, made.annotation.__metadata__[0].metavar
     (80, <class 'int'>, 'N')
     """
@@ -95,10 +95,10 @@ def parameter(declared: Field[Any]) -> Parameter:
     return Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _maker(model: type | FieldSelection) -> Callable[[Mapping[str, Any]], Any]:
+def _choose_factory(model: type | FieldSelection) -> Callable[[Mapping[str, Any]], Any]:
     return dict if isinstance(model, tuple) else lambda values: model(**values)
 
 
-def _parameters(model: type | FieldSelection) -> list[Parameter]:
+def _make_parameters(model: type | FieldSelection) -> list[Parameter]:
     owner, chosen = model if isinstance(model, tuple) else (model, lambda _: True)
-    return [parameter(declared) for declared in fields(owner) if chosen(declared)]
+    return [make_parameter(declared) for declared in fields(owner) if chosen(declared)]

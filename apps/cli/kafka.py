@@ -7,13 +7,13 @@ import typer
 
 from unskew.deploy.servers import embedded_broker
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.embedded_broker import Address
-from unskew.deploy.servers.process import Foreground
-from unskew.deploy.servers.server import moved
+from unskew.deploy.servers.embedded_broker import BrokerAddress
+from unskew.deploy.servers.process import ForegroundCommand
+from unskew.deploy.servers.server import describe_move
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import topics
-from unskew.shell import pairs
+from unskew.kafka.topics import list_topics
+from unskew.shell import parse_pairs
 
 app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whether it runs.", no_args_is_help=True)
 
@@ -44,22 +44,22 @@ def start(
     foreground: ForegroundOption = False,
 ) -> None:
     """Start a broker on this machine and leave it running. The other commands then use it."""
-    extra = pairs("--property", properties or [])
+    extra = parse_pairs("--property", properties or [])
     if foreground:
-        _stay(Broker(data or embedded_broker.default_data(), port=port, properties=extra))
+        _stay_with_broker(Broker(data or embedded_broker.default_data(), port=port, properties=extra))
         return
-    before = embedded_broker.running()
+    before = embedded_broker.find_broker()
     if not before:
         print("starting Kafka ...", flush=True)
-    address = embedded_broker.start(data, port, extra)
-    _show("runs already" if before else "is ready", address)
+    address = embedded_broker.start_broker(data, port, extra)
+    _print_broker("runs already" if before else "is ready", address)
     print("stop it:         unskew kafka stop")
 
 
 @app.command()
 def stop() -> None:
     """Stop the broker. Its topics are kept for the next start."""
-    address = embedded_broker.stop()
+    address = embedded_broker.stop_broker()
     if address is None:
         print("no embedded broker is running")
     else:
@@ -69,22 +69,22 @@ def stop() -> None:
 @app.command()
 def status() -> None:
     """Show whether the broker runs, at which address, and its topics. Exit code 1: it doesn't run."""
-    address = embedded_broker.running()
+    address = embedded_broker.find_broker()
     if address is None:
         raise EnvironmentFault("no embedded broker is running; start one with `unskew kafka start`")
-    _show("runs", address)
-    found = topics(Connection(address.bootstrap_servers))
+    _print_broker("runs", address)
+    found = list_topics(Connection(address.bootstrap_servers))
     listed = ", ".join(f"{name} ({partitions})" for name, partitions in found.items())
     print(f"topics:          {listed or 'none'}")
 
 
-def _stay(broker: Broker) -> None:
-    if address := embedded_broker.running():
+def _stay_with_broker(broker: Broker) -> None:
+    if address := embedded_broker.find_broker():
         raise EnvironmentFault(f"a broker runs already at {address.bootstrap_servers}; stop it: `unskew kafka stop`")
     print("starting Kafka ...", flush=True)
     with broker:
-        foreground = Foreground()
-        _show("is ready", embedded_broker.announce(broker))
+        foreground = ForegroundCommand()
+        _print_broker("is ready", embedded_broker.announce_broker(broker))
         print("stop it:         Ctrl-C", flush=True)
         stopped = foreground.stay(lambda: broker.alive)
     if stopped:
@@ -93,10 +93,10 @@ def _stay(broker: Broker) -> None:
         print(f"Kafka has ended; its log is {broker.log}")
 
 
-def _show(state: str, address: Address) -> None:
+def _print_broker(state: str, address: BrokerAddress) -> None:
     print(f"Kafka {state} at {address.bootstrap_servers}")
     if address.moved_from is not None:
-        print(moved("Kafka", address.moved_from))
+        print(describe_move("Kafka", address.moved_from))
     print("use it:          unskew commands find it by themselves; for other clients")
     print(f"                 export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}")
     print(f"data, log:       {address.data}, {address.log}")

@@ -17,12 +17,12 @@ from unskew.apps.cli.connection_options import (
     BootstrapOption,
     KafkaConfigOption,
 )
-from unskew.apps.settings import Settings, scheme
+from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STATES, style_of
-from unskew.shell import pair, pairs, value
+from unskew.shell import parse_pair, parse_pairs, parse_value
 
 if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
@@ -53,25 +53,25 @@ class GroupingOptions:
             None of the groupings has one of them, or a value is wrong.
 
         """
-        from unskew.grouping import parameters
+        from unskew.grouping import get_parameters
 
-        given = [pair(text, "--grouping-option") for text in self.grouping_option or []]
+        given = [parse_pair(text, "--grouping-option") for text in self.grouping_option or []]
         for name, _ in given:
-            if not any(name in parameters(grouping) for grouping in groupings):
-                valid = sorted({parameter for grouping in groupings for parameter in parameters(grouping)})
+            if not any(name in get_parameters(grouping) for grouping in groupings):
+                valid = sorted({parameter for grouping in groupings for parameter in get_parameters(grouping)})
                 has = (
                     f"{groupings[0]} has no parameter" if len(groupings) == 1 else f"none of {', '.join(groupings)} has"
                 )
                 raise UsageError(f"{has} {name!r}; valid: {', '.join(valid) or 'none'}")
         own: dict[str, dict[str, Any]] = {}
         for grouping in groupings:
-            defaults = parameters(grouping)
-            own[grouping] = {name: _read(name, text, defaults[name]) for name, text in given if name in defaults}
+            defaults = get_parameters(grouping)
+            own[grouping] = {name: _parse_value(name, text, defaults[name]) for name, text in given if name in defaults}
         return own
 
 
 @dataclass(frozen=True)
-class WorkOptions:
+class OperatorOptions:
     """The user's work at the workers."""
 
     work: Annotated[
@@ -94,8 +94,8 @@ class WorkOptions:
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give."""
         columns = tuple(column for column in self.work_columns.split(",") if column)
-        options = pairs("--work-option", self.work_option or [])
-        return {"work": load_work(self.work, options), "work_columns": columns}
+        options = parse_pairs("--work-option", self.work_option or [])
+        return {"work": load_operator(self.work, options), "work_columns": columns}
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ LiveOption = Annotated[
 ]
 
 
-def schemes(groupings: str) -> list[str]:
-    """The ``scheme`` of each name in a text with commas; at least one.
+def parse_schemes(groupings: str) -> list[str]:
+    """The ``spell_grouping`` of each name in a text with commas; at least one.
 
     Raises
     ------
@@ -179,14 +179,14 @@ def schemes(groupings: str) -> list[str]:
         The text has no name, or no grouping has one of the names.
 
     """
-    names = [scheme(name.strip()) for name in groupings.split(",") if name.strip()]
+    names = [spell_grouping(name.strip()) for name in groupings.split(",") if name.strip()]
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     return names
 
 
 @contextmanager
-def names_as_typed() -> Iterator[None]:
+def rename_settings() -> Iterator[None]:
     """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
     try:
         yield
@@ -196,11 +196,11 @@ def names_as_typed() -> Iterator[None]:
         position = int(words[0] == "unknown")
         if words[position] not in names:
             raise
-        words[position] = _typed(names[words[position]])
+        words[position] = _spell_setting(names[words[position]])
         raise UsageError(" ".join(words)) from None
 
 
-def _typed(setting: "Field[Any] | str") -> str:
+def _spell_setting(setting: "Field[Any] | str") -> str:
     if isinstance(setting, str):
         return setting
     shown = style_of(setting)
@@ -209,7 +209,7 @@ def _typed(setting: "Field[Any] | str") -> str:
     return f"--{shown.name or setting.name.replace('_', '-')}"
 
 
-def load_work(path: str | None, options: Mapping[str, str]) -> Any:
+def load_operator(path: str | None, options: Mapping[str, str]) -> Any:
     """The work at ``MODULE:NAME``: a function over batches, or a keyed work with these options; None without a path.
 
     Raises
@@ -218,32 +218,34 @@ def load_work(path: str | None, options: Mapping[str, str]) -> Any:
         The work can't be loaded, it has no such option, or an option has a bad value.
 
     """
-    from unskew.apps.operators.loader import load, named
+    from unskew.apps.operators.loader import import_object, import_operator
 
     if path is None:
         if options:
             raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
         return None
-    work = named(path)
+    work = import_object(path)
     # A function over batches has a parameter without a default: the batch. A function that makes a keyed work has none.
     if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
         if options:
             raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")
         return work
-    return load(path, options)
+    return import_operator(path, options)
 
 
-def _read(name: str, text: str, default: Any) -> Any:
+def _parse_value(name: str, text: str, default: Any) -> Any:
     """A parameter's value as the type of its default; without one a number, or several: ``1,2.5``."""
     if default is None:
-        return value(name, text, _numbers, "a number, or several separated by commas")
-    return value(name, text, _truth if isinstance(default, bool) else type(default), f"a value like {default!r}")
+        return parse_value(name, text, _parse_numbers, "a number, or several separated by commas")
+    return parse_value(
+        name, text, _parse_bool if isinstance(default, bool) else type(default), f"a value like {default!r}"
+    )
 
 
-def _numbers(text: str) -> Any:
+def _parse_numbers(text: str) -> Any:
     numbers = [float(part) if set(part) & set(".eE") else int(part) for part in text.split(",")]
     return numbers if len(numbers) > 1 else numbers[0]
 
 
-def _truth(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.lower()]

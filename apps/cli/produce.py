@@ -11,7 +11,7 @@ import typer
 from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
-from unskew.shell import interrupted
+from unskew.shell import interruption_exit_code
 
 PARTITIONS = 5  # of a topic that is made
 _PAGE = 120  # columns, where the output isn't a terminal
@@ -110,29 +110,31 @@ def produce(
     list_datasets: Annotated[bool, typer.Option("--list", help="Show the datasets, a line each.")] = False,
 ) -> None:
     """Publish a dataset to a Kafka topic: every record once, spread evenly over the partitions."""
-    from unskew.producers.datasets.registry import Arguments, listing, selected
+    from unskew.producers.datasets.registry import DatasetArguments, format_dataset_table, select_dataset
 
     if list_datasets:
-        print(listing())
+        print(format_dataset_table())
         return
-    from unskew.producers.readers.rejected_records import Rejects
-    from unskew.producers.terminal import pace_of, partitioner_of, partitions_of, show, upload
+    from unskew.producers.readers.rejected_records import RejectLog
+    from unskew.producers.terminal import choose_pace, ensure_partitions, make_partitioner, show_dataset, upload_dataset
 
-    arguments = Arguments(dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since)
-    with Rejects(rejects, strict=strict) as rejected:
-        chosen = selected(arguments, rejected)
+    arguments = DatasetArguments(
+        dataset, files or (), records, scale, seed, option or (), None if loop else repeat, since
+    )
+    with RejectLog(rejects, strict=strict) as rejected:
+        chosen = select_dataset(arguments, rejected)
         if dry_run:
-            finished = show(chosen, rejected)
+            finished = show_dataset(chosen, rejected)
         elif topic is None:
             raise UsageError(f"--topic is missing: unskew produce {chosen.name} --topic NAME")
         else:
-            pace = pace_of(rate, speedup)
+            pace = choose_pace(rate, speedup)
             connection = Connection.of(bootstrap_servers, kafka_config)
-            count = partitions_of(connection, topic, partitions, PARTITIONS)
-            chooser = partitioner_of(grouping, count, seed)
-            finished = upload(connection, topic, chosen, rejected, pace=pace, placement=chooser, resume=resume)
+            count = ensure_partitions(connection, topic, partitions, PARTITIONS)
+            chooser = make_partitioner(grouping, count, seed)
+            finished = upload_dataset(connection, topic, chosen, rejected, pace=pace, placement=chooser, resume=resume)
     if not finished:
-        raise typer.Exit(interrupted())
+        raise typer.Exit(interruption_exit_code())
 
 
 def skew(
@@ -148,17 +150,17 @@ def skew(
     """Show the generated datasets' statistics beside the published ones, and optionally draw how skewed they are."""
     from rich.console import Console
 
-    from unskew.producers.datasets.registry import at_scale
-    from unskew.producers.skew import comparison, draw
+    from unskew.producers.datasets.registry import create_at_scale
+    from unskew.producers.skew import compare_datasets, draw_curves
 
     if plot and plot.suffix.lower() not in _PICTURES:
         raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
     try:  # one after the other: each has large tables
-        table, curves = comparison(at_scale(name, scale, seed) for name in datasets or COMPARED)
+        table, curves = compare_datasets(create_at_scale(name, scale, seed) for name in datasets or COMPARED)
     except ValueError as error:
         raise UsageError(f"{error} (of a topic of your own: unskew simulate kafka:TOPIC:FIELD)") from None
     console = Console()
     (console if console.is_terminal else Console(width=_PAGE)).print(table)
     if plot:
-        draw(curves, plot)
+        draw_curves(curves, plot)
         print(f"picture: {plot}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from unskew.apps.cli.result_topics.layouts import Windows
-    from unskew.apps.cli.result_topics.reader import Record, Selection
+    from unskew.apps.cli.result_topics.reader import Record, RecordSelection
     from unskew.kafka.reader import TopicReader
 
 _PAUSE = 0.5  # s; after so long without a record, the records that came are taken for complete
@@ -51,40 +51,49 @@ def results(
     Example: unskew results country-skew-80-s5-w10-dkg-distribution --follow
     """
     # confluent_kafka: the commands' help needn't wait for it.
-    from unskew.apps.cli.result_topics.reader import LATEST, Record, Selection, kind_of, published, require_results
+    from unskew.apps.cli.result_topics.reader import (
+        LATEST,
+        Record,
+        RecordSelection,
+        count_records,
+        get_kind,
+        require_result_topic,
+    )
     from unskew.kafka.reader import TopicReader
 
     connection = Connection.of(bootstrap_servers, kafka_config)
     if topic is None:
-        _list(connection, [(name, kind_of(name) or "", records) for name, records in published(connection).items()])
+        _print_topics(
+            connection, [(name, get_kind(name) or "", records) for name, records in count_records(connection).items()]
+        )
         return
-    kind = require_results(connection, topic)
+    kind = require_result_topic(connection, topic)
     windowed = kind != "rejected"
     if not windowed and window != LATEST:
         raise UsageError(f"--window is {window!r}, but rejected messages belong to no window: leave it out")
-    selection = Selection(window, windowed=windowed)
+    selection = RecordSelection(window, windowed=windowed)
     try:
         with TopicReader(connection, topic) as reader:
             selection.add(map(Record.of, reader.to_end()))
             if not follow:
                 selection.require_known()
             if json:
-                _lines(selection, reader if follow else None)
+                _print_records(selection, reader if follow else None)
             else:
-                _tables(selection, reader if follow else None, topic, kind, top)
+                _print_tables(selection, reader if follow else None, topic, kind, top)
     except KeyboardInterrupt:
         if not follow:
             raise
 
 
-def _new(reader: "TopicReader") -> "list[Record]":
+def _read_new(reader: "TopicReader") -> "list[Record]":
     """The records that have come since the last call."""
     from unskew.apps.cli.result_topics.reader import Record
 
     return [*map(Record.of, reader.new(_PAUSE))]
 
 
-def _list(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None:
+def _print_topics(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None:
     """Print each result topic's name, kind and number of records."""
     if not found:
         print(f"no results at {connection.bootstrap_servers} yet: `unskew topology` makes them")
@@ -99,7 +108,7 @@ def _list(connection: Connection, found: Sequence[tuple[str, str, int]]) -> None
     console.print("Read one: unskew results TOPIC", highlight=False)
 
 
-def _lines(selection: "Selection", reader: "TopicReader | None") -> None:
+def _print_records(selection: "RecordSelection", reader: "TopicReader | None") -> None:
     """Print the selected records as they are; if there is a reader, go on with the records that it gets."""
     write = sys.stdout.buffer.write
     for records in selection.windows.values():
@@ -107,31 +116,31 @@ def _lines(selection: "Selection", reader: "TopicReader | None") -> None:
             write(record.value + b"\n")
     sys.stdout.flush()
     while reader is not None:
-        for record in selection.add(_new(reader)):
+        for record in selection.add(_read_new(reader)):
             write(record.value + b"\n")
         sys.stdout.flush()
 
 
-def _tables(selection: "Selection", reader: "TopicReader | None", topic: str, kind: str, top: int) -> None:
+def _print_tables(selection: "RecordSelection", reader: "TopicReader | None", topic: str, kind: str, top: int) -> None:
     """Print the selection as tables; if there is a reader, go on with the records that it gets."""
     # numba, by which shares are measured: the commands' help needn't wait for it.
-    from unskew.apps.cli.result_topics.layouts import layout
+    from unskew.apps.cli.result_topics.layouts import format_records
 
-    def shown(windows: "Windows") -> "RenderableType":
-        return layout(kind, windows, top) if windows else Text(f"no results yet in {topic}")
+    def render(windows: "Windows") -> "RenderableType":
+        return format_records(kind, windows, top) if windows else Text(f"no results yet in {topic}")
 
     console = Console()
     if reader is not None and console.is_terminal and selection.only_latest:
-        with Live(shown(selection.windows), console=console, auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(render(selection.windows), console=console, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
-                if selection.add(_new(reader)):
-                    live.update(shown(selection.windows), refresh=True)
-    console.print(shown(selection.windows))
+                if selection.add(_read_new(reader)):
+                    live.update(render(selection.windows), refresh=True)
+    console.print(render(selection.windows))
     changed: set[str] = set()
     while reader is not None:
         # A window is printed once it seems complete.
-        new = {selection.window_of(record) for record in selection.add(_new(reader))}
+        new = {selection.window_of(record) for record in selection.add(_read_new(reader))}
         if changed and not new:
-            console.print(shown({window: selection.windows[window] for window in changed & selection.windows.keys()}))
+            console.print(render({window: selection.windows[window] for window in changed & selection.windows.keys()}))
             changed.clear()
         changed |= new

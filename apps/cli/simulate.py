@@ -16,17 +16,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from unskew.apps.cli import option_groups
 from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
 from unskew.apps.cli.field_options import options_from
-from unskew.apps.cli.option_groups import WorkOptions
-from unskew.apps.settings import numbers, scheme
+from unskew.apps.cli.option_groups import OperatorOptions
+from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 
 if TYPE_CHECKING:
-    from unskew.apps.cli.simulation.batch_times import Timing
-    from unskew.apps.cli.simulation.input_stream import Given, Stream
+    from unskew.apps.cli.simulation.batch_times import BatchTiming
+    from unskew.apps.cli.simulation.input_stream import StreamSpec, TimedKeys
     from unskew.apps.cli.simulation.simulation import Contestant
     from unskew.grouping.keys import Keys
-    from unskew.grouping.simulator import Outcome
+    from unskew.grouping.simulator import SimulationOutcome
 
 TIME = "Timing options"
 MINUTES = "Options of the time that batches take"
@@ -73,7 +73,7 @@ class BatchOptions:
         ),
     ] = None
 
-    def asked(self, work: str | None) -> bool:
+    def is_asked(self, work: str | None) -> bool:
         """Whether the time of batches is asked for.
 
         Raises
@@ -93,13 +93,13 @@ class BatchOptions:
     @property
     def costs(self) -> list[float]:
         """The cost (ms) of each class of keys."""
-        return numbers("--cost", self.cost or "1")
+        return parse_numbers("--cost", self.cost or "1")
 
 
-@options_from(batches=BatchOptions, work=WorkOptions)
+@options_from(batches=BatchOptions, work=OperatorOptions)
 def simulate(
     batches: BatchOptions,
-    work: WorkOptions,
+    work: OperatorOptions,
     stream: Annotated[
         str,
         typer.Argument(
@@ -183,15 +183,15 @@ def simulate(
     Example: unskew simulate kafka:events:user --workers 50 --cost 2
     """
     # A comma before a number belongs to a parameter of several numbers: weights=1,1,2.
-    chosen = [_scheme(text.strip()) for text in re.split(r",(?!\s*[-+.\d])", groupings) if text.strip()]
-    counts = [int(number) for number in numbers("--workers", workers, least=1, whole=True)]
+    chosen = [_parse_grouping(text.strip()) for text in re.split(r",(?!\s*[-+.\d])", groupings) if text.strip()]
+    counts = [int(number) for number in parse_numbers("--workers", workers, least=1, whole=True)]
     if not chosen:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
 
-    asked = batches.asked(work.work)
+    asked = batches.is_asked(work.work)
     speeds = {
-        "factors": numbers("--factors", factors),
-        "factors_end": None if factors_end is None else numbers("--factors-end", factors_end),
+        "factors": parse_numbers("--factors", factors),
+        "factors_end": None if factors_end is None else parse_numbers("--factors-end", factors_end),
     }
 
     # pyarrow and numba: the commands' help needn't wait for them.
@@ -200,22 +200,22 @@ def simulate(
 
     contestants = [simulation.Contestant(*each) for each in chosen]
     connect = partial(Connection.of, bootstrap_servers, kafka_config)
-    given = source.Given(stream, tuples, seed, connect, timed=recorded)
+    given = source.StreamSpec(stream, tuples, seed, connect, timed=recorded)
     partitions = given.partitions()
     sources = sources or len(partitions or ()) or 5
     console = Console()
     if asked:
         settings = {**speeds, "sources": sources, "split": split, "seed": seed}
-        _minutes(console, _timing(given, batches, work, settings), contestants, counts)
-        _uneven(console, partitions)
+        _print_times(console, _make_timing(given, batches, work, settings), contestants, counts)
+        _print_partitions(console, partitions)
         given.rejects.show(console)
         if not details and output is None:
             return
     try:
-        feedback = simulation.Feedback(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
-        read = _read(given, recorded=recorded)
+        feedback = simulation.FeedbackTiming(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
+        read = _read_stream(given, recorded=recorded)
         simulated = simulation.Simulation(
-            simulation.encode(read.keys),
+            simulation.encode_keys(read.keys),
             read.times if recorded else None,
             costs=batches.costs,
             **speeds,
@@ -226,37 +226,37 @@ def simulate(
             feedback=feedback,
             settings={"split": split, "samples": samples, "window": window and 1000 * window},
         )
-        outcomes: dict[tuple[str, int], Outcome] = {}
+        outcomes: dict[tuple[str, int], SimulationOutcome] = {}
         for count in counts:
-            found = simulated.outcomes(_in_turn(contestants), count)
+            found = simulated.outcomes(_show_progress(contestants), count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
             if as_json:
-                answers = tables.answers_of(found, simulated.keys)
-                print(json.dumps(tables.describe(found, answers, simulated.keys)))
+                answers = tables.rank_groupings(found, simulated.keys)
+                print(json.dumps(tables.describe_simulation(found, answers, simulated.keys)))
             else:
-                _show(console, found, simulated.keys, details=details)
-        _uneven(console, None if as_json else partitions)
+                _print_answers(console, found, simulated.keys, details=details)
+        _print_partitions(console, None if as_json else partitions)
         if not asked:
             given.rejects.show(Console(stderr=True) if as_json else console)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if output is not None:
-        for file in tables.save(outcomes, output, stream):
+        for file in tables.save_simulation(outcomes, output, stream):
             console.print(f"wrote {file}")
 
 
-def _show(console: Console, found: "Mapping[str, Outcome]", keys: "Keys", *, details: bool) -> None:
+def _print_answers(console: Console, found: "Mapping[str, SimulationOutcome]", keys: "Keys", *, details: bool) -> None:
     from unskew.apps.cli.simulation import tables
 
-    answers = tables.answers_of(found, keys)
-    console.print(tables.table(found, answers, keys))
+    answers = tables.rank_groupings(found, keys)
+    console.print(tables.make_table(found, answers, keys))
     workers = next(iter(found.values())).workers
-    console.print(tables.verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
+    console.print(tables.describe_verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
     if details:
-        console.print(tables.details(found, console.width))
+        console.print(tables.make_detail_tables(found, console.width))
 
 
-def _in_turn(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
+def _show_progress(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
     """The groupings, while a bar on the terminal shows which is under way. The first time, it is compiled as well."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -267,15 +267,15 @@ def _in_turn(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
             bar.advance(task)
 
 
-def _uneven(console: Console, partitions: Mapping[int, int] | None) -> None:
+def _print_partitions(console: Console, partitions: Mapping[int, int] | None) -> None:
     """Say how uneven a topic's partitions are."""
     from unskew.apps.cli.simulation import tables
 
     if partitions is not None:
-        console.print(tables.partitions(partitions), highlight=False, soft_wrap=True)
+        console.print(tables.describe_partitions(partitions), highlight=False, soft_wrap=True)
 
 
-def _read(given: "Given", *, recorded: bool) -> "Stream":
+def _read_stream(given: "StreamSpec", *, recorded: bool) -> "TimedKeys":
     """The whole stream, which must have tuples, and times if these are asked for."""
     read = given.read()
     if not len(read.keys):
@@ -286,30 +286,34 @@ def _read(given: "Given", *, recorded: bool) -> "Stream":
     return read
 
 
-def _timing(given: "Given", batches: BatchOptions, work: WorkOptions, settings: Mapping[str, Any]) -> "Timing":
+def _make_timing(
+    given: "StreamSpec", batches: BatchOptions, work: OperatorOptions, settings: Mapping[str, Any]
+) -> "BatchTiming":
     """The stream with what its tuples cost: as given, or as measured on a sample of it.
 
     A cost that is given is waiting, unless there are cores that compute it.
     """
-    from unskew.apps.cli.simulation.batch_times import Timing
-    from unskew.apps.cli.simulation.time_model import Prices, TupleCost
+    from unskew.apps.cli.simulation.batch_times import BatchTiming
+    from unskew.apps.cli.simulation.time_model import CostConstants, TupleCost
 
     costs = batches.costs
     cost = TupleCost(sum(costs) / len(costs), cpu=0.0 if batches.cores is None else 1.0)
     if work.work is not None:
         from unskew.apps.cli.simulation import cost_sample
 
-        cost = cost_sample.measured(*cost_sample.of(given, work.settings()))
+        cost = cost_sample.measure_cost(*cost_sample.read_sample(given, work.settings()))
         costs = [cost.ms]
-    prices = Prices() if batches.fixed is None else Prices(fixed=batches.fixed / 1000)
+    prices = CostConstants() if batches.fixed is None else CostConstants(fixed=batches.fixed / 1000)
     cores = batches.cores or os.cpu_count() or 1
-    return Timing(given, cost, costs, cores=cores, prices=prices, batch=batches.batch, **settings)
+    return BatchTiming(given, cost, costs, cores=cores, prices=prices, batch=batches.batch, **settings)
 
 
-def _minutes(console: Console, timing: "Timing", contestants: "Sequence[Contestant]", counts: Sequence[int]) -> None:
+def _print_times(
+    console: Console, timing: "BatchTiming", contestants: "Sequence[Contestant]", counts: Sequence[int]
+) -> None:
     """Print how long batches take, and what to choose, for each number of workers."""
     from unskew.apps.cli.simulation import tables
-    from unskew.apps.cli.simulation.time_model import KEY, Prediction, advice
+    from unskew.apps.cli.simulation.time_model import KEY, Prediction, describe_recommendation
 
     for workers in counts:
         try:
@@ -317,12 +321,12 @@ def _minutes(console: Console, timing: "Timing", contestants: "Sequence[Contesta
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from None
         predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
-        console.print(tables.minutes(predictions, courses[KEY], timing.sources))
-        console.print(advice(predictions, courses[KEY]), highlight=False, soft_wrap=True)
+        console.print(tables.make_time_table(predictions, courses[KEY], timing.sources))
+        console.print(describe_recommendation(predictions, courses[KEY]), highlight=False, soft_wrap=True)
 
 
-def _scheme(text: str) -> tuple[str, str, dict[str, Any]]:
+def _parse_grouping(text: str) -> tuple[str, str, dict[str, Any]]:
     """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
     name, *pairs = text.split(":")
-    name = scheme(name)
+    name = spell_grouping(name)
     return ":".join([name, *pairs]), name, option_groups.GroupingOptions(grouping_option=pairs).of([name])[name]

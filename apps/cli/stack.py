@@ -7,9 +7,9 @@ import typer
 
 from unskew.apps.cli.connection_options import JsonOption
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.server import moved
+from unskew.deploy.servers.server import describe_move
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.loopback import response
+from unskew.loopback import fetch_response
 
 app = typer.Typer(
     help="InfluxDB and Prometheus on this machine, without Docker: start, stop, see whether they run.",
@@ -43,10 +43,10 @@ def start(
     Their programs must be on this machine. If one is missing, the error says how to get it.
     """
     ports = {"influxdb": influxdb_port, "prometheus": prometheus_port}
-    for part in _parts(parts):
-        before = stack.running(part)
-        server = stack.start(part, ports[part])
-        _show("runs already" if before else "is ready", server)
+    for part in _select_programs(parts):
+        before = stack.find_server(part)
+        server = stack.start_server(part, ports[part])
+        _print_server("runs already" if before else "is ready", server)
     print("use them:        unskew topology ...; it finds them by itself")
     print("stop them:       unskew stack stop")
 
@@ -54,7 +54,7 @@ def start(
 @app.command()
 def stop(parts: PartsArgument = None) -> None:
     """Stop InfluxDB and Prometheus. Their data are kept for the next start."""
-    stopped = [server for part in _parts(parts) if (server := stack.stop(part))]
+    stopped = [server for part in _select_programs(parts) if (server := stack.stop_server(part))]
     for server in stopped:
         print(f"stopped {server.name} at {server.url}; its data are kept in {server.directory}")
     if not stopped:
@@ -64,44 +64,44 @@ def stop(parts: PartsArgument = None) -> None:
 @app.command()
 def status(parts: PartsArgument = None, as_json: JsonOption = False) -> None:
     """Show which of the two run, at which addresses, and what Prometheus scrapes. Exit code 1: none runs."""
-    found = [server for part in _parts(parts) if (server := stack.running(part))]
+    found = [server for part in _select_programs(parts) if (server := stack.find_server(part))]
     if not found:
         raise EnvironmentFault("nothing of the stack is running; start it with `unskew stack start`")
     if as_json:
-        print(json.dumps([_described(server) for server in found], indent=2))
+        print(json.dumps([_describe_server(server) for server in found], indent=2))
         return
     for server in found:
-        _show("runs", server)
+        _print_server("runs", server)
 
 
-def _parts(named: list[str] | None) -> list[str]:
+def _select_programs(named: list[str] | None) -> list[str]:
     for part in named or []:
         if part not in stack.PARTS:
             raise UsageError(f"{part!r} is no part of the stack; valid: {', '.join(stack.PARTS)}")
     return [part for part in stack.PARTS if not named or part in named]
 
 
-def _show(state: str, server: stack.Running) -> None:
+def _print_server(state: str, server: stack.StackServer) -> None:
     print(f"{server.name} {state} at {server.url}")
     if server.moved_from is not None:
-        print(moved(server.name, server.moved_from))
+        print(describe_move(server.name, server.moved_from))
     if server.access:
         variables = {"URL": server.url, **{name.upper(): value for name, value in server.access.items()}}
         pairs = " ".join(f"INFLUXDB_V2_{name}={value}" for name, value in variables.items())
         print(f"for others:      export {pairs}")
     else:
-        print(f"scrapes:         {', '.join(_scraped(server)) or 'nothing yet'}")
+        print(f"scrapes:         {', '.join(_list_targets(server)) or 'nothing yet'}")
     print(f"data, log:       {server.directory}, {server.log}")
 
 
-def _described(server: stack.Running) -> dict[str, Any]:
-    own = {"access": dict(server.access)} if server.access else {"scrapes": _scraped(server)}
+def _describe_server(server: stack.StackServer) -> dict[str, Any]:
+    own = {"access": dict(server.access)} if server.access else {"scrapes": _list_targets(server)}
     return {"name": server.name, "url": server.url, **own, "data": str(server.directory), "log": str(server.log)}
 
 
-def _scraped(server: stack.Running) -> list[str]:
+def _list_targets(server: stack.StackServer) -> list[str]:
     try:
-        found = response(f"{server.url}/api/v1/targets?state=active")["data"]["activeTargets"]
+        found = fetch_response(f"{server.url}/api/v1/targets?state=active")["data"]["activeTargets"]
     except OSError as error:
         raise EnvironmentFault(f"{server.name} does not answer at {server.url}: {error} (log: {server.log})") from error
     return [f"{target['scrapeUrl']} ({target['health']})" for target in found]

@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.cli.option_groups import Conf
-from unskew.apps.worker.result_messages import window_id
+from unskew.apps.worker.result_messages import format_window
 from unskew.directories import data_directory
 from unskew.errors import UsageError
-from unskew.shell import pairs, plain
+from unskew.shell import escape_controls, parse_pairs
 
 if TYPE_CHECKING:
     from unskew.apps.worker.stateful.state_reader import States
@@ -34,8 +34,8 @@ def state(
     Example: unskew state country-skew-80-s5-w10-dc --key Turkey
     """
     # pyspark and numba: the commands' help needn't wait for them.
-    from unskew.apps.checkpoint.location import location_by
-    from unskew.apps.driver.session import lasting, log_file, start
+    from unskew.apps.checkpoint.location import configure_location
+    from unskew.apps.driver.session import get_log_file, keep_session, start_spark
     from unskew.apps.worker.stateful.state_reader import States
 
     own = data_directory() / "checkpoints" / run
@@ -43,30 +43,33 @@ def state(
     if "://" not in address and not Path(address).exists():
         valid = sorted(path.name for path in (data_directory() / "checkpoints").glob("*")) or ["none yet"]
         raise UsageError(f"there is no run {run!r}; valid: {', '.join(valid)}, or the path of a checkpoint")
-    given = pairs("--conf", conf or [])
-    location = location_by(address, given)
-    spark = start(f"state of {run}", "local[2]", 2, given, location)
-    with lasting(spark, log_file()):
+    given = parse_pairs("--conf", conf or [])
+    location = configure_location(address, given)
+    spark = start_spark(f"state of {run}", "local[2]", 2, given, location)
+    with keep_session(spark, get_log_file()):
         states = States(spark, location)
         if worker is not None and worker >= states.workers:
             raise UsageError(f"worker is {worker}; valid: 0 to {states.workers - 1}")
         if key is not None:
-            _one(states, key, worker)
+            _show_key(states, key, worker)
         else:
-            _all(states, worker, top)
+            _show_all(states, worker, top)
 
 
-def _one(states: "States", key: str, worker: int | None) -> None:
+def _show_key(states: "States", key: str, worker: int | None) -> None:
     found = [row for row in states.rows(full=True, key=key).collect() if worker is None or row["number"] == worker]
     if not found:
         raise UsageError(f"no state of the key {key!r}" + (f" at worker {worker}" if worker is not None else ""))
     for row in sorted(found, key=lambda row: (row["window"], row["operator"], row["number"])):
-        window = f", window {window_id(row['window'])}" if row["window"] else ""
-        print(f"{row['operator']} {row['number']}{window}: {row['bytes']:,} bytes, last tuple {window_id(row['last'])}")
+        window = f", window {format_window(row['window'])}" if row["window"] else ""
+        print(
+            f"{row['operator']} {row['number']}{window}: {row['bytes']:,} bytes, last tuple "
+            f"{format_window(row['last'])}"
+        )
         print(f"  {row['state']}")
 
 
-def _all(states: "States", worker: int | None, top: int) -> None:
+def _show_all(states: "States", worker: int | None, top: int) -> None:
     from pyspark.sql import functions as F
 
     console = Console()
@@ -91,5 +94,5 @@ def _all(states: "States", worker: int | None, top: int) -> None:
     for heading in ("bytes", "at", "last tuple"):
         table.add_column(heading, justify="right")
     for row in largest.orderBy(F.desc("bytes"), "key").limit(top).collect():
-        table.add_row(Text(plain(row["key"])), f"{row['bytes']:,}", row["at"], window_id(row["last"]))
+        table.add_row(Text(escape_controls(row["key"])), f"{row['bytes']:,}", row["at"], format_window(row["last"]))
     console.print(table)

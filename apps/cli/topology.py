@@ -13,26 +13,26 @@ from unskew.apps.cli.option_groups import (
     KafkaOptions,
     LiveOption,
     MetricsOptions,
-    WorkOptions,
-    names_as_typed,
+    OperatorOptions,
+    rename_settings,
 )
-from unskew.apps.settings import Settings, scheme
+from unskew.apps.settings import Settings, spell_grouping
 from unskew.kafka.connection import Connection
 from unskew.option_style import SPARK, is_option
-from unskew.shell import pairs
+from unskew.shell import parse_pairs
 
 
 @options_from(
     given=(Settings, is_option),
     own=GroupingOptions,
-    work=WorkOptions,
+    work=OperatorOptions,
     metrics=MetricsOptions,
     kafka=KafkaOptions,
 )
 def topology(
     given: dict[str, Any],
     own: GroupingOptions,
-    work: WorkOptions,
+    work: OperatorOptions,
     metrics: MetricsOptions,
     kafka: KafkaOptions,
     live: LiveOption = False,
@@ -65,19 +65,19 @@ def topology(
     Example: unskew topology LOCAL COUNTRY_SKEW_R80 DYNAMIC_KEY country-skew-80 5 10 x1
     """
     # pyspark and numba: the commands' help needn't wait for them.
-    from unskew.apps.cli.execution import execute
+    from unskew.apps.cli.execution import execute_topology
     from unskew.apps.driver.dataflow import Dataflow
-    from unskew.apps.library.topology import default_checkpoint
+    from unskew.apps.library.topology import choose_checkpoint
 
     destinations = metrics.destinations()
-    grouping = scheme(given["grouping"])
+    grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
-    with names_as_typed():
+    with rename_settings():
         settings = Settings(
             **given | upper | {"grouping": grouping},
             connection=Connection(""),
             checkpoint=checkpoint or "",
-            conf=pairs("--conf", conf or []),
+            conf=parse_pairs("--conf", conf or []),
             options=own.of([grouping])[grouping],
             **work.settings(),
         )
@@ -85,6 +85,6 @@ def topology(
     settings = replace(
         settings,
         connection=kafka.connection(),
-        checkpoint=default_checkpoint(settings) if checkpoint is None else checkpoint,
+        checkpoint=choose_checkpoint(settings) if checkpoint is None else checkpoint,
     )
-    execute(settings, destinations, summary, live=live, batch_timeout=batch_timeout)
+    execute_topology(settings, destinations, summary, live=live, batch_timeout=batch_timeout)

@@ -39,7 +39,7 @@ class Watchdog:
     ) -> None:
         self._limit = limit
         self._begun = begun
-        self._end = end or _end
+        self._end = end or _end_process
         self._allowed = max(limit or 0.0, _FIRST)
         self._waited = 0.0
         self._over = threading.Event()
@@ -75,7 +75,7 @@ class Watchdog:
         return True
 
 
-def _end(seconds: float) -> NoReturn:
+def _end_process(seconds: float) -> NoReturn:
     print(
         f"unskew: no batch has ended for {seconds:.0f} s, so this run ends (--batch-timeout); start it again, and it "
         "goes on from its checkpoint",

@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from unskew.apps.aggregator import observer
-from unskew.apps.aggregator.aggregator import Closing
-from unskew.apps.aggregator.publisher import Messages, Publisher
-from unskew.apps.aggregator.rejected_messages import rejected
+from unskew.apps.aggregator.aggregator import WindowPublisher
+from unskew.apps.aggregator.publisher import ResendableMessages, ResultPublisher
+from unskew.apps.aggregator.rejected_messages import read_rejected
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.lease import Hold
+from unskew.apps.checkpoint.lease import Lease
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.plans.feedback_loop import end
+from unskew.apps.driver.plans.feedback_loop import end_batch
 from unskew.apps.driver.plans.planner import Planner
 from unskew.apps.metrics.task_reports import Failures, PlanSummary, Reports, StateSummary, TaskReports
-from unskew.apps.splitter.kafka_source import lost_messages
-from unskew.apps.worker.result_messages import Message
+from unskew.apps.splitter.kafka_source import count_lost_messages
+from unskew.apps.worker.result_messages import ResultMessage
 from unskew.grouping.feedback_loop import Rebalance
-from unskew.kafka.transactions import Number
+from unskew.kafka.transactions import BatchId
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class BatchReport:
     plan: PlanSummary | None = None
 
 
-class Sink:
+class BatchCommitter:
     """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
 
     Before each of its writes it checks whether another driver has taken over the checkpoint. ``planner`` is that of the
@@ -85,9 +85,9 @@ class Sink:
         self,
         dataflow: Dataflow,
         reports: Reports,
-        publisher: Publisher,
+        publisher: ResultPublisher,
         listener: Callable[[BatchReport], None],
-        hold: Hold,
+        hold: Lease,
         planner: Planner | None = None,
     ) -> None:
         self._settings = settings = dataflow.settings
@@ -96,43 +96,45 @@ class Sink:
         self._reports = reports
         self._publisher = publisher
         topic = publisher.topics["aggregator"]
-        self._closing = Closing(settings.connection, topic, settings.workers, settings.location, publisher.commits)
+        self._closing = WindowPublisher(
+            settings.connection, topic, settings.workers, settings.location, publisher.commits
+        )
         self._listener = listener
         self._hold = hold
         self._planner = planner
         self._loop = dataflow.loop()
-        self._record = Checkpoint(settings.location).claimed()
+        self._record = Checkpoint(settings.location).read_record()
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
-        skipped = self._skipped(batch)
+        skipped = self._count_skipped(batch)
         before = self._totals.at(batch.number)
         may_close = self._may_close(batch, before)
-        number = Number(batch.number, batch.planned_ms)
+        number = BatchId(batch.number, batch.planned_ms)
         write = partial(self._write, number)
-        with self._stage.executed(df, batch, self._record, write, may_close=may_close) as counts:
+        with self._stage.execute_batch(df, batch, self._record, write, may_close=may_close) as counts:
             windows = self._close(counts, number) if counts is not None else []
         reports = self._reports.take(batch.number)
-        report = self._collect(batch, before, skipped, reports)
+        report = self._summarise(batch, before, skipped, reports)
         if windows:
             report = self._publish(windows, report)
         if report.rejected:
-            write(rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
+            write(read_rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._hold.require()
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
             self._hold.require()
-            rebalances = end(self._loop, self._settings.location, batch.number, reports)
+            rebalances = end_batch(self._loop, self._settings.location, batch.number, reports)
             report = replace(report, rebalances=rebalances)
             self._stage.forget(reports, self._record)
         self._listener(report)
 
-    def _close(self, counts: DataFrame, number: Number) -> list[observer.Distribution]:
+    def _close(self, counts: DataFrame, number: BatchId) -> list[observer.Distribution]:
         """Publish the counts of windows that the batch closes."""
         self._hold.require()
         return self._closing.run(counts, number)
 
-    def _write(self, number: Number, records: DataFrame, role: str) -> None:
+    def _write(self, number: BatchId, records: DataFrame, role: str) -> None:
         """Write a batch's records to the topic of a role."""
         self._hold.require()
         self._publisher.write(records, role, number)
@@ -145,15 +147,15 @@ class Sink:
         # By event time a batch may close windows that no batch before had.
         return self._settings.time == "event" or before.last_window_end_ms > batch.late_before_ms
 
-    def _skipped(self, batch: Batch) -> int:
+    def _count_skipped(self, batch: Batch) -> int:
         """How many of the batch's messages the topic no longer has, where the run goes on without them."""
         if self._settings.on_data_loss == "fail":
             return 0
         topic = self._settings.topic
-        lost = lost_messages(self._settings.connection, topic, batch.start[topic], batch.end[topic])
+        lost = count_lost_messages(self._settings.connection, topic, batch.start[topic], batch.end[topic])
         return sum(lost.values())
 
-    def _collect(self, batch: Batch, before: Totals, skipped: int, reports: TaskReports) -> BatchReport:
+    def _summarise(self, batch: Batch, before: Totals, skipped: int, reports: TaskReports) -> BatchReport:
         # A batch may have been planned for more workers than the run has now.
         most = max([self._settings.workers, *(w + 1 for w, report in reports.workers.items() if report.tuples)])
         loads = np.zeros(most, np.int64)
@@ -204,10 +206,10 @@ class Sink:
         self._hold.require()
 
         # By event time a batch may close so many windows that their records are made as they are sent.
-        def records() -> Iterator[Message]:
-            made = (observer.to_messages(window, so_far, tags, occupants) for window, so_far in closed)
+        def records() -> Iterator[ResultMessage]:
+            made = (observer.make_messages(window, so_far, tags, occupants) for window, so_far in closed)
             return chain.from_iterable(made)
 
-        number = Number(report.batch.number, report.batch.planned_ms)
-        self._publisher.send("distribution", Messages(records), number)
+        number = BatchId(report.batch.number, report.batch.planned_ms)
+        self._publisher.send("distribution", ResendableMessages(records), number)
         return replace(report, totals=totals, windows=closed)

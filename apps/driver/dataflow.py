@@ -8,18 +8,18 @@ from typing import Any, Self
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.planned_routing import planner_of
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.planned_routing import make_planner
 from unskew.apps.driver.plans.planner import Planner
 from unskew.apps.metrics.task_reports import Reports
 from unskew.apps.router.router import Routing
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import messages, reading, splitter_of
-from unskew.apps.worker.stage import Query, Stage
-from unskew.apps.worker.stages import stage_of
+from unskew.apps.splitter.kafka_source import choose_splitter, open_topic, select_messages
+from unskew.apps.worker.stage import QueryContext, WorkerStage
+from unskew.apps.worker.stages import make_stage
 from unskew.errors import UsageError
-from unskew.grouping import create, named, with_sources
-from unskew.grouping.feedback_loop import Loop
+from unskew.grouping import add_sources, create, get_grouping
+from unskew.grouping.feedback_loop import FeedbackLoop
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Dataflow:
     ----------
     settings : Settings
         The settings.
-    stage : Stage
+    stage : WorkerStage
         What the workers do.
 
     """
 
     settings: Settings
-    stage: Stage
+    stage: WorkerStage
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -49,9 +49,9 @@ class Dataflow:
             one of the settings.
 
         """
-        splitter_of(settings)
+        choose_splitter(settings)
         _require_grouping(settings)
-        return cls(settings, stage_of(settings))
+        return cls(settings, make_stage(settings))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -61,34 +61,34 @@ class Dataflow:
     def routing(self, reports: Reports | None = None) -> Routing:
         """The routing of the sources; it depends on the plans that the checkpoint has now."""
         settings = self.settings
-        options = with_sources(settings.grouping, settings.sources, settings.options)
+        options = add_sources(settings.grouping, settings.sources, settings.options)
         of = settings.grouping, settings.workers, settings.location, options, settings.seed
         routing = Routing(*of, reports, streaming=True, cost=settings.cost)
-        plans = Plans(settings.location)
+        plans = PlanStateLog(settings.location)
         planned = plans.newest() is not None or routing.router().controller() is not None
         return replace(routing, plans=plans.at) if planned else routing
 
-    def loop(self) -> Loop | None:
+    def loop(self) -> FeedbackLoop | None:
         """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""
         routing = self.routing()
         if routing.plans is None:
             return None
-        moving = self.stage.whole and routing.router().moves
-        return Loop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
+        moving = self.stage.whole and routing.router().migrates_keys
+        return FeedbackLoop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
 
     def planner(self, spark: SparkSession) -> Planner | None:
         """The planner of one query. None: the grouping plans no batches, or each source is to plan its own part."""
         # (The routing reads the checkpoint, which other groupings need not wait for.)
-        return planner_of(spark, self.routing()) if named(self.settings.grouping).batched else None
+        return make_planner(spark, self.routing()) if get_grouping(self.settings.grouping).batched else None
 
-    def rows(self, spark: SparkSession, query: Query | None = None) -> DataFrame:
+    def rows(self, spark: SparkSession, query: QueryContext | None = None) -> DataFrame:
         """The whole dataflow as a streaming DataFrame, up to the rows of closed windows.
 
         Parameters
         ----------
         spark : SparkSession
             The session that will run it.
-        query : Query, optional
+        query : QueryContext, optional
             What else the query is told.
 
         Returns
@@ -99,9 +99,9 @@ class Dataflow:
             for counts. A result has a key, worker −1, and a window, whose start is null if states outlive windows.
 
         """
-        query = query or Query()
-        splitter, read = reading(spark, self.settings, query.ahead_ms, count_bytes=query.count_bytes)
-        arriving = messages(self.settings, read, splitter)
+        query = query or QueryContext()
+        splitter, read = open_topic(spark, self.settings, query.ahead_ms, count_bytes=query.count_bytes)
+        arriving = select_messages(self.settings, read, splitter)
         routing = replace(self.routing(query.reports), planner=query.planner)
         return self.stage.rows(arriving, splitter, routing, query)
 

@@ -12,28 +12,28 @@ from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.settings import Settings
-from unskew.kafka.reader import Ends
+from unskew.kafka.reader import EndOffsets
 
 _MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
 _LOOK_EVERY = 0.5  # s
 _FULL_BATCH = 1.0  # s; a full batch takes at least so long, unless the user limits its tuples
 
 
-def trigger(settings: Settings) -> str:
+def choose_trigger(settings: Settings) -> str:
     """Spark's trigger for a run.
 
     Spark waits for its next trigger even if the batch was full and more messages wait. If a full batch may be shorter
-    than the trigger, Spark gets no trigger, and ``Idle`` waits instead. ``Idle`` waits before Spark commits the batch,
-    so Spark's progress counts the wait as a part of the batch's time.
+    than the trigger, Spark gets no trigger, and ``IdleWait`` waits instead. ``IdleWait`` waits before Spark commits the
+    batch, so Spark's progress counts the wait as a part of the batch's time.
     """
-    return "0 seconds" if _paced(settings) else f"{settings.trigger} seconds"
+    return "0 seconds" if _is_paced(settings) else f"{settings.trigger} seconds"
 
 
-def _paced(settings: Settings) -> bool:
+def _is_paced(settings: Settings) -> bool:
     return settings.max_tuples is not None or settings.trigger > _FULL_BATCH
 
 
-class Idle:
+class IdleWait:
     """Waits, at the end of a batch, until the next one is needed. It is a context manager.
 
     The heartbeat causes a batch at every trigger. A batch is needed when messages have come or an open window's time is
@@ -57,7 +57,7 @@ class Idle:
 
     def __enter__(self) -> Self:
         """Connect to Kafka."""
-        self._ends = Ends(self._settings.connection, self._settings.topic)
+        self._ends = EndOffsets(self._settings.connection, self._settings.topic)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,7 +70,7 @@ class Idle:
         ``ahead_ms``: how far batch time is ahead of the clock.
         """
         batch, totals = report.batch, report.totals
-        if _paced(self._settings) and not self._full(batch):
+        if _is_paced(self._settings) and not self._full(batch):
             since = time.time() - (batch.time_ms - ahead_ms) / 1000
             self._halt.wait(min(self._settings.trigger, max(0.0, self._settings.trigger - since)))
         if batch.start != batch.end or report.windows or self._draining.is_set():
@@ -82,7 +82,7 @@ class Idle:
             until = min(until, time.monotonic() + left)
         if report.states is not None and report.states.states.any():
             until = min(until, time.monotonic() + self._patience)
-        while time.monotonic() < until and not self._arrived(batch.end[self._settings.topic]):
+        while time.monotonic() < until and not self._has_arrivals(batch.end[self._settings.topic]):
             if self._draining.is_set() or self._halt.wait(min(_LOOK_EVERY, max(0.0, until - time.monotonic()))):
                 return
 
@@ -92,12 +92,12 @@ class Idle:
         before, after = batch.start.get(name, {}), batch.end.get(name, {})
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
-    def _arrived(self, taken: Mapping[str, int]) -> bool:
+    def _has_arrivals(self, taken: Mapping[str, int]) -> bool:
         # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
-        committed = self._settings.connection.committed
+        committed = self._settings.connection.reads_committed
 
-        def stopped() -> bool:
+        def is_stopped() -> bool:
             return self._halt.is_set() or self._draining.is_set()
 
-        ends = self._ends.ask(map(int, taken), committed=committed, stopped=stopped)
+        ends = self._ends.ask(map(int, taken), committed=committed, stopped=is_stopped)
         return any(end > taken[str(partition)] for partition, end in ends.items())  # no broker, no messages

@@ -8,7 +8,7 @@ from unskew.grouping import measures
 
 
 @dataclass(frozen=True)
-class Summary:
+class JobSummary:
     """The figures of one run.
 
     Attributes
@@ -67,7 +67,7 @@ class Summary:
         )
 
 
-class Tally:
+class JobTally:
     """Sums up a run. It is a listener of the run's batches."""
 
     def __init__(self, grouping: str) -> None:
@@ -106,11 +106,11 @@ class Tally:
             self._result = self._result or now - self._started
             self._last_std_dev = measures.std_dev(report.windows[-1][0].tuples)
 
-    def summary(self) -> Summary:
+    def summary(self) -> JobSummary:
         """The sum so far."""
         totals = self._report.totals if self._report else None
         loads = totals.loads if totals else []
-        return Summary(
+        return JobSummary(
             grouping=self._grouping,
             tuples=totals.tuples if totals else 0,
             rejected=totals.rejected if totals else 0,

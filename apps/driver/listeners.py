@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from unskew.spark.compat import jvm
+from unskew.spark.compat import get_jvm
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class Listeners(Generic[Message]):
 
 
 @contextmanager
-def follow(spark: SparkSession, query: str, follower: Follower) -> Iterator[None]:
+def follow_progress(spark: SparkSession, query: str, follower: Follower) -> Iterator[None]:
     """Call the follower with each progress of the query of this name, until the query has terminated.
 
     A thread of Spark's calls it, after the batch is committed.
@@ -95,7 +95,7 @@ class _Listener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         if self._called is None:
-            self._called = jvm().PythonStreamingQueryListenerWrapper(_Calls(self))
+            self._called = get_jvm().PythonStreamingQueryListenerWrapper(_JavaListener(self))
         return self._called
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
@@ -119,7 +119,7 @@ class _Listener(StreamingQueryListener):
             self.terminated.set()
 
 
-class _Calls(JStreamingQueryListener):
+class _JavaListener(JStreamingQueryListener):
     """What the JVM calls: takes a progress as one JSON text.
 
     pyspark's own would ask the JVM for each field of the progress, which took a fifth of a small batch's CPU.

@@ -10,18 +10,18 @@ from typing import Any
 import orjson
 from confluent_kafka import KafkaException
 
-from unskew.apps.aggregator.exactly_once import Commits, noted
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions, load_or_create
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.plans.feedback_loop import record_workers, require_followed
+from unskew.apps.driver.plans.feedback_loop import record_workers, require_known_plans
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.json_fields import FRAME
-from unskew.apps.splitter.kafka_source import loss_message, lost_messages, skipped_messages
+from unskew.apps.splitter.kafka_source import count_lost_messages, count_skipped_messages, describe_loss
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.kafka.reader import newest_messages
-from unskew.kafka.topics import COMMITS_TOPIC, end_offsets, ensure_topic, missing_topic, partitions_of, topic_id
+from unskew.kafka.topics import COMMITS_TOPIC, count_partitions, end_offsets, ensure_topic, missing_topic, topic_id
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 
     """
     may_create = settings.create_topic or settings.source_type.upper() != "COLUMN"
-    found = partitions_of(settings.connection, settings.topic) if begun or not may_create else None
+    found = count_partitions(settings.connection, settings.topic) if begun or not may_create else None
     if found is None and not may_create:
         raise missing_topic(settings.connection, settings.topic, ": --create-topic makes it")
     if begun and found is not None and found > settings.sources:
@@ -66,7 +66,9 @@ def require_key_field(settings: Settings) -> None:
     field = settings.key_field
     if settings.source_type.upper() != "COLUMN" or settings.format not in (None, "json") or field is None:
         return
-    found = [_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)]
+    found = [
+        _list_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)
+    ]
     objects = [fields for fields in found if fields]
     if objects and not any(field in fields for fields in objects):
         raise UsageError(
@@ -75,22 +77,22 @@ def require_key_field(settings: Settings) -> None:
         )
 
 
-def _fields(message: bytes) -> list[str]:
+def _list_fields(message: bytes) -> list[str]:
     """The fields of a JSON object, and with dots those of the objects in it."""
     try:
         found = orjson.loads(message[FRAME:] if message[:1] == b"\0" else message)
     except orjson.JSONDecodeError:
         return []
-    return list(_paths(found, ""))
+    return list(_list_paths(found, ""))
 
 
-def _paths(value: Any, prefix: str) -> Iterator[str]:
+def _list_paths(value: Any, prefix: str) -> Iterator[str]:
     for name, inner in value.items() if isinstance(value, dict) else ():
         yield prefix + name
-        yield from _paths(inner, f"{prefix}{name}.")
+        yield from _list_paths(inner, f"{prefix}{name}.")
 
 
-def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
+def require_own_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
     """Refuse a checkpoint of another run, and one that can't be written. A new one is made this run's.
 
     Nothing is changed in one that has begun, because another driver may be at work with it.
@@ -105,7 +107,7 @@ def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str
         The checkpoint can't be written, or its states lie as a plan of another version has it.
 
     """
-    run, changing = _run_of(dataflow, claimed)
+    run, changing = _describe_run(dataflow, claimed)
     checkpoint.check(run, changing)
     require_plans(dataflow)
     if claimed:
@@ -114,7 +116,7 @@ def require_own(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str
         checkpoint.claim(run)
 
 
-def claim(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
+def claim_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
     """Make the checkpoint this run's, once this driver holds it. A run of another number of workers may resume from it.
 
     Raises
@@ -123,20 +125,20 @@ def claim(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
         The checkpoint belongs to another run.
 
     """
-    claimed, workers = checkpoint.claimed(), dataflow.settings.workers
-    run, changing = _run_of(dataflow, claimed)
+    claimed, workers = checkpoint.read_record(), dataflow.settings.workers
+    run, changing = _describe_run(dataflow, claimed)
     checkpoint.check(run, changing)
     if claimed.get("numWorkers", workers) != workers:
-        record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.planned())
+        record_workers(checkpoint.location, claimed["numWorkers"], checkpoint.newest_batch())
         log.warning("the checkpoint has %d workers: one batch more, then it has %d", claimed["numWorkers"], workers)
     checkpoint.claim(run, changing)
     checkpoint.tidy()
 
 
-def _run_of(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _describe_run(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The fields that the checkpoint's record gets of this run, and the names of those that may differ."""
     history = WorkerHistory.of(claimed, dataflow.settings.workers).entries()
-    new = dataflow.stage.taken_over(claimed)
+    new = dataflow.stage.changed_fields(claimed)
     return dataflow.identity | history | new, ("numWorkers", *history, *new)
 
 
@@ -147,16 +149,18 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
     are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
     was made again is another one, and so is the one of another number of workers.
     """
-    topic = result_topics(settings).get("results")
+    topic = list_result_topics(settings).get("results")
     if topic is None:
         return
     which = f"{topic} {topic_id(settings.connection.admin(), topic) or ''}".strip()
-    if checkpoint.claimed().get(GENERATION, {}).get("of") != which:
+    if checkpoint.read_record().get(GENERATION, {}).get("of") != which:
         written = sum(end_offsets(settings.connection, topic, committed=False).values())
         checkpoint.claim({GENERATION: {"of": which, "number": written}}, (GENERATION,))
 
 
-def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Commits | None:
+def load_or_create_partitions(
+    settings: Settings, checkpoint: Checkpoint, partitions: int
+) -> TransactionalPartitions | None:
     """The parts in which the checkpoint's batches are published exactly once. None: the settings say at least once.
 
     Parameters
@@ -174,15 +178,15 @@ def commits(settings: Settings, checkpoint: Checkpoint, partitions: int) -> Comm
     """
     if settings.delivery != "exactly-once":
         return None
-    return noted(checkpoint, partitions, partial(_commits, settings))
+    return load_or_create(checkpoint, partitions, partial(_make_partitions, settings))
 
 
-def forget_commits(settings: Settings) -> None:
+def delete_commits_topic(settings: Settings) -> None:
     """Delete the topic with the numbers of a checkpoint's batches, before a checkpoint that nobody needs is removed."""
-    found = Checkpoint(settings.location).claimed().get(COMMITS)
+    found = Checkpoint(settings.location).read_record().get(COMMITS)
     if found is None:
         return
-    topic = _commits(settings, found).topic
+    topic = _make_partitions(settings, found).topic
     admin = settings.connection.admin()  # a name for it until the answer is here
     try:
         admin.delete_topics([topic])[topic].result()
@@ -190,10 +194,10 @@ def forget_commits(settings: Settings) -> None:
         log.info("topic %s is left: %s", topic, error)
 
 
-def _commits(settings: Settings, found: Mapping[str, Any]) -> Commits:
-    keyed = "results" in result_topics(settings)
+def _make_partitions(settings: Settings, found: Mapping[str, Any]) -> TransactionalPartitions:
+    keyed = "results" in list_result_topics(settings)
     topic = COMMITS_TOPIC.format(topic=settings.topic, id=found["id"])
-    return Commits(settings.connection, topic, found["parts"], keyed)
+    return TransactionalPartitions(settings.connection, topic, found["parts"], keyed)
 
 
 def require_plans(dataflow: Dataflow) -> None:
@@ -207,7 +211,7 @@ def require_plans(dataflow: Dataflow) -> None:
     """
     loop = dataflow.loop()
     if loop is not None:
-        require_followed(loop, dataflow.settings.location)
+        require_known_plans(loop, dataflow.settings.location)
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool = True) -> None:
@@ -225,7 +229,7 @@ def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool =
     topic = settings.topic
     following = checkpoint.next_offsets().get(topic)
     require_same_topic(settings, checkpoint, following or {}, topic_id(settings.connection.admin(), topic), held=held)
-    if following and settings.connection.committed:
+    if following and settings.connection.reads_committed:
         ends, there = (end_offsets(settings.connection, topic, committed=committed) for committed in (True, False))
         if any(ends.get(int(p), 0) < offset <= there.get(int(p), 0) for p, offset in following.items()):
             raise EnvironmentFault(
@@ -233,9 +237,9 @@ def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool =
                 "still open: start again when it is over, or with isolation.level=read_uncommitted in --kafka-config"
             )
     if following and settings.on_data_loss == "fail":
-        lost = lost_messages(settings.connection, topic, following)
+        lost = count_lost_messages(settings.connection, topic, following)
         if lost:
-            raise EnvironmentFault(loss_message(topic, lost))
+            raise EnvironmentFault(describe_loss(topic, lost))
 
 
 def require_same_topic(
@@ -263,7 +267,7 @@ def require_same_topic(
         It is another topic, and the settings don't say to skip messages.
 
     """
-    noted, topic = checkpoint.claimed().get("topicId"), settings.topic
+    noted, topic = checkpoint.read_record().get("topicId"), settings.topic
     if found in (None, noted):
         return
     if noted is None:
@@ -278,9 +282,9 @@ def require_same_topic(
         )
     if not held:
         return
-    skipped = sum(skipped_messages(settings.connection, topic, following).values())
+    skipped = sum(count_skipped_messages(settings.connection, topic, following).values())
     log.warning("%s: it goes on at the offsets of the old one, and skips %s messages", what, f"{skipped:,}")
     checkpoint.claim({"topicId": found}, ("topicId",))
-    totals, batch = TotalsLog(settings.location), checkpoint.following()
+    totals, batch = TotalsLog(settings.location), checkpoint.next_batch()
     before = totals.at(batch)
     totals.write(batch, replace(before, skipped=before.skipped + skipped))

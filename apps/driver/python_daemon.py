@@ -21,8 +21,8 @@ import pyspark.worker
 import unskew.apps.router.tuple_packets
 import unskew.apps.worker.stateful.operator
 import unskew.apps.worker.stateful.tasks
-from unskew.grouping import warm
-from unskew.spark.compat import daemon
+from unskew.grouping import warm_kernels
+from unskew.spark.compat import import_daemon
 
 #: The variable that names the groupings (with commas) whose kernels are compiled before the first task.
 GROUPINGS = "UNSKEW_GROUPINGS"
@@ -43,9 +43,9 @@ if GROUPINGS in os.environ:  # a topology: a user's own session may lack what th
 
 if __name__ == "__main__":
     for grouping in filter(None, os.environ.get(GROUPINGS, "").split(",")):
-        warm(grouping)
+        warm_kernels(grouping)
     # After every task a worker collects garbage, which walks all objects: some 70 ms with numba and pyarrow loaded.
     # The objects that exist now are no garbage: the walk leaves them out.
     gc.collect()
     gc.freeze()
-    daemon()()
+    import_daemon()()

@@ -32,7 +32,7 @@ _VARIABLE = "PYSPARK_PYTHON"
 _BEGUN = "unskew.python"  # a setting of ours: the session's Python has been started
 
 
-def python() -> str:
+def prepare_python() -> str:
     """Path of the Python that Spark starts on this machine: the running one, without Spark's archives on its path.
 
     It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark. If scripts can't be run
@@ -52,7 +52,7 @@ def python() -> str:
     return str(path) if os.access(path, os.X_OK) else sys.executable
 
 
-def tasks_python(master: str, conf: Mapping[str, str]) -> str:
+def choose_task_python(master: str, conf: Mapping[str, str]) -> str:
     """The Python that Spark starts for tasks: the one that the user names, or one that the master's machines have.
 
     Parameters
@@ -74,15 +74,15 @@ def tasks_python(master: str, conf: Mapping[str, str]) -> str:
     if said is not None:
         return said
     if master.startswith("local"):
-        return python()
+        return prepare_python()
     return sys.executable if master.startswith("spark://") else "python3"
 
 
 @contextmanager
-def drivers_python() -> Iterator[None]:
+def use_driver_python() -> Iterator[None]:
     """Let a JVM that is started inside the block run our Python where it needs one and would only know a name."""
     before = {name: os.environ.get(name) for name in (_VARIABLE, "PATH")}
-    os.environ |= {_VARIABLE: before[_VARIABLE] or python(), "PATH": _search_path()}
+    os.environ |= {_VARIABLE: before[_VARIABLE] or prepare_python(), "PATH": _make_search_path()}
     try:
         yield
     finally:
@@ -93,7 +93,7 @@ def drivers_python() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _search_path() -> str:
+def _make_search_path() -> str:
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
@@ -110,7 +110,7 @@ def require_python(spark: SparkSession, *, states: bool) -> None:
 
     """
     chosen = spark.sparkContext.pythonExec
-    if states and shutil.which(chosen, path=_search_path()) is None:
+    if states and shutil.which(chosen, path=_make_search_path()) is None:
         raise UsageError(
             f"the executors' Python is {chosen}; Spark plans batches with states by the same on the driver's machine, "
             "and it isn't there; valid: a path that is there too (a link to the driver's Python), or a name, as python3"
@@ -120,12 +120,12 @@ def require_python(spark: SparkSession, *, states: bool) -> None:
         spark.sparkContext.parallelize(range(cores), cores).foreach(lambda _: None)
     except Py4JJavaError as error:
         raise EnvironmentFault(
-            f"executors can't run tasks by their Python, {chosen} ({_why(str(error))}); it must be Python "
+            f"executors can't run tasks by their Python, {chosen} ({_find_reason(str(error))}); it must be Python "
             f"{OWN_VERSION}, as the driver's, with the libraries of requirements.lock; --conf {_CHOSEN[0]}=… chooses it"
         ) from error
 
 
-def _why(error: str) -> str:
+def _find_reason(error: str) -> str:
     """What went wrong at the executor, in a line: the last that its Python said, or that Spark did."""
     said = re.search(r"Error from python worker:\n(.*?)\n *PYTHONPATH was:", error, re.DOTALL)
     lines = (
@@ -134,7 +134,7 @@ def _why(error: str) -> str:
     return lines[-1].strip() if lines else error.strip().splitlines()[0]
 
 
-def archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
+def make_archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Spark's settings by which executors' Pythons import our package from the archive, before their first task.
 
     The executors' Python has the libraries, but not our package. The user's own path in ``conf`` comes after it.
@@ -152,9 +152,9 @@ def start_python(spark: SparkSession) -> None:
     """
     if is_local(spark) and spark.conf.get(_BEGUN, None) is None:
         spark.conf.set(_BEGUN, "true")
-        threading.Thread(target=_one_task, args=[spark], daemon=True, name="early Python").start()
+        threading.Thread(target=_run_task, args=[spark], daemon=True, name="early Python").start()
 
 
-def _one_task(spark: SparkSession) -> None:
+def _run_task(spark: SparkSession) -> None:
     with suppress(Exception):  # the run's own tasks meet the same error, and the run reports it; or the run is over
         spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()

@@ -23,22 +23,33 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.driver.jvm_options import MEMORY, add_java_options
-from unskew.apps.driver.python_processes import archive_settings, drivers_python, require_python, tasks_python
-from unskew.apps.driver.shipping import archive
+from unskew.apps.driver.python_processes import (
+    choose_task_python,
+    make_archive_settings,
+    require_python,
+    use_driver_python,
+)
+from unskew.apps.driver.shipping import get_archive
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.kafka_source import MOST_ROWS
-from unskew.apps.worker.stage import Stage
-from unskew.apps.worker.stages import stage_of
+from unskew.apps.worker.stage import WorkerStage
+from unskew.apps.worker.stages import make_stage
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import connector_jars, store_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, secret_of
+from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, read_secret
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.file_locks import hold, is_held, lives
-from unskew.grouping import warm
+from unskew.file_locks import is_alive, is_locked, lock_and_rename
+from unskew.grouping import warm_kernels
 from unskew.loopback import LOOPBACK
-from unskew.spark.compat import accumulator_server, disk_manager, is_remote, java_session, jvm_process
+from unskew.spark.compat import (
+    choose_disk_manager,
+    get_accumulator_server,
+    get_java_session,
+    get_jvm_process,
+    is_remote,
+)
 from unskew.spark.setting_names import (
     CHANGELOG,
     DAEMON,
@@ -72,7 +83,7 @@ _SETTINGS = {
 _FILE = {
     # Spark's default manager starts a process (`readlink`) for each file to see whether it is a link: some thirty a
     # batch, which cost a fifth of its time. This manager writes and renames the same files.
-    MANAGER: disk_manager(pyspark.__version__),
+    MANAGER: choose_disk_manager(pyspark.__version__),
 }
 # Of a checkpoint on S3.
 _S3A = {
@@ -118,7 +129,7 @@ _ENDS_WITHIN = 5.0  # s
 
 
 @contextmanager
-def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
+def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
     """The Spark session of a run, or of several runs with these groupings. It is stopped at the end.
 
     In LOCAL mode, if tuples have a simulated cost, Spark has as many threads as workers, or as sources if these are
@@ -128,27 +139,27 @@ def session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[Spark
     side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
     names = groupings or [settings.grouping]
-    stage = stage_of(settings)
+    stage = make_stage(settings)
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
         **stage.conf,
         **settings.conf,
-        **({**_OUR_DAEMON, **archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
+        **({**_OUR_DAEMON, **make_archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
     # While the JVM starts, the groupings are compiled once here, not in every Python worker side by side.
     with ThreadPoolExecutor(1) as pool:
-        warmed = pool.submit(lambda: [warm(name) for name in names])
-        spark = start(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
+        warmed = pool.submit(lambda: [warm_kernels(name) for name in names])
+        spark = start_spark(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
         if PARTITIONS not in conf:
-            spark.conf.set(PARTITIONS, _partitions(stage, spark))
+            spark.conf.set(PARTITIONS, _choose_partitions(stage, spark))
         warmed.result()
-    with lasting(spark, log_file()):
-        _ship(spark, stage)
+    with keep_session(spark, get_log_file()):
+        _ship_package(spark, stage)
         yield spark
 
 
 @contextmanager
-def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
+def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """A session beside the user's, in the same Spark, with a run's settings. The user's session stays as it is.
 
     Settings that only a new Spark can have are left as they are.
@@ -161,11 +172,11 @@ def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
     """
     if is_remote(spark):
         raise UsageError("a topology can't run in a session of Spark Connect; valid: one of classic PySpark, or none")
-    stage, own = stage_of(settings), spark.newSession()
+    stage, own = make_stage(settings), spark.newSession()
     ours = {
         **_SETTINGS,
-        **_location_settings(settings.location),
-        PARTITIONS: str(_partitions(stage, own)),
+        **_make_location_settings(settings.location),
+        PARTITIONS: str(_choose_partitions(stage, own)),
         **stage.conf,
     }
     for name, value in {**ours, **settings.conf}.items():
@@ -178,7 +189,7 @@ def borrowed(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
             "the session's Spark has no Kafka connector: make it with the setting spark.jars.packages="
             f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark.version}"
         ) from error
-    _ship(own, stage)
+    _ship_package(own, stage)
     yield own
 
 
@@ -193,17 +204,17 @@ def require_no_session() -> None:
     """
     # (`getActiveSession` is of this thread alone.)
     if SparkContext._active_spark_context is not None or _MADE.locked():  # noqa: SLF001
-        raise _has_session()
+        raise _make_session_error()
 
 
 def claim_session() -> None:
     """Note that a run makes this process' session. Raises as ``require_no_session``."""
     require_no_session()
     if not _MADE.acquire(blocking=False):  # another thread was faster
-        raise _has_session()
+        raise _make_session_error()
 
 
-def _has_session() -> UsageError:
+def _make_session_error() -> UsageError:
     return UsageError("this process has a Spark session: start the topology in it, with spark=")
 
 
@@ -212,14 +223,14 @@ def release_session() -> None:
     _MADE.release()
 
 
-def _ship(spark: SparkSession, stage: Stage) -> None:
+def _ship_package(spark: SparkSession, stage: WorkerStage) -> None:
     """Send our package to the executors, if they are other processes, and check their Python."""
     if stage.settings.mode == "CLUSTER":
-        spark.sparkContext.addPyFile(str(archive(lambda: Path(mkdtemp(dir=_temporary_folder())))))
+        spark.sparkContext.addPyFile(str(get_archive(lambda: Path(mkdtemp(dir=_make_temporary_folder())))))
         require_python(spark, states=stage.keyed)
 
 
-def _partitions(stage: Stage, spark: SparkSession) -> int:
+def _choose_partitions(stage: WorkerStage, spark: SparkSession) -> int:
     """How many partitions the state of a new checkpoint gets."""
     settings = stage.settings
     if settings.state_partitions is not None:
@@ -231,12 +242,12 @@ def _partitions(stage: Stage, spark: SparkSession) -> int:
     return min(max(cores, _LEAST_PARTITIONS), _MOST_TASKS)
 
 
-def log_file() -> Path:
+def get_log_file() -> Path:
     """The file of Spark's own log of this process."""
     return data_directory() / "logs" / f"spark-{os.getpid()}.log"
 
 
-def start(
+def start_spark(
     name: str, master: str, partitions: int, conf: Mapping[str, str] | None = None, location: Location | None = None
 ) -> SparkSession:
     """Start Spark.
@@ -264,47 +275,47 @@ def start(
     os.environ["JAVA_HOME"] = str(java.home)
     local = master.startswith("local")
     # The user's own secret wins over the one of our cluster.
-    secret = None if conf and not AUTHENTICATED.keys().isdisjoint(conf) else secret_of(master)
+    secret = None if conf and not AUTHENTICATED.keys().isdisjoint(conf) else read_secret(master)
     # Of the JVM that only puts Spark's command line together: it is to start quickly.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     location = location or Location("")
-    log = log_file()
+    log = get_log_file()
     log.parent.mkdir(parents=True, exist_ok=True)
     _remove_old_logs(log.parent)
     settings = {
         **_SETTINGS,
-        **_location_settings(location),
+        **_make_location_settings(location),
         "spark.jars": ",".join(map(str, connector_jars() + store_jars(location.scheme))),
         PARTITIONS: str(partitions),
         MEMORY: "2g",
         **(_OUR_DAEMON | _OWN_SECRET if local else {}),
         **(AUTHENTICATED if secret else {}),
-        **add_java_options(conf or {}, _java_options(log), local=local),
+        **add_java_options(conf or {}, _make_java_options(log), local=local),
     }
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        around = _on_loopback() if local else _knowing(secret) if secret else nullcontext()
-        with _stderr_to(log), _own_interrupt(), drivers_python(), around:
+        around = _bind_loopback() if local else _share_secret(secret) if secret else nullcontext()
+        with _redirect_stderr(log), _keep_interrupt(), use_driver_python(), around:
             spark = builder.getOrCreate()
     except Exception as error:
-        raise EnvironmentFault(f"Spark did not start on {master} ({_first_line(error)}); its log: {log}") from error
+        raise EnvironmentFault(f"Spark did not start on {master} ({_get_first_line(error)}); its log: {log}") from error
     # On the JVM's command line, where settings are, everybody would see the secrets.
     for each in location.secrets.items():
-        java_session(spark).sparkContext().hadoopConfiguration().set(*each)
+        get_java_session(spark).sparkContext().hadoopConfiguration().set(*each)
     # pyspark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit has started the driver.
-    spark.sparkContext.pythonExec = tasks_python(master, dict(spark.sparkContext.getConf().getAll()))
+    spark.sparkContext.pythonExec = choose_task_python(master, dict(spark.sparkContext.getConf().getAll()))
     return spark
 
 
-def _java_options(log: Path) -> list[str]:
+def _make_java_options(log: Path) -> list[str]:
     """The Java options that every driver needs."""
     return [
-        f"-Dlog4j2.configurationFile={_log_settings()}",
+        f"-Dlog4j2.configurationFile={_find_log_settings()}",
         f"-Dunskew.log={log}",
-        f"-Djava.io.tmpdir={_temporary_folder()}",
-        *class_data.options("spark"),
+        f"-Djava.io.tmpdir={_make_temporary_folder()}",
+        *class_data.jvm_options("spark"),
     ]
 
 
@@ -313,29 +324,29 @@ def _remove_old_logs(folder: Path) -> None:
     with suppress(FileNotFoundError):  # another process removes them, too
         for old in sorted(folder.glob("spark-*.log*"), key=lambda path: path.stat().st_mtime)[:-_LOGS]:
             pid = old.name.removeprefix("spark-").partition(".")[0]
-            if pid.isdigit() and not lives(int(pid)):
+            if pid.isdigit() and not is_alive(int(pid)):
                 old.unlink()
 
 
 @cache
-def _temporary_folder() -> Path:
+def _make_temporary_folder() -> Path:
     """The folder for the temporary files of this process and its JVM; it is removed when this process ends.
 
     Spark leaves files there when it is killed, and empty folders (``artifacts-…``) even when it isn't. The folders of
     processes that were killed are removed, too.
     """
     for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
-        if not is_held(left):
+        if not is_locked(left):
             shutil.rmtree(left, ignore_errors=True)
     new = Path(mkdtemp(prefix=f".{_TEMPORARY}{os.getpid()}-"))
     folder = new.with_name(new.name.removeprefix("."))
-    hold(new, folder)
+    lock_and_rename(new, folder)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 @contextmanager
-def _on_loopback() -> Iterator[None]:
+def _bind_loopback() -> Iterator[None]:
     """Let a JVM that is started meanwhile listen on this machine's own interface alone.
 
     By default Spark listens on the address by which other machines see this one. The variable is for its RPC, its
@@ -352,7 +363,7 @@ def _on_loopback() -> Iterator[None]:
 
 
 @contextmanager
-def _knowing(secret: str) -> Iterator[None]:
+def _share_secret(secret: str) -> Iterator[None]:
     """Let a JVM that is started meanwhile know a cluster's secret.
 
     Other users see the JVM's settings on its command line. They don't see its variables.
@@ -369,7 +380,7 @@ def _knowing(secret: str) -> Iterator[None]:
 
 
 @contextmanager
-def _own_interrupt() -> Iterator[None]:
+def _keep_interrupt() -> Iterator[None]:
     """Keep our handler of Ctrl-C: pyspark sets its own, which cancels jobs in the middle."""
     ours = signal.getsignal(signal.SIGINT)
     yield
@@ -378,7 +389,7 @@ def _own_interrupt() -> Iterator[None]:
 
 
 @contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
+def _redirect_stderr(log: Path) -> Iterator[None]:
     """Send to the log what processes started meanwhile write to stderr: the JVM's notices."""
     sys.stderr.flush()
     terminal = os.dup(2)
@@ -391,21 +402,21 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.close(terminal)
 
 
-def _log_settings() -> Path:
+def _find_log_settings() -> Path:
     return Path(__file__).with_name("log4j2.properties")
 
 
-def _first_line(error: Exception) -> str:
+def _get_first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _location_settings(location: Location) -> Mapping[str, str]:
+def _make_location_settings(location: Location) -> Mapping[str, str]:
     """Spark's settings for a checkpoint at the location; the user's settings win over them."""
     return {"file": _FILE, "s3a": _S3A, "gs": _GS}.get(location.scheme, {}) | location.spark
 
 
 @contextmanager
-def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
+def keep_session(spark: SparkSession, log_file: Path) -> Iterator[None]:
     """Use this session and stop it at the end. If its JVM dies, the user gets one line, and the log gets the rest.
 
     Raises
@@ -414,12 +425,12 @@ def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
         The JVM died: it was killed, or was out of memory.
 
     """
-    process: Popen[bytes] = jvm_process(spark)
-    with _noise_to(log_file, spark):
+    process: Popen[bytes] = get_jvm_process(spark)
+    with _redirect_noise(log_file, spark):
         try:
             yield
         except (Py4JError, OSError) as error:
-            status = _exit_status(process)
+            status = _get_exit_status(process)
             if status is None:
                 raise
             how = f"signal {-status}" if status < 0 else f"exit code {status}"
@@ -432,7 +443,7 @@ def lasting(spark: SparkSession, log_file: Path) -> Iterator[None]:
                 spark.stop()
 
 
-def _exit_status(process: Popen[bytes]) -> int | None:
+def _get_exit_status(process: Popen[bytes]) -> int | None:
     try:
         return process.wait(_ENDS_WITHIN)
     except TimeoutExpired:
@@ -440,12 +451,12 @@ def _exit_status(process: Popen[bytes]) -> int | None:
 
 
 @contextmanager
-def _noise_to(log_file: Path, spark: SparkSession) -> Iterator[None]:
+def _redirect_noise(log_file: Path, spark: SparkSession) -> Iterator[None]:
     """Send to the file what other libraries log, and the stack trace that each thread has for a JVM that is gone."""
     root, own = logging.getLogger(), logging.getLogger("unskew")
     others = logging.FileHandler(log_file, delay=True)
     ours = logging.lastResort or logging.NullHandler()  # stderr, as without any handler
-    server = accumulator_server(spark)
+    server = get_accumulator_server(spark)
     server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)
     root.addHandler(others)
     own.addHandler(ours)

@@ -21,7 +21,7 @@ _written: list[Path] = []  # the archive of this process, once it is written
 _writing = threading.Lock()
 
 
-def ship(spark: SparkSession) -> None:
+def ship_to_executors(spark: SparkSession) -> None:
     """Send this installation's ``unskew`` to the session's executors, whose Python then needn't have it.
 
     Call it before a query starts. In classic PySpark all sessions of the application have it then
@@ -48,17 +48,17 @@ def ship(spark: SparkSession) -> None:
 
     Examples
     --------
-    >>> ship(spark)  # doctest: +SKIP
+    >>> ship_to_executors(spark)  # doctest: +SKIP
 
     """
-    file = str(archive(_temporary))
+    file = str(get_archive(_make_folder))
     if is_remote(spark):
         spark.addArtifacts(file, pyfile=True)
     else:
         spark.sparkContext.addPyFile(file)
 
 
-def archive(folder: Callable[[], Path]) -> Path:
+def get_archive(folder: Callable[[], Path]) -> Path:
     """The archive of our package that this process sends. There is one, as Spark takes no other file of that name.
 
     Parameters
@@ -73,7 +73,7 @@ def archive(folder: Callable[[], Path]) -> Path:
         return _written[0]
 
 
-def _temporary() -> Path:
+def _make_folder() -> Path:
     folder = Path(mkdtemp(prefix="unskew-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

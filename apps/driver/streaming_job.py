@@ -13,35 +13,42 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from unskew.apps.aggregator.publisher import Publisher
+from unskew.apps.aggregator.publisher import ResultPublisher
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.lease import NAME_VARIABLE, Hold, described
+from unskew.apps.checkpoint.lease import NAME_VARIABLE, Lease, describe_holder
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.driver.batch_committer import BatchReport, Sink
+from unskew.apps.driver.batch_committer import BatchCommitter, BatchReport
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.idle import Idle, trigger
-from unskew.apps.driver.listeners import Follower, Listeners, follow
+from unskew.apps.driver.idle import IdleWait, choose_trigger
+from unskew.apps.driver.listeners import Follower, Listeners, follow_progress
 from unskew.apps.driver.plans.planner import Planner
 from unskew.apps.driver.preconditions import (
-    claim,
-    commits,
+    claim_checkpoint,
+    load_or_create_partitions,
     number_generation,
     require_key_field,
     require_messages,
-    require_own,
+    require_own_checkpoint,
     require_same_topic,
     require_topic,
 )
 from unskew.apps.driver.python_processes import start_python
-from unskew.apps.driver.termination import Drain, Halted, LargeMessage, Repeatable, fault, stop_between_batches
-from unskew.apps.metrics.query_progress import add_held_back, taken
+from unskew.apps.driver.termination import (
+    Drain,
+    LargeMessage,
+    QueryHalted,
+    RepeatableFault,
+    stop_between_batches,
+    translate_failure,
+)
+from unskew.apps.metrics.query_progress import add_held_back, get_taken_offsets
 from unskew.apps.metrics.task_reports import Reports
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import TOO_LARGE, contradicted, newest_ms
-from unskew.apps.worker.stage import Query
+from unskew.apps.splitter.kafka_source import TOO_LARGE, find_newest_ms, is_contradicted
+from unskew.apps.worker.stage import QueryContext
 from unskew.kafka.clock import broker_time
 from unskew.kafka.consumer_group import ConsumerGroup
-from unskew.kafka.reader import Ends
+from unskew.kafka.reader import EndOffsets
 from unskew.kafka.topics import end_offsets, topic_id
 from unskew.spark.setting_names import PARTITIONS
 
@@ -56,7 +63,7 @@ _SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query wa
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a run ended.
 
     Attributes
@@ -75,7 +82,7 @@ class Outcome:
     unheard: int = 0
 
 
-class Run:
+class StreamingJob:
     """A run of the topology. ``stop`` may be called from any thread, and from a signal handler.
 
     It is made before Spark starts, so that an error of the topic or of the checkpoint is reported at once.
@@ -107,9 +114,9 @@ class Run:
         self._settings = settings
         self._dataflow = Dataflow.of(settings)
         self._listeners = Listeners("batches", listeners)
-        self._followers = Listeners("progress", [*followers, self._committed])
+        self._followers = Listeners("progress", [*followers, self._commit_offsets])
         self._stop = threading.Event()
-        self.counted = -1  # what ``waiting`` was when the run was drained
+        self.counted = -1  # what ``end_offset_sum`` was when the run was drained
         self._draining = threading.Event()
         if settings.until_drained:
             self._draining.set()
@@ -125,21 +132,21 @@ class Run:
         self._newest = -1  # batch that Spark has committed
         self._batches = 0
         self._checkpoint = Checkpoint(settings.location)
-        self._hold = Hold(settings.location)
-        claimed = self._checkpoint.claimed()
+        self._hold = Lease(settings.location)
+        claimed = self._checkpoint.read_record()
         require_topic(settings, begun=bool(claimed))
         if not claimed:
             require_key_field(settings)
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
-        require_own(self._dataflow, self._checkpoint, claimed)
+        require_own_checkpoint(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)
         self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
         self._topic: str | None = None
 
     @property
-    def waiting(self) -> int:
+    def end_offset_sum(self) -> int:
         """The sum of the topic's end offsets when the run was made, or was last told to drain: all that it ever had."""
-        return self._drain.waiting
+        return self._drain.end_offset_sum
 
     def drain(self) -> None:
         """End the run when all messages that the topic has now are counted, and their windows published.
@@ -171,14 +178,14 @@ class Run:
 
         """
         seen, since = None, time.monotonic()
-        while (holder := self._hold.lost_to()) is not None and not self._stop.is_set():
+        while (holder := self._hold.successor()) is not None and not self._stop.is_set():
             if seen is None:
                 log.warning(
                     "another driver (%s) has taken the checkpoint from this one, which waits until that one has ended, "
                     "or has done nothing for %.0f minutes; with another name in %s this one would take it at once",
-                    *(described(holder), _SILENT / 60, NAME_VARIABLE),
+                    *(describe_holder(holder), _SILENT / 60, NAME_VARIABLE),
                 )
-            batches = self._checkpoint.unplanned(), self._checkpoint.following()
+            batches = self._checkpoint.first_unplanned(), self._checkpoint.next_batch()
             if batches != seen:
                 seen, since = batches, time.monotonic()
             elif time.monotonic() - since > _SILENT:
@@ -186,7 +193,7 @@ class Run:
             self._stop.wait(_LOOK_AT_HOLDER)
         return not self._stop.is_set()
 
-    def run(self, spark: SparkSession) -> Outcome:
+    def run(self, spark: SparkSession) -> JobOutcome:
         """Run until the topic is drained, the time is over, or the run is stopped.
 
         Raises
@@ -195,18 +202,20 @@ class Run:
             The query failed.
         UsageError
             An executor doesn't see the checkpoint.
-        TakenOver
+        LeaseLost
             Another driver has taken over the checkpoint.
         """
         settings = self._settings
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf
         start_python(spark)
-        self._hold.take()
+        self._hold.acquire()
         self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
-        claim(self._dataflow, self._checkpoint)
+        claim_checkpoint(self._dataflow, self._checkpoint)
         require_messages(settings, self._checkpoint)
-        self._topic = self._checkpoint.claimed().get("topicId")
-        publisher = Publisher(settings, commits(settings, self._checkpoint, int(spark.conf.get(PARTITIONS) or 1)))
+        self._topic = self._checkpoint.read_record().get("topicId")
+        publisher = ResultPublisher(
+            settings, load_or_create_partitions(settings, self._checkpoint, int(spark.conf.get(PARTITIONS) or 1))
+        )
         number_generation(settings, self._checkpoint)
         drained = self._query(spark, publisher, deadline, flush_at=None)
         if drained and settings.time == "event":
@@ -214,10 +223,12 @@ class Run:
             last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
             flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
             drained = self._query(spark, publisher, deadline, flush)
-        self._hold.end()
-        return Outcome(drained, self._batches, self._listeners.failures + self._followers.failures)
+        self._hold.release()
+        return JobOutcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
-    def _query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
+    def _query(
+        self, spark: SparkSession, publisher: ResultPublisher, deadline: float, flush_at: datetime | None
+    ) -> bool:
         """Whether the query was drained; it runs again where a clock, a large message or a late Python ended it."""
         late = 0
         while True:
@@ -234,7 +245,7 @@ class Run:
                 )
                 log.info("%s", error)
                 continue
-            except Repeatable as error:
+            except RepeatableFault as error:
                 late = late + 1 if self._batches == done else 1
                 if late == _ATTEMPTS or self._stop.is_set():
                     raise
@@ -243,40 +254,49 @@ class Run:
             if not self._set_back or self._stop.is_set():
                 return drained
 
-    def _one_query(self, spark: SparkSession, publisher: Publisher, deadline: float, flush_at: datetime | None) -> bool:
+    def _one_query(
+        self, spark: SparkSession, publisher: ResultPublisher, deadline: float, flush_at: datetime | None
+    ) -> bool:
         settings = self._settings
         with ExitStack() as stack:
             if settings.group:
                 self._group = stack.enter_context(ConsumerGroup(settings.connection, settings.group))
-            stack.enter_context(follow(spark, settings.name, self._follow(Ends(settings.connection, settings.topic))))
-            idle = stack.enter_context(Idle(self._dataflow, self._halt, self._draining))
+            stack.enter_context(
+                follow_progress(spark, settings.name, self._follow(EndOffsets(settings.connection, settings.topic)))
+            )
+            idle = stack.enter_context(IdleWait(self._dataflow, self._halt, self._draining))
             made = self._dataflow.planner(spark)
             if made is not None:
                 stack.enter_context(closing(made))
             query = self._start(spark, publisher, idle, flush_at, made)
             return self._await(query, deadline, flushing=flush_at is not None)
 
-    def _follow(self, ends: Ends) -> Follower:
+    def _follow(self, ends: EndOffsets) -> Follower:
         def follower(progress: Mapping[str, Any]) -> None:
-            if self._settings.connection.committed:
+            if self._settings.connection.reads_committed:
                 add_held_back(progress, ends, self._halt.is_set)
             self._followers(progress)
 
         return follower
 
     def _start(
-        self, spark: SparkSession, publisher: Publisher, idle: Idle, flush_at: datetime | None, planner: Planner | None
+        self,
+        spark: SparkSession,
+        publisher: ResultPublisher,
+        idle: IdleWait,
+        flush_at: datetime | None,
+        planner: Planner | None,
     ) -> StreamingQuery:
         settings = self._settings
         reports = Reports(spark.sparkContext)
         self._last = None
         self._newest = -1
         self._agreed = False
-        self._unplanned = self._checkpoint.unplanned()
+        self._unplanned = self._checkpoint.first_unplanned()
         ahead_ms = self._checkpoint.clock.ahead_ms
         address = planner.address if planner is not None else None
-        rows = self._dataflow.rows(spark, Query(reports, flush_at, ahead_ms, self._count_bytes, address))
-        sink = Sink(self._dataflow, reports, publisher, self._done, self._hold, planner)
+        rows = self._dataflow.rows(spark, QueryContext(reports, flush_at, ahead_ms, self._count_bytes, address))
+        sink = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._hold, planner)
         self._halt.clear()
         self._halted = False
 
@@ -286,7 +306,7 @@ class Run:
             self._hold.require()
             if batch is None or self._reset_clock(batch):
                 self._halted = True
-                raise Halted
+                raise QueryHalted
             if batch.start != batch.end:
                 self._require_same_topic(batch)
             sink(df, batch)
@@ -297,7 +317,7 @@ class Run:
         return (
             rows.writeStream.queryName(settings.name)
             .option("checkpointLocation", settings.location.address)
-            .trigger(processingTime=trigger(settings))
+            .trigger(processingTime=choose_trigger(settings))
             .foreachBatch(end_of_batch)
             .start()
         )
@@ -351,7 +371,7 @@ class Run:
             return before
         self._agreed = True
         doubted_ms = planned_ms - 1000 * self._settings.max_ahead
-        if batch.watermark_ms >= doubted_ms or newest_ms(self._settings) >= doubted_ms:
+        if batch.watermark_ms >= doubted_ms or find_newest_ms(self._settings) >= doubted_ms:
             return 0
         there = broker_time(self._settings.connection, self._clock_topic)
         if there is None:
@@ -375,7 +395,7 @@ class Run:
         looks = not self._agreed and time.monotonic() >= self._ask_again
         if not looks or batch.number < self._unplanned or batch.start == batch.end:
             return None
-        doubted = contradicted(self._settings, batch.time_ms)
+        doubted = is_contradicted(self._settings, batch.time_ms)
         self._agreed = doubted is not None
         if not doubted and not clock.ahead_ms:
             return None
@@ -416,28 +436,28 @@ class Run:
                 if set_now > set_at + _SET_BACK:
                     self._agreed = False
                 set_at = max(set_at, set_now)  # a clock that was put on may be set back to the right time later
-                drained = self._draining.is_set() and self._drained(flushing=flushing)
+                drained = self._draining.is_set() and self._is_drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:
             self._end(query)
         return drained
 
-    def _done(self, report: BatchReport) -> None:
+    def _end_batch(self, report: BatchReport) -> None:
         self._batches += 1
         self._listeners(report)
         self._last = report
 
-    def _committed(self, progress: Mapping[str, Any]) -> None:
+    def _commit_offsets(self, progress: Mapping[str, Any]) -> None:
         self._newest = progress["batchId"]
         if self._group is not None:
-            self._group.commit(self._settings.topic, taken(progress))
+            self._group.commit(self._settings.topic, get_taken_offsets(progress))
 
-    def _drained(self, *, flushing: bool) -> bool:
+    def _is_drained(self, *, flushing: bool) -> bool:
         report, drain = self._last, self._drain
         # The report comes before Spark commits the batch, so its commit is waited for too.
-        if report is None or not drain.reached(report, flushing=flushing) or self._newest < report.batch.number:
+        if report is None or not drain.is_reached(report, flushing=flushing) or self._newest < report.batch.number:
             return False
-        self.counted = drain.waiting
+        self.counted = drain.end_offset_sum
         return True
 
     def _end(self, query: StreamingQuery) -> None:
@@ -447,4 +467,4 @@ class Run:
         if error is not None and not self._halted:
             self._hold.require()  # what another driver does can make any part of this query fail
             require_messages(self._settings, self._checkpoint)
-            raise fault(error) from error
+            raise translate_failure(error) from error

@@ -10,11 +10,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.session import log_file
-from unskew.apps.operators.errors import StateFault, WorkFault
+from unskew.apps.driver.session import get_log_file
+from unskew.apps.operators.errors import StateFault, UserCodeFault
 from unskew.apps.splitter.kafka_source import TOO_LARGE
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.kafka.transactions import Interrupted
+from unskew.kafka.transactions import TransactionInterrupted
 
 _LOOK_EVERY = 0.05  # s
 # Spark and Py4J wrap an error several times over.
@@ -44,11 +44,11 @@ class Drain:
         self._ends = ends
 
     @property
-    def waiting(self) -> int:
+    def end_offset_sum(self) -> int:
         """The number of messages that the topic had ever had then: the sum of its end offsets."""
         return sum(self._ends.values())
 
-    def reached(self, report: BatchReport, *, flushing: bool) -> bool:
+    def is_reached(self, report: BatchReport, *, flushing: bool) -> bool:
         """Whether after a batch all messages are counted, and their windows published.
 
         Event time stands still when no tuples come. So by event time only a flushing query waits for windows.
@@ -66,26 +66,26 @@ class Drain:
     def _over(self, report: BatchReport) -> bool:
         """Whether the windows are published, and the states merged."""
         end_ms = self.end_ms(report.totals)
-        return self._stage.merged(report.states, end_ms) and report.batch.watermark_ms >= end_ms
+        return self._stage.is_merged(report.states, end_ms) and report.batch.watermark_ms >= end_ms
 
 
-class Halted(Exception):
+class QueryHalted(Exception):
     """Ends a query at the start of a batch. The previous batch is committed, and this one has written nothing."""
 
 
-class Repeatable(EnvironmentFault):
+class RepeatableFault(EnvironmentFault):
     """The query failed, and resumes if it is started again."""
 
     why: str
 
 
-class LatePython(Repeatable):
+class LatePython(RepeatableFault):
     """A Python process didn't start in time. Spark asks such a process for the states' schemas of a batch."""
 
     why = "the machine is busy"
 
 
-class Contested(Repeatable):
+class ContestedCheckpoint(RepeatableFault):
     """Another driver, from which this driver has taken the checkpoint, has planned or committed the batch."""
 
     why = "the driver before this one was still at work"
@@ -102,40 +102,40 @@ def stop_between_batches(query: StreamingQuery) -> None:
     query.stop()
 
 
-def fault(error: StreamingQueryException) -> UsageError | EnvironmentFault:
+def translate_failure(error: StreamingQueryException) -> UsageError | EnvironmentFault:
     """The error to raise for a query that failed."""
-    text, line = str(error), cause(error)
-    if _misused(error):
+    text, line = str(error), describe_cause(error)
+    if _find_misuse(error):
         return UsageError(line)
     if _LATE in text:
         return LatePython(line)
     if _RAISED + TOO_LARGE in text:
         return LargeMessage(line)
-    return Contested(line) if any(words in text for words in _CONTESTED) else EnvironmentFault(line)
+    return ContestedCheckpoint(line) if any(words in text for words in _CONTESTED) else EnvironmentFault(line)
 
 
-def cause(error: StreamingQueryException) -> str:
+def describe_cause(error: StreamingQueryException) -> str:
     """Why a query failed, in one line."""
-    raised = re.search(rf"{WorkFault.__name__}: (.+)", str(error))
+    raised = re.search(rf"{UserCodeFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
     raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again"
-    raised = _misused(error)
+    raised = _find_misuse(error)
     if raised:
         return raised[1]
-    raised = re.search(rf"(?:{EnvironmentFault.__name__}|{Interrupted.__name__}): (.+)", str(error))
+    raised = re.search(rf"(?:{EnvironmentFault.__name__}|{TransactionInterrupted.__name__}): (.+)", str(error))
     if raised:
-        return f"the query failed: {raised[1]}; the rest is in {log_file()}"
+        return f"the query failed: {raised[1]}; the rest is in {get_log_file()}"
     lines = re.findall(
         r"^(?:Caused by|: )?:? ?((?:[\w$]+\.)*(\w+(?:Exception|Error|Fault)): .+)$", str(error), re.MULTILINE
     )
     causes = [line for line, kind in lines if kind not in _WRAPPERS]
     reason = causes[-1] if causes else str(error).strip().splitlines()[0]
-    return f"the query failed: {reason}; the rest is in {log_file()}"
+    return f"the query failed: {reason}; the rest is in {get_log_file()}"
 
 
-def _misused(error: StreamingQueryException) -> re.Match[str] | None:
+def _find_misuse(error: StreamingQueryException) -> re.Match[str] | None:
     """What a task has refused, for a mistake of the user's."""
     return re.search(rf"{UsageError.__name__}: (.+)", str(error))

@@ -8,17 +8,17 @@ from typing import Self
 
 from pyspark.sql import SparkSession
 
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.job_summary import Summary, Tally
+from unskew.apps.driver.job_summary import JobSummary, JobTally
 from unskew.apps.driver.listeners import Follower
-from unskew.apps.driver.session import borrowed, claim_session, release_session, session
-from unskew.apps.driver.streaming_job import Outcome, Run
+from unskew.apps.driver.session import borrow_session, claim_session, open_session, release_session
+from unskew.apps.driver.streaming_job import JobOutcome, StreamingJob
 from unskew.apps.settings import Settings
-from unskew.durations import Duration, seconds
+from unskew.durations import Duration, parse_seconds
 
 
-class Running:
+class TopologyHandle:
     """A topology that runs, until it is stopped or has nothing left to do. It is a context manager, which stops it.
 
     ``Topology.start`` makes it.
@@ -28,14 +28,14 @@ class Running:
     settings : Settings
         What to run.
     listeners, followers : sequences of callables
-        As for ``unskew.apps.driver.streaming_job.Run``.
+        As for ``unskew.apps.driver.streaming_job.StreamingJob``.
     spark : SparkSession, optional
         The user's session, which stays as it is. Default: a session that ends with the run.
 
     Raises
     ------
     UsageError, EnvironmentFault
-        As for ``Run``.
+        As for ``StreamingJob``.
 
     """
 
@@ -47,13 +47,13 @@ class Running:
         spark: SparkSession | None = None,
     ) -> None:
         self._settings = settings
-        self._tally = Tally(settings.grouping)
-        self._run = Run(settings, [self._tally, *listeners], followers)
+        self._tally = JobTally(settings.grouping)
+        self._run = StreamingJob(settings, [self._tally, *listeners], followers)
         self._owns = spark is None
         if self._owns:
             claim_session()
-        self._session = lambda: session(settings) if spark is None else borrowed(spark, settings)
-        self._outcome: Outcome | None = None
+        self._session = lambda: open_session(settings) if spark is None else borrow_session(spark, settings)
+        self._outcome: JobOutcome | None = None
         self._error: BaseException | None = None
         self._begun = threading.Event()
         self._ended = threading.Event()
@@ -91,20 +91,20 @@ class Running:
     @property
     def topics(self) -> dict[str, str]:
         """Result topics by role, which is aggregator, distribution, rejected, or results (of a work with states)."""
-        return result_topics(self._settings)
+        return list_result_topics(self._settings)
 
     @property
-    def waiting(self) -> int:
+    def end_offset_sum(self) -> int:
         """How many messages the topic had ever had when the run began, or was last told to drain."""
-        return self._run.waiting
+        return self._run.end_offset_sum
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the run has begun, with the start of Spark. Before that it waits for another driver to end."""
         return self._begun.is_set()
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> JobOutcome | None:
         """How the run ended, or None if it hasn't, or was stopped before it began."""
         return self._outcome
 
@@ -133,7 +133,7 @@ class Running:
             The run failed; it resumes from its checkpoint if it is started again.
 
         """
-        limit = None if timeout is None else seconds("timeout", timeout)
+        limit = None if timeout is None else parse_seconds("timeout", timeout)
         if drained:
             self._run.drain()
         ended = self._ended.wait(limit)
@@ -141,14 +141,14 @@ class Running:
             raise self._error
         if not drained or self._outcome is None:
             return ended and not drained
-        return self._outcome.drained and self._run.counted == self._run.waiting
+        return self._outcome.drained and self._run.counted == self._run.end_offset_sum
 
-    def balance(self) -> Summary:
+    def balance(self) -> JobSummary:
         """How even the workers are so far. Printed, it is a line.
 
         Returns
         -------
-        Summary
+        JobSummary
             ``std_dev`` (STD_DEV), ``dist_cost`` (DIST_COST), ``straggling`` (the slowest worker's time divided by the
             mean worker's), ``tuples_per_second``, ``loads`` ([W] tuples), and others.
 

@@ -13,30 +13,38 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
-from unskew.apps.checkpoint.location import location_in
-from unskew.apps.driver.plans.plan_service import with_feedback
-from unskew.apps.driver.plans.planned_frame import WORKER, routed_frame
-from unskew.apps.driver.plans.planned_routing import planned
-from unskew.apps.metrics.balance_observation import Observation, of_keys
+from unskew.apps.checkpoint.location import resolve_location
+from unskew.apps.driver.plans.plan_service import add_feedback
+from unskew.apps.driver.plans.planned_frame import WORKER, route_frame
+from unskew.apps.driver.plans.planned_routing import add_planner
+from unskew.apps.metrics.balance_observation import Observation, observe_keys
 from unskew.apps.metrics.task_reports import WorkerReport
 from unskew.apps.router import tuple_packets
-from unskew.apps.router.order import in_order
-from unskew.apps.router.router import Routing, scheme_options
-from unskew.apps.router.row_keys import Key, is_plain, key_column
+from unskew.apps.router.order import stabilise_order
+from unskew.apps.router.router import Routing, check_scheme_options
+from unskew.apps.router.row_keys import Key, is_plain, make_key_column
 from unskew.apps.router.tuple_packets import (
-    cost_column,
-    packets_at_workers,
-    route_column,
-    source_column,
-    time_column,
+    make_column_router,
+    make_cost_column,
+    make_source_column,
+    make_time_column,
+    send_packets,
 )
-from unskew.apps.worker.monitors import Monitors
-from unskew.apps.worker.usage_reports import Worked, at_workers, result_type
+from unskew.apps.worker.monitors import WorkerMonitors
+from unskew.apps.worker.usage_reports import WorkerUsage, map_at_workers, parse_result_type
 from unskew.errors import UsageError
-from unskew.grouping import named, parameters
-from unskew.grouping.registry import OWNING, capitals
-from unskew.spark.compat import column_of, is_simple, map_in_arrow, placed, require_frame, same_column, type_of
-from unskew.spark.micro_batches import batch_number, in_a_stream, sources_of
+from unskew.grouping import get_grouping, get_parameters
+from unskew.grouping.registry import SINGLE_OWNER, to_capitals
+from unskew.spark.compat import (
+    apply_to_arrays,
+    find_same_column,
+    get_type,
+    is_simple,
+    map_in_arrow,
+    place_rows,
+    require_frame,
+)
+from unskew.spark.micro_batches import count_sources, get_batch_number, is_in_stream
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -111,7 +119,7 @@ def balance(
     worker_column : str
         Name of the int column that is added.
     options
-        The scheme's own parameters (``unskew.grouping.parameters`` lists them).
+        The scheme's own parameters (``unskew.grouping.get_parameters`` lists them).
 
     Raises
     ------
@@ -156,14 +164,14 @@ def balance(
     >>> events = spark.range(100_000, numPartitions=1).selectExpr(
     ...     "if(id % 2 = 0, 'hot', concat('user ', id % 1000)) AS user", "id"
     ... )
-    >>> placed = balance(events, "user", workers=4)
-    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
+    >>> place_rows = balance(events, "user", workers=4)
+    >>> [row["count"] for row in place_rows.groupBy("worker").count().orderBy("worker").collect()]
     [26419, 27018, 25612, 20951]
 
     The last worker is twice as fast:
 
-    >>> placed = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
-    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
+    >>> place_rows = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
+    >>> [row["count"] for row in place_rows.groupBy("worker").count().orderBy("worker").collect()]
     [21368, 21615, 21064, 35953]
 
     The key is two columns, and the call is part of a chain:
@@ -173,30 +181,30 @@ def balance(
 
     """
     require_frame(df)
-    grouping = capitals(grouping)
-    options = scheme_options(
+    grouping = to_capitals(grouping)
+    options = check_scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
-    routing = _routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
-    if (there := same_column(df, worker_column)) is not None:
+    routing = _make_routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
+    if (there := find_same_column(df, worker_column)) is not None:
         raise UsageError(f"there is a column {there!r} already; name another one with worker_column=")
-    of = None if cost is None else cost_column(df, cost)
-    columns = {"key": key_column(df, key)}
+    of = None if cost is None else make_cost_column(df, cost)
+    columns = {"key": make_key_column(df, key)}
     if source is not None:
-        columns["source"] = source_column(df, source)
-    if named(grouping).uses_time:
-        columns["time"] = F.current_timestamp() if time is None else time_column(df, time)
+        columns["source"] = make_source_column(df, source)
+    if get_grouping(grouping).uses_time:
+        columns["time"] = F.current_timestamp() if time is None else make_time_column(df, time)
     if of is not None:
         columns["cost"] = of
-    df = in_order(df, grouping, time)
+    df = stabilise_order(df, grouping, time)
     if _is_counted(df, grouping):
-        return placed(routed_frame(df, columns["key"], routing, worker_column, of), workers, F.col(worker_column))
-    routing = planned(df, routing)
-    function, columns_given = route_column(routing, list(columns)), list(columns.values())
+        return place_rows(route_frame(df, columns["key"], routing, worker_column, of), workers, F.col(worker_column))
+    routing = add_planner(df, routing)
+    function, columns_given = make_column_router(routing, list(columns)), list(columns.values())
     # Without a checkpoint a plan lasts as long as its driver: `kafka_sink` refuses what depends on it.
     lasting = {} if routing.planner is None or routing.checkpoint is not None else {"name": _UNWRITTEN}
-    route = column_of(df, function, columns_given, IntegerType(), **lasting)
-    return placed(df.withColumn(worker_column, route), workers, F.col(worker_column))
+    route = apply_to_arrays(df, function, columns_given, IntegerType(), **lasting)
+    return place_rows(df.withColumn(worker_column, route), workers, F.col(worker_column))
 
 
 def balanced_map(
@@ -252,59 +260,61 @@ def balanced_map(
 
     """
     require_frame(df)
-    grouping = capitals(grouping)
-    options = scheme_options(
+    grouping = to_capitals(grouping)
+    options = check_scheme_options(
         grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
     )
     feedback = checkpoint is not None and df.isStreaming
-    routing = _routing(
+    routing = _make_routing(
         df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None, feedback=feedback
     )
-    of = None if cost is None else cost_column(df, cost)
-    names, by = list(df.columns), key_column(df, key)
+    of = None if cost is None else make_cost_column(df, cost)
+    names, by = list(df.columns), make_key_column(df, key)
     if source is not None:
-        source = source_column(df, source)
-    if time is not None and named(grouping).uses_time:
-        time = time_column(df, time)
-    df = in_order(df, grouping, time)
+        source = make_source_column(df, source)
+    if time is not None and get_grouping(grouping).uses_time:
+        time = make_time_column(df, time)
+    df = stabilise_order(df, grouping, time)
     if _is_counted(df, grouping):
-        routed = routed_frame(df, by, routing, WORKER, of)
-        return map_in_arrow(placed(routed, workers, F.col(WORKER)), names, work, schema)
+        routed = route_frame(df, by, routing, WORKER, of)
+        return map_in_arrow(place_rows(routed, workers, F.col(WORKER)), names, work, schema)
     if feedback:
         if time is not None:
             df.select(time)  # Spark refuses one that there isn't
-        schema = result_type(df.sparkSession, schema)
-        routing = with_feedback(df.sparkSession, routing, moving=False)
-    routing = planned(df, routing)
-    if isinstance(key, str) and key in names and is_simple(key) and is_plain(type_of(df, key)):
+        schema = parse_result_type(df.sparkSession, schema)
+        routing = add_feedback(df.sparkSession, routing, moving=False)
+    routing = add_planner(df, routing)
+    if isinstance(key, str) and key in names and is_simple(key) and is_plain(get_type(df, key)):
         own = key  # which packets have encoded
     else:
         own, df = _KEY, df.withColumn(_KEY, by)
     watched = Observation(observe, routing.grouping) if observe is not None and df.isStreaming else None
     if watched is not None or routing.plans is not None:
-        if watched is not None and routing.grouping not in OWNING:  # keys that aren't split have one worker each
-            df = of_keys(df, F.col(own), watched.name)
+        if watched is not None and routing.grouping not in SINGLE_OWNER:  # keys that aren't split have one worker each
+            df = observe_keys(df, F.col(own), watched.name)
         carry = names if own in names else [*names, own]
-        arrived = packets_at_workers(df, routing, own, carry, source=source, time=time, cost=of)
-        return at_workers(arrived, work, schema, names, own, workers, watched, _telling(routing))
-    arrived = packets_at_workers(df, routing, own, names, source=source, time=time, cost=of)
+        arrived = send_packets(df, routing, own, carry, source=source, time=time, cost=of)
+        return map_at_workers(arrived, work, schema, names, own, workers, watched, _report_to_driver(routing))
+    arrived = send_packets(df, routing, own, names, source=source, time=time, cost=of)
 
     def unpack(batches: Batches) -> Batches:
         return work(
-            tuple_packets.plain(tuple_packets.read(packet)) for batch in batches for packet in batch.column("packet")
+            tuple_packets.decode_dictionaries(tuple_packets.read_packet(packet))
+            for batch in batches
+            for packet in batch.column("packet")
         )
 
     return arrived.mapInArrow(unpack, schema)
 
 
-def _telling(routing: Routing) -> Callable[[Worked], None] | None:
+def _report_to_driver(routing: Routing) -> Callable[[WorkerUsage], None] | None:
     """How a worker reports to the driver, if there are plans."""
     if routing.plans is None:
         return None
-    monitors, reports = Monitors(routing), routing.reports
+    monitors, reports = WorkerMonitors(routing), routing.reports
 
-    def tell(worked: Worked) -> None:
-        batch, keys = batch_number(), worked.keys
+    def tell(worked: WorkerUsage) -> None:
+        batch, keys = get_batch_number(), worked.keys
         assert batch is not None
         assert reports is not None
         monitor = monitors.report(worked.worker, batch, keys, worked.busy)
@@ -316,10 +326,10 @@ def _telling(routing: Routing) -> Callable[[Worked], None] | None:
 
 def _is_counted(df: DataFrame, grouping: str) -> bool:
     """Whether Spark SQL counts the DataFrame before it is routed: the grouping plans batches, and this is one."""
-    return named(grouping).batched and not df.isStreaming
+    return get_grouping(grouping).batched and not df.isStreaming
 
 
-def _routing(
+def _make_routing(
     df: DataFrame,
     grouping: str,
     workers: int,
@@ -333,7 +343,7 @@ def _routing(
 ) -> Routing:
     routing = Routing(grouping, workers, options=options, seed=seed, name=name)
     routing.check(costs=costs, feedback=feedback)
-    if "sources" in parameters(grouping) and "sources" not in options:
-        routing = replace(routing, options=options | {"sources": sources_of(df) or 1})
-    location = None if checkpoint is None else location_in(df.sparkSession, checkpoint)
-    return replace(routing, checkpoint=location, streaming=in_a_stream(df))
+    if "sources" in get_parameters(grouping) and "sources" not in options:
+        routing = replace(routing, options=options | {"sources": count_sources(df) or 1})
+    location = None if checkpoint is None else resolve_location(df.sparkSession, checkpoint)
+    return replace(routing, checkpoint=location, streaming=is_in_stream(df))

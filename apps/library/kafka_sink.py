@@ -23,16 +23,28 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
-from unskew.apps.aggregator.exactly_once import Writing, bounded, noted, pairs
+from unskew.apps.aggregator.exactly_once import (
+    TransactionalWriteTask,
+    limited_arrow_batches,
+    load_or_create,
+    make_pair_records,
+)
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.location import location_in
-from unskew.apps.checkpoint.visibility import require_own
+from unskew.apps.checkpoint.location import resolve_location
+from unskew.apps.checkpoint.visibility import require_own_query
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import ANY_PARTITION
-from unskew.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, ensure_topic, missing_topic, partitions_of
-from unskew.kafka.transactions import COMMITS, Number, Part
-from unskew.spark.compat import explained, is_remote, no_column, nondeterministic, require_frame, type_of
+from unskew.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, count_partitions, ensure_topic, missing_topic
+from unskew.kafka.transactions import COMMITS, BatchId, TransactionalWriter
+from unskew.spark.compat import (
+    explain_import,
+    explain_missing_column,
+    find_nondeterministic,
+    get_type,
+    is_remote,
+    require_frame,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -46,7 +58,7 @@ _MOST = 16  # parts by default: a process keeps a producer for each part that it
 
 
 @dataclass(frozen=True)
-class Parts:
+class TransactionalWriters:
     """The parts in which a query's batches are written, and the topic with their numbers.
 
     Attributes
@@ -69,9 +81,9 @@ class Parts:
         """The number of the topic's partitions: one for each part, and one for ``require_allowed``."""
         return self.parts + 1
 
-    def part(self, number: int) -> Part:
+    def writer(self, number: int) -> TransactionalWriter:
         """A part, as this process has it."""
-        return Part.of(self.connection, f"{self.topic}-{number}", self.topic, number, _OTHERWISE)
+        return TransactionalWriter.of(self.connection, f"{self.topic}-{number}", self.topic, number, _OTHERWISE)
 
     def require_allowed(self) -> None:
         """Make the topic if it is missing, and check that the broker grants transactions. It disturbs no query.
@@ -85,20 +97,20 @@ class Parts:
 
         """
         ensure_topic(self.connection, self.topic, self.partitions, COMMITS)
-        trial = Part(self.connection, f"{self.topic}-trial", self.topic, self.parts, _OTHERWISE)
-        trial.take()
+        trial = TransactionalWriter(self.connection, f"{self.topic}-trial", self.topic, self.parts, _OTHERWISE)
+        trial.fence()
         trial.abort()
 
 
 @dataclass(frozen=True)
-class Sink:
+class KafkaBatchWriter:
     """What ``foreachBatch`` calls. The batch has the query's columns.
 
     Attributes
     ----------
     topic : str
         The topic of the records.
-    parts : Parts
+    parts : TransactionalWriters
         The parts in which they are written.
     checkpoint : Checkpoint
         The query's checkpoint.
@@ -110,7 +122,7 @@ class Sink:
     """
 
     topic: str
-    parts: Parts
+    parts: TransactionalWriters
     checkpoint: Checkpoint
     columns: tuple[str, ...]
     by: tuple[str, ...]
@@ -127,14 +139,14 @@ class Sink:
 
         """
         spark = batch.sparkSession
-        require_own(spark, self.checkpoint.location)
-        planned = Number(number, self.checkpoint.planned_ms(number))
-        writing = Writing(self.parts.part, self.topic, planned, records)
+        require_own_query(spark, self.checkpoint.location)
+        planned = BatchId(number, self.checkpoint.planned_ms(number))
+        writing = TransactionalWriteTask(self.parts.writer, self.topic, planned, make_records)
         more = (name for name in self.columns if name not in _BYTES)
         chosen = batch.select(*map(self._bytes, _BYTES), *more)
         divided = chosen.repartition(self.parts.parts, F.coalesce(*self.by))
-        with bounded(spark):
-            divided.mapInArrow(explained(writing.__call__), "nothing int").collect()
+        with limited_arrow_batches(spark):
+            divided.mapInArrow(explain_import(writing.__call__), "nothing int").collect()
 
     def _bytes(self, name: str) -> Column:
         column = F.col(name) if name in self.columns else F.lit(None)
@@ -258,20 +270,22 @@ def kafka_sink(
         raise UsageError(f"the topic is {topic!r}; valid: 1 to {LONGEST_TOPIC} of the characters a-z, A-Z, 0-9, . _ -")
     if parts is not None and parts < 1:
         raise UsageError(f"parts is {parts}; valid: 1 or more")
-    columns = columns_of(df)
-    by = dividing(df, columns, repeatable=repeatable)
-    location = location_in(df.sparkSession, checkpoint)
+    columns = select_columns(df)
+    by = choose_dividing_columns(df, columns, repeatable=repeatable)
+    location = resolve_location(df.sparkSession, checkpoint)
     connection = Connection.of(bootstrap_servers, None if kafka_config is None else Path(kafka_config))
-    there = partitions_of(connection, topic)
+    there = count_partitions(connection, topic)
     if there is None:
         raise missing_topic(connection, topic, ": make it first")
-    made = parts_of(Checkpoint(location), connection, topic, parts, min(there, _MOST))
+    made = load_or_create_writers(Checkpoint(location), connection, topic, parts, min(there, _MOST))
     made.require_allowed()
-    sink = Sink(topic, made, Checkpoint(location), columns, by)
+    sink = KafkaBatchWriter(topic, made, Checkpoint(location), columns, by)
     return df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
 
 
-def parts_of(checkpoint: Checkpoint, connection: Connection, topic: str, given: int | None, default: int) -> Parts:
+def load_or_create_writers(
+    checkpoint: Checkpoint, connection: Connection, topic: str, given: int | None, default: int
+) -> TransactionalWriters:
     """The parts of a checkpoint, which notes their number (given, or the default) once for all.
 
     Raises
@@ -282,7 +296,7 @@ def parts_of(checkpoint: Checkpoint, connection: Connection, topic: str, given: 
         The checkpoint can't be read or written, or the broker can't be reached.
 
     """
-    made = noted(checkpoint, given or default, partial(_made, connection, topic))
+    made = load_or_create(checkpoint, given or default, partial(_make_writers, connection, topic))
     if given not in (None, made.parts):
         raise UsageError(
             f"parts is {given}, but the checkpoint {checkpoint.location} has {made.parts}, so that a batch that runs "
@@ -291,11 +305,11 @@ def parts_of(checkpoint: Checkpoint, connection: Connection, topic: str, given: 
     return made
 
 
-def _made(connection: Connection, topic: str, found: Mapping[str, Any]) -> Parts:
-    return Parts(connection, COMMITS_TOPIC.format(topic=topic, id=found["id"]), found["parts"])
+def _make_writers(connection: Connection, topic: str, found: Mapping[str, Any]) -> TransactionalWriters:
+    return TransactionalWriters(connection, COMMITS_TOPIC.format(topic=topic, id=found["id"]), found["parts"])
 
 
-def columns_of(df: DataFrame) -> tuple[str, ...]:
+def select_columns(df: DataFrame) -> tuple[str, ...]:
     """The columns that Kafka gets.
 
     Raises
@@ -305,18 +319,18 @@ def columns_of(df: DataFrame) -> tuple[str, ...]:
 
     """
     if "value" not in df.columns:
-        raise no_column(df, "value")
+        raise explain_missing_column(df, "value")
     found = tuple(name for name in _VALID if name in df.columns)
     for name in found:
         if df.columns.count(name) > 1:
             raise UsageError(f"there are several columns {name!r}; valid: one")
-        kind = type_of(df, name)
-        if not _fits(name, kind):
+        kind = get_type(df, name)
+        if not _is_writable(name, kind):
             raise UsageError(f"column {name!r} is {kind.simpleString()}; valid: {_VALID[name]}")
     return found
 
 
-def _fits(name: str, kind: DataType) -> bool:
+def _is_writable(name: str, kind: DataType) -> bool:
     if name == "partition":
         return isinstance(kind, IntegerType)
     if name == "headers":
@@ -326,7 +340,7 @@ def _fits(name: str, kind: DataType) -> bool:
     return isinstance(kind, StringType | BinaryType)
 
 
-def dividing(df: DataFrame, columns: tuple[str, ...], *, repeatable: bool = False) -> tuple[str, ...]:
+def choose_dividing_columns(df: DataFrame, columns: tuple[str, ...], *, repeatable: bool = False) -> tuple[str, ...]:
     """The columns that divide records into parts: of each record the first that isn't null.
 
     Raises
@@ -336,20 +350,20 @@ def dividing(df: DataFrame, columns: tuple[str, ...], *, repeatable: bool = Fals
 
     """
     first = "key" if "key" in columns else "value"
-    found = [] if repeatable else nondeterministic(df.select(first))
+    found = [] if repeatable else find_nondeterministic(df.select(first))
     if found:
         raise UsageError(
             f"the {first} depends on {', '.join(found)}, which may differ when a batch runs again: records would be "
             f"lost or doubled; valid: a {first} that doesn't, or repeatable=True if it stays the same all the same"
         )
-    return (first,) if first == "value" or nondeterministic(df.select("value")) else (first, "value")
+    return (first,) if first == "value" or find_nondeterministic(df.select("value")) else (first, "value")
 
 
-def records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
-    """The records of rows, as ``Part.put`` takes them."""
+def make_records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The records of rows, as ``TransactionalWriter.put`` takes them."""
     names = rows.schema.names
     if len(names) == 2:
-        return pairs(rows)
+        return make_pair_records(rows)
     made = rows.to_pylist()
     for record in made:
         if record.get("partition", 0) is None:

@@ -11,34 +11,46 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
-from unskew.apps.checkpoint.location import Location, location_in
+from unskew.apps.checkpoint.location import Location, resolve_location
 from unskew.apps.checkpoint.visibility import require_shared
-from unskew.apps.driver.plans.plan_service import require_feedback, with_feedback
-from unskew.apps.driver.plans.planned_routing import planned
-from unskew.apps.driver.plans.planner_server import place_of
+from unskew.apps.driver.plans.plan_service import add_feedback, prepare_feedback
+from unskew.apps.driver.plans.planned_routing import add_planner
+from unskew.apps.driver.plans.planner_server import choose_listen_address
 from unskew.apps.driver.python_processes import start_python
-from unskew.apps.library.static_keyed_map import AT_THE_END, executed_at_once
-from unskew.apps.metrics.balance_observation import Observation, of_keys, of_rejected
+from unskew.apps.library.static_keyed_map import AT_THE_END, execute_at_once
+from unskew.apps.metrics.balance_observation import Observation, observe_keys, observe_rejected
 from unskew.apps.metrics.task_reports import TaskReports
-from unskew.apps.operators.interface import KeyedWork, require_work
-from unskew.apps.router.order import in_order
-from unskew.apps.router.router import Routing, scheme_options
-from unskew.apps.router.row_keys import Key, key_parts
-from unskew.apps.router.tuple_packets import column, cost_column, source_column
-from unskew.apps.worker.monitors import Monitors
-from unskew.apps.worker.stateful.config import Program, lifetime, merging, splits, taken_over
-from unskew.apps.worker.stateful.flow import executed, opened, partitions_of, routed, to_workers
+from unskew.apps.operators.interface import KeyedOperator, require_operator
+from unskew.apps.router.order import stabilise_order
+from unskew.apps.router.router import Routing, check_scheme_options
+from unskew.apps.router.row_keys import Key, list_key_columns
+from unskew.apps.router.tuple_packets import as_column, make_cost_column, make_source_column
+from unskew.apps.worker.monitors import WorkerMonitors
+from unskew.apps.worker.stateful.config import (
+    KeyedOperatorConfig,
+    choose_merge_period,
+    find_changed_fields,
+    parse_lifetime,
+    splits_keys,
+)
+from unskew.apps.worker.stateful.flow import (
+    apply_operators,
+    count_partitions,
+    route_to_workers,
+    send_heartbeats,
+    unpack_results,
+)
 from unskew.apps.worker.stateful.key_columns import KeyColumns
-from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import WINDOW
 from unskew.apps.worker.stateful.store import KEY
-from unskew.durations import Duration, milliseconds
+from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
-from unskew.grouping import parameters
-from unskew.grouping.arguments import integer
-from unskew.grouping.registry import KEEPING, OWNING, capitals
-from unskew.spark.compat import require_frame, spark_schema, tokens
-from unskew.spark.micro_batches import batch_time, heartbeats, sources_of
+from unskew.grouping import get_parameters
+from unskew.grouping.arguments import check_integer
+from unskew.grouping.registry import SINGLE_OWNER, STICKY, to_capitals
+from unskew.spark.compat import choose_tokens, convert_schema_to_spark, require_frame
+from unskew.spark.micro_batches import count_sources, make_batch_time, read_heartbeats
 from unskew.spark.setting_names import PROVIDER, ROCKSDB
 
 
@@ -46,7 +58,7 @@ def keyed_map(
     df: DataFrame,
     key: Key,
     workers: int,
-    work: KeyedWork,
+    work: KeyedOperator,
     grouping: str = "BOUNDED_LOAD",
     checkpoint: str | None = None,
     *,
@@ -83,7 +95,7 @@ def keyed_map(
         W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
         So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
         until the query has started.
-    work : KeyedWork
+    work : KeyedOperator
         The work (``unskew.operators``).
     grouping : str
         One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
@@ -92,7 +104,7 @@ def keyed_map(
         with their states. It needs a driver of this process, which Spark Connect hasn't.
     checkpoint : str
         The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
-        store in RocksDB (``unskew.settings``). A static DataFrame needs neither.
+        store in RocksDB (``unskew.spark_settings``). A static DataFrame needs neither.
     window_length : timedelta, number (s) or str, optional
         Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a
         parameter of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
@@ -160,9 +172,9 @@ def keyed_map(
     --------
     Statistics of each sensor's values. A stream needs a ``checkpoint`` besides; this DataFrame isn't one:
 
-    >>> from unskew.apps.operators import Running
+    >>> from unskew.apps.operators import Statistics
     >>> events = spark.range(6).selectExpr("concat('sensor ', id % 2) AS sensor", "cast(id AS double) AS value")
-    >>> means = keyed_map(events, "sensor", 2, Running("value"), ttl="1 hour")
+    >>> means = keyed_map(events, "sensor", 2, Statistics("value"), ttl="1 hour")
     >>> [tuple(row) for row in means.select("sensor", "count", "mean").orderBy("sensor").collect()]
     [('sensor 0', 3, 2.0), ('sensor 1', 3, 3.0)]
 
@@ -175,8 +187,8 @@ def keyed_map(
     [2, 3]
 
     """
-    grouping, workers = capitals(grouping), integer("workers", workers, 1)
-    own = scheme_options(
+    grouping, workers = to_capitals(grouping), check_integer("workers", workers, 1)
+    own = check_scheme_options(
         grouping,
         _take_options(options, window_length, ttl),
         cost=cost is not None,
@@ -184,35 +196,39 @@ def keyed_map(
         most_workers=most_workers,
         sources=sources,
     )
-    by = _key_of(df, key, work)
-    costs = None if cost is None else cost_column(df, cost)
-    lives = lifetime(work, window_length, ttl, "window_length")
-    lateness_ms, ahead_ms = milliseconds("lateness", lateness), milliseconds("max_ahead", max_ahead)
-    split = splits(work, grouping, workers, OWNING if df.isStreaming and place_of(df.sparkSession) else KEEPING)
+    by = _resolve_key(df, key, work)
+    costs = None if cost is None else make_cost_column(df, cost)
+    lives = parse_lifetime(work, window_length, ttl, "window_length")
+    lateness_ms, ahead_ms = parse_milliseconds("lateness", lateness), parse_milliseconds("max_ahead", max_ahead)
+    split = splits_keys(
+        work, grouping, workers, SINGLE_OWNER if df.isStreaming and choose_listen_address(df.sparkSession) else STICKY
+    )
     event = time is not None
     of_source = None if source is None else F.col("__source")
-    period = merging(merge_every, grouping, split=split, event=event, window_ms=lives[0])
+    period = choose_merge_period(merge_every, grouping, split=split, event=event, window_ms=lives[0])
     if not df.isStreaming:
         if ttl is not None and event:
             raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
         routing = Routing(grouping, workers, options=own, seed=seed)
         routing.check(costs=cost is not None)
-        if "sources" in parameters(grouping) and "sources" not in own:
-            own["sources"] = sources_of(df) or 1
-        program = Program(work, by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None)
-        schema = _result_schema(by, program)
-        tuples = _tuples(in_order(df, grouping, time), by, program, time, source, costs)
-        parcels = executed_at_once(tuples, routing, program, of_source, cost=cost is not None)
-        return _opened(parcels, schema, program, by)
+        if "sources" in get_parameters(grouping) and "sources" not in own:
+            own["sources"] = count_sources(df) or 1
+        program = KeyedOperatorConfig(
+            work, by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None
+        )
+        schema = _make_result_schema(by, program)
+        tuples = _select_tuples(stabilise_order(df, grouping, time), by, program, time, source, costs)
+        parcels = execute_at_once(tuples, routing, program, of_source, cost=cost is not None)
+        return _unpack_results(parcels, schema, program, by)
     _require_rocksdb(df)
-    location = location_in(df.sparkSession, checkpoint)
+    location = resolve_location(df.sparkSession, checkpoint)
     routing = Routing(grouping, workers, location, own, seed, streaming=True)
     routing.check(costs=cost is not None, feedback=True)
-    in_order(df, grouping)
-    require_feedback(df.sparkSession, routing, moving=not split)
-    partitions = partitions_of(df.sparkSession, location)
+    stabilise_order(df, grouping)
+    prepare_feedback(df.sparkSession, routing, moving=not split)
+    partitions = count_partitions(df.sparkSession, location)
     mergers = min(workers, partitions)
-    program = Program(
+    program = KeyedOperatorConfig(
         work,
         by.arrow,
         workers,
@@ -225,49 +241,51 @@ def keyed_map(
         partitions=partitions,
         observe=None if observe is None else Observation(observe, routing.grouping),
     )
-    schema = _result_schema(by, program)
-    tuples = _tuples(df, by, program, time, source, costs, ahead_ms)
-    chosen = tokens(program.workers, partitions)
+    schema = _make_result_schema(by, program)
+    tuples = _select_tuples(df, by, program, time, source, costs, ahead_ms)
+    chosen = choose_tokens(program.workers, partitions)
     of_routing = {"groupingType": routing.grouping, "seed": seed}
-    _claim(df, location, program, of_routing | _key_entries(by, key), chosen)
-    routing = with_feedback(df.sparkSession, routing, moving=not split, planned=_forgetting(routing))
+    _claim_checkpoint(df, location, program, of_routing | _describe_key(by, key), chosen)
+    routing = add_feedback(df.sparkSession, routing, moving=not split, planned=_forget_transfers(routing))
     if routing.plans is not None:
-        program = replace(program, reports=routing.reports, routing=routing, monitors=Monitors(routing))
-    routing = planned(df, routing, "keyed_map")
+        program = replace(program, reports=routing.reports, routing=routing, monitors=WorkerMonitors(routing))
+    routing = add_planner(df, routing, "keyed_map")
     if observe is not None and split:  # keys that aren't split have one worker each
-        tuples = of_keys(tuples, F.col("key"), observe)
-    packets = routed(
+        tuples = observe_keys(tuples, F.col("key"), observe)
+    packets = route_to_workers(
         tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=not idle_batches
     )
     if idle_batches:
-        packets = packets.unionByName(to_workers(heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp")))
-    moment = batch_time(0, F.col("worker"))
+        packets = packets.unionByName(
+            send_heartbeats(read_heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp"))
+        )
+    moment = make_batch_time(0, F.col("worker"))
     start_python(df.sparkSession)
-    parcels = executed(packets, program, chosen, moment, lateness_ms if program.event else None)
-    return _opened(parcels, schema, program, by)
+    parcels = apply_operators(packets, program, chosen, moment, lateness_ms if program.event else None)
+    return _unpack_results(parcels, schema, program, by)
 
 
-def _key_of(df: DataFrame, key: Key, work: KeyedWork) -> KeyColumns:
+def _resolve_key(df: DataFrame, key: Key, work: KeyedOperator) -> KeyColumns:
     """The key's columns, after a look at what was given as DataFrame and work."""
     require_frame(df)
-    require_work(work)
+    require_operator(work)
     by = KeyColumns.of(df, key)
     if not by.plain and "key" in work.columns:
         raise UsageError(
-            f"{type(work).__name__} reads the key, which is {by.described}; valid for it: one column, string, binary "
+            f"{type(work).__name__} reads the key, which is {by.schema_text}; valid for it: one column, string, binary "
             "or integer"
         )
     return by
 
 
-def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyColumns) -> DataFrame:
+def _unpack_results(parcels: DataFrame, schema: StructType, program: KeyedOperatorConfig, by: KeyColumns) -> DataFrame:
     """The results that are in parcels."""
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
         start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
         return [rows.column(KEY), *start, *rows.columns[2:]]
 
-    results = opened(parcels, schema, columns, program.checkpoint)
+    results = unpack_results(parcels, schema, columns, program.checkpoint)
     if by.plain:
         return results
     first, *others = (f"c{n}" for n in range(len(schema)))
@@ -275,10 +293,10 @@ def _opened(parcels: DataFrame, schema: StructType, program: Program, by: KeyCol
     return results.toDF(first, *others).select(*by.columns(F.col(first)), *named)
 
 
-def _forgetting(routing: Routing) -> Callable[[TaskReports], None]:
+def _forget_transfers(routing: Routing) -> Callable[[TaskReports], None]:
     """Removes the files of states that all workers have taken in, by their reports. Mere tidying: it may fail."""
     assert routing.checkpoint is not None
-    transfers = Transfers(routing.checkpoint)
+    transfers = StateTransfers(routing.checkpoint)
 
     def forget(reports: TaskReports) -> None:
         workers = reports.workers
@@ -300,21 +318,23 @@ def _take_options(
     return options
 
 
-def _key_entries(by: KeyColumns, key: Key) -> dict[str, Any]:
+def _describe_key(by: KeyColumns, key: Key) -> dict[str, Any]:
     """What the checkpoint's record says of the key: other columns, or other types, would be other keys."""
-    parts = key_parts(key)
+    parts = list_key_columns(key)
     # An expression has a name that another Spark may spell otherwise.
     named = {"keyColumns": parts} if all(isinstance(part, str) for part in parts) else {}
-    return named if by.plain else named | {"keyType": by.described}
+    return named if by.plain else named | {"keyType": by.schema_text}
 
 
-def _claim(df: DataFrame, location: Location, program: Program, routed: dict[str, Any], tokens: list[int]) -> None:
+def _claim_checkpoint(
+    df: DataFrame, location: Location, program: KeyedOperatorConfig, routed: dict[str, Any], tokens: list[int]
+) -> None:
     """Record the query in its checkpoint: only the same tokens, in as many partitions, find its states again."""
     checkpoint = Checkpoint(location)
-    new = taken_over(program.work, checkpoint.claimed())
+    new = find_changed_fields(program.work, checkpoint.read_record())
     place = {"statePartitions": program.partitions, "tokens": tokens}
     # Until a batch is done there are no states, so their place may still change.
-    moving = place if checkpoint.following() == 0 else ()
+    moving = place if checkpoint.next_batch() == 0 else ()
     checkpoint.claim(program.identity | routed | new | place, (*new, *moving))
     require_shared(df.sparkSession, location, *RECORD)
 
@@ -325,10 +345,10 @@ def _require_rocksdb(df: DataFrame) -> None:
         raise UsageError(f"{PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
 
 
-def _tuples(
+def _select_tuples(
     df: DataFrame,
     by: KeyColumns,
-    program: Program,
+    program: KeyedOperatorConfig,
     time: str | Column | None,
     source: str | Column | None,
     cost: Column | None,
@@ -345,18 +365,18 @@ def _tuples(
             f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't"
             f"{suggest_names(missing[0], df.columns)}"
         )
-    moment = column(time).cast("timestamp") if time is not None else F.current_timestamp()
+    moment = as_column(time).cast("timestamp") if time is not None else F.current_timestamp()
     own = {"key": by.value, "__time": moment}
     if program.event:
         own["time"] = moment
         taken = moment.isNotNull()
         if ahead_ms is not None:
-            taken &= F.coalesce(moment <= batch_time(ahead_ms), F.lit(False))
+            taken &= F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
         if program.observe is not None:
-            df = of_rejected(df, taken, program.observe.name)
+            df = observe_rejected(df, taken, program.observe.name)
         df = df.where(taken)
     if source is not None:
-        own["__source"] = source_column(df, source)
+        own["__source"] = make_source_column(df, source)
     if cost is not None:
         own["__cost"] = cost
     # The user's columns by their places, because names may differ in case alone, or be those of our own.
@@ -366,10 +386,10 @@ def _tuples(
     return plain.select(*own, *read)
 
 
-def _result_schema(by: KeyColumns, program: Program) -> StructType:
+def _make_result_schema(by: KeyColumns, program: KeyedOperatorConfig) -> StructType:
     """The key as states have it, the window where states live for one, and the columns that the work publishes."""
-    results = spark_schema(program.work.results)
-    own = spark_schema(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
+    results = convert_schema_to_spark(program.work.results)
+    own = convert_schema_to_spark(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
     window = [StructField("window", TimestampType())] if program.window_ms is not None else []
     fields = [*own.fields, *window, *results.fields]
     names = [field.name for field in (*by.fields, *fields[1:])]

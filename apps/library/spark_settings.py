@@ -1,7 +1,7 @@
 """The settings with which a Spark session is fast for ``balance``, ``balanced_map`` and ``keyed_map``.
 
->>> spark = SparkSession.builder.config(map=settings(workers=32)).getOrCreate()  # doctest: +SKIP
->>> print(check(spark, workers=32))  # doctest: +SKIP
+>>> spark = SparkSession.builder.config(map=spark_settings(workers=32)).getOrCreate()  # doctest: +SKIP
+>>> print(check_session(spark, workers=32))  # doctest: +SKIP
 nothing is missing
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 import pyspark
 from pyspark.sql import SparkSession
 
-from unskew.apps.checkpoint.location import Location, location_in
+from unskew.apps.checkpoint.location import Location, resolve_location
 from unskew.directories import data_directory
 from unskew.errors import UsageError
-from unskew.spark.compat import disk_manager, is_local
+from unskew.spark.compat import choose_disk_manager, is_local
 from unskew.spark.setting_names import (
     BYTES,
     CHANGELOG,
@@ -72,7 +72,7 @@ COSTS = {
 }
 
 
-def settings(
+def spark_settings(
     *,
     workers: int | None = None,
     cores: int | None = None,
@@ -96,7 +96,7 @@ def settings(
         way to write files is left as it is.
     installed : bool
         Whether the executors' Python has ``unskew`` installed. Otherwise Spark's own daemon must start it, because
-        packages that are sent, as by ``unskew.ship``, come too late for a daemon.
+        packages that are sent, as by ``unskew.ship_to_executors``, come too late for a daemon.
     small_rows : bool
         Whether rows are surely small. Arrow batches are then limited by rows alone
         (``spark.sql.execution.arrow.maxRecordsPerBatch``, by default 10,000).
@@ -115,7 +115,7 @@ def settings(
 
     Examples
     --------
-    >>> for setting, value in settings(workers=32, cores=16, checkpoint="s3a://bucket/path").items():
+    >>> for setting, value in spark_settings(workers=32, cores=16, checkpoint="s3a://bucket/path").items():
     ...     print(setting.removeprefix("spark."), value.rpartition(".")[2])
     sql.streaming.stateStore.providerClass RocksDBStateStoreProvider
     sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled true
@@ -126,10 +126,10 @@ def settings(
     """
     disk = Location.of(checkpoint or "").scheme == "file"
     version = pyspark.__version__ if disk else None
-    return _wanted(_tasks(workers, cores), version, installed=installed, small_rows=small_rows)
+    return _list_settings(_choose_partitions(workers, cores), version, installed=installed, small_rows=small_rows)
 
 
-def _tasks(workers: int | None, cores: int | None) -> int | None:
+def _choose_partitions(workers: int | None, cores: int | None) -> int | None:
     """The best number of the state's partitions."""
     for name, given in (("workers", workers), ("cores", cores)):
         if given is not None and given < 1:
@@ -137,13 +137,13 @@ def _tasks(workers: int | None, cores: int | None) -> int | None:
     return workers if workers is None or cores is None else min(workers, cores)
 
 
-def _wanted(partitions: int | None, version: str | None, *, installed: bool, small_rows: bool) -> dict[str, str]:
+def _list_settings(partitions: int | None, version: str | None, *, installed: bool, small_rows: bool) -> dict[str, str]:
     """The settings; ``version`` is Spark's if checkpoints are on a disk."""
     return {
         PROVIDER: ROCKSDB,
         CHANGELOG: "true",
         TRACEBACK: "false",
-        **({MANAGER: disk_manager(version)} if version is not None else {}),
+        **({MANAGER: choose_disk_manager(version)} if version is not None else {}),
         **({DAEMON: OWN_DAEMON} if installed else {}),
         **({PARTITIONS: str(partitions)} if partitions is not None else {}),
         **({BYTES: UNCHECKED} if small_rows else {}),
@@ -151,7 +151,7 @@ def _wanted(partitions: int | None, version: str | None, *, installed: bool, sma
 
 
 @dataclass(frozen=True)
-class Finding:
+class MissingSetting:
     """A setting that a session lacks.
 
     Attributes
@@ -181,14 +181,14 @@ class Finding:
         return f"{self.setting} {has}; better: {self.wants}{by}\n    {self.cost}"
 
 
-class Findings(list[Finding]):
-    """What ``check`` has found. Printed, each finding has two lines."""
+class MissingSettings(list[MissingSetting]):
+    """What ``check_session`` has found. Printed, each finding has two lines."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "nothing is missing"
 
 
-def check(
+def check_session(
     spark: SparkSession,
     *,
     workers: int | None = None,
@@ -196,8 +196,8 @@ def check(
     checkpoint: str | None = None,
     installed: bool = True,
     small_rows: bool = False,
-) -> Findings:
-    """Which of ``settings`` a session lacks, and what each of them costs. Nothing is changed.
+) -> MissingSettings:
+    """Which of ``spark_settings`` a session lacks, and what each of them costs. Nothing is changed.
 
     What somebody has chosen is accepted: any RocksDB provider, any file manager, fewer partitions. Where Spark runs on
     this machine, the variable ``PYSPARK_PYTHON`` is looked at, too.
@@ -207,18 +207,18 @@ def check(
     spark : SparkSession
         A session, classic or of Spark Connect.
     workers, cores, checkpoint, installed, small_rows
-        As for ``settings``. Without ``workers``, only Spark's default number of partitions is found to be too large.
-        ``cores`` of a Spark on this machine (``local[2]``) is known.
+        As for ``spark_settings``. Without ``workers``, only Spark's default number of partitions is found to be too
+        large. ``cores`` of a Spark on this machine (``local[2]``) is known.
 
     Returns
     -------
-    Findings
-        A list of ``Finding``. It is empty if nothing is missing.
+    MissingSettings
+        A list of ``MissingSetting``. It is empty if nothing is missing.
 
     Raises
     ------
     UsageError
-        As ``settings``.
+        As ``spark_settings``.
     EnvironmentFault
         Spark doesn't say where the checkpoint is.
 
@@ -228,7 +228,7 @@ def check(
 
     >>> session = spark.newSession()
     >>> session.conf.set("spark.sql.shuffle.partitions", "200")
-    >>> for finding in check(session, workers=4):
+    >>> for finding in check_session(session, workers=4):
     ...     if finding.settable:
     ...         print(finding.setting, "is", finding.has, "but better", finding.wants)
     ...         session.conf.set(finding.setting, finding.wants)
@@ -237,21 +237,21 @@ def check(
     ``print(check(session, workers=4))`` says it in words, with what each setting costs.
 
     """
-    disk = checkpoint is None or location_in(spark, checkpoint).scheme == "file"
-    partitions = _tasks(workers, _cores(spark) if cores is None else cores)
-    wanted = _wanted(partitions, spark.version if disk else None, installed=installed, small_rows=small_rows)
-    found = Findings()
+    disk = checkpoint is None or resolve_location(spark, checkpoint).scheme == "file"
+    partitions = _choose_partitions(workers, _count_cores(spark) if cores is None else cores)
+    wanted = _list_settings(partitions, spark.version if disk else None, installed=installed, small_rows=small_rows)
+    found = MissingSettings()
     for name, value in wanted.items():
-        has = _value(spark, name)
+        has = _read_value(spark, name)
         if not _ENOUGH.get(name, lambda has, wants: has == wants)(has, value):
-            found.append(Finding(name, has, value, COSTS[name], name != DAEMON))
-    if workers is None and _value(spark, PARTITIONS) == _DEFAULT_PARTITIONS:
+            found.append(MissingSetting(name, has, value, COSTS[name], name != DAEMON))
+    if workers is None and _read_value(spark, PARTITIONS) == _DEFAULT_PARTITIONS:
         wants = "the number of workers, or less"
-        found.append(Finding(PARTITIONS, _DEFAULT_PARTITIONS, wants, COSTS[PARTITIONS], settable=False))
-    slow = _slow_python(spark)
+        found.append(MissingSetting(PARTITIONS, _DEFAULT_PARTITIONS, wants, COSTS[PARTITIONS], settable=False))
+    slow = _find_slow_python(spark)
     if slow is not None:
         wants = "what unskew.apps.driver.python_processes.python() returns"
-        found.append(Finding(_PYTHON, slow, wants, COSTS[_PYTHON], settable=False))
+        found.append(MissingSetting(_PYTHON, slow, wants, COSTS[_PYTHON], settable=False))
     return found
 
 
@@ -263,7 +263,7 @@ _ENOUGH: dict[str, Callable[[str | None, str], bool]] = {
 }
 
 
-def _value(spark: SparkSession, name: str) -> str | None:
+def _read_value(spark: SparkSession, name: str) -> str | None:
     """A setting's value in a session, by the user's choice or by Spark's default."""
     try:
         value = spark.conf.get(name)  # with a default here, Spark's own default wouldn't count
@@ -272,12 +272,12 @@ def _value(spark: SparkSession, name: str) -> str | None:
     return None if value == _UNDEFINED else value
 
 
-def _cores(spark: SparkSession) -> int | None:
+def _count_cores(spark: SparkSession) -> int | None:
     """How many tasks a Spark of this machine runs at once. A cluster's executors may come later."""
     return spark.sparkContext.defaultParallelism if is_local(spark) else None
 
 
-def _slow_python(spark: SparkSession) -> str | None:
+def _find_slow_python(spark: SparkSession) -> str | None:
     """The Python by which a Spark of this machine plans batches with states, unless it is our script."""
     if not is_local(spark):
         return None

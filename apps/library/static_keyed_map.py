@@ -13,59 +13,59 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.overflow import Overflow
-from unskew.apps.driver.plans.planned_frame import WORKER, routed_frame
+from unskew.apps.driver.plans.planned_frame import WORKER, route_frame
 from unskew.apps.router.router import Routing
 from unskew.apps.router.tuple_packets import Packer
-from unskew.apps.worker.stateful.config import Period, Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.flow import ROUTED_DDL, routed, with_tokens
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, route_to_workers
 from unskew.apps.worker.stateful.operator import PARCELS
-from unskew.apps.worker.stateful.operator_output import Parcel
+from unskew.apps.worker.stateful.operator_output import OutputBlob
 from unskew.apps.worker.stateful.store import MemoryStore
-from unskew.apps.worker.stateful.tasks import rows_of, stateless_merger
-from unskew.apps.worker.stateful.worker import work
-from unskew.grouping import named
-from unskew.spark.compat import arrow_schema, explained, map_in_arrow, placed
+from unskew.apps.worker.stateful.tasks import make_rows, make_stateless_merger
+from unskew.apps.worker.stateful.worker import run_batch
+from unskew.grouping import get_grouping
+from unskew.spark.compat import convert_schema_to_arrow, explain_import, map_in_arrow, place_rows
 
 Batches = Iterator[pa.RecordBatch]
 
 #: The watermark while tuples come, and at the end (the year 10000): works may add times to them, and subtract.
 BEGIN, END = -(1 << 60), 253_402_300_800_000
 #: Fragments are merged once, at the end.
-AT_THE_END = Period(batches=1 << 62)
+AT_THE_END = MergePeriod(batches=1 << 62)
 _TOGETHER = 64 << 20  # bytes of packets that a worker executes at once
 
 
-def executed_at_once(
-    tuples: DataFrame, routing: Routing, program: Program, source: Column | None, *, cost: bool = False
+def execute_at_once(
+    tuples: DataFrame, routing: Routing, program: KeyedOperatorConfig, source: Column | None, *, cost: bool = False
 ) -> DataFrame:
     """The results that workers and mergers make of all tuples, as parcels.
 
     Parameters
     ----------
     tuples, routing, program, cost
-        As for ``unskew.apps.worker.stateful.flow.routed``.
+        As for ``unskew.apps.worker.stateful.flow.route_to_workers``.
     source : Column, optional
         The source of each row. Default: the task's number.
 
     """
     tokens = list(range(program.workers))
-    if named(routing.grouping).batched:
-        chosen = routed_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
-        cut = explained(with_tokens(_cut(program), program, tokens, heartbeats=False))
+    if get_grouping(routing.grouping).batched:
+        chosen = route_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
+        cut = explain_import(add_tokens(_pack_tuples(program), program, tokens, heartbeats=False))
         packets = map_in_arrow(chosen, ["key", *program.columns, WORKER], cut, ROUTED_DDL)
     else:
-        packets = routed(tuples, routing, program, tokens, source=source, cost=cost)
+        packets = route_to_workers(tuples, routing, program, tokens, source=source, cost=cost)
     packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))
     # Each attempt of a task gets its packets in the same order.
-    at_workers = placed(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")
-    rows = at_workers.mapInArrow(_workers(program, tokens), PARCELS)
+    at_workers = place_rows(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")
+    rows = at_workers.mapInArrow(_execute_workers(program, tokens), PARCELS)
     if not program.split:
         return rows
-    return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
+    return place_rows(rows, program.mergers, F.col("merger")).mapInArrow(make_stateless_merger(program), PARCELS)
 
 
-def _cut(program: Program) -> Any:
-    """Packets of tuples that are routed already, as a function for ``with_tokens``."""
+def _pack_tuples(program: KeyedOperatorConfig) -> Any:
+    """Packets of tuples that are routed already, as a function for ``add_tokens``."""
     carry = ["key", *program.columns]
 
     def packets(batches: Batches) -> Batches:
@@ -78,9 +78,11 @@ def _cut(program: Program) -> Any:
     return packets
 
 
-def at_worker(program: Program, worker: int, packets: Iterable[bytes], batch_ms: int) -> Iterator[Parcel]:
+def execute_worker(
+    program: KeyedOperatorConfig, worker: int, packets: Iterable[bytes], batch_ms: int
+) -> Iterator[OutputBlob]:
     """What a worker makes of all its packets. It executes some 64 MiB of them at once."""
-    store, progress = MemoryStore(), Progress(closed_ms=BEGIN)
+    store, progress = MemoryStore(), OperatorProgress(closed_ms=BEGIN)
     begin = BEGIN if program.event else batch_ms
     number, size = 0, 0
     together: list[bytes] = []
@@ -88,15 +90,15 @@ def at_worker(program: Program, worker: int, packets: Iterable[bytes], batch_ms:
         together.append(packet)
         size += len(packet)
         if size >= _TOGETHER:
-            yield from work(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+            yield from run_batch(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
             number, size, together = number + 1, 0, []
-    yield from work(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
-    yield from work(program, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
+    yield from run_batch(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+    yield from run_batch(program, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
 
 
-def _workers(program: Program, tokens: list[int]) -> Any:
+def _execute_workers(program: KeyedOperatorConfig, tokens: list[int]) -> Any:
     """The worker of a partition, as a function for ``DataFrame.mapInArrow``: its packets → rows of ``PARCELS``."""
-    schema = arrow_schema(PARCELS)
+    schema = convert_schema_to_arrow(PARCELS)
 
     def rows(batches: Batches) -> Batches:
         first = next(batches, None)
@@ -104,8 +106,8 @@ def _workers(program: Program, tokens: list[int]) -> Any:
             return
         worker, batch_ms = (first.column(name)[0].as_py() for name in ("worker", "batch_ms"))
         packets = (packet.as_py() for batch in chain([first], batches) for packet in batch.column("packet"))
-        parcels, end = at_worker(program, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
-        for row in rows_of(parcels, tokens, "worker", worker, end, Overflow(None)):
+        parcels, end = execute_worker(program, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
+        for row in make_rows(parcels, tokens, "worker", worker, end, Overflow(None)):
             yield pa.RecordBatch.from_pylist([row.asDict()], schema=schema)
 
     return rows

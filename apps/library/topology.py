@@ -11,10 +11,10 @@ from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.listeners import Follower
 from unskew.apps.driver.session import require_no_session
-from unskew.apps.driver.topology_handle import Running
-from unskew.apps.settings import DURATIONS, Settings, mode_of, scheme
+from unskew.apps.driver.topology_handle import TopologyHandle
+from unskew.apps.settings import DURATIONS, Settings, choose_mode, spell_grouping
 from unskew.directories import data_directory
-from unskew.durations import seconds
+from unskew.durations import parse_seconds
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 
@@ -77,9 +77,9 @@ class Topology:
                 raise UsageError(f"a topology has no setting {name!r}; valid: {', '.join(valid)}")
         for name in DURATIONS:
             if settings.get(name) is not None:
-                settings[name] = seconds(name, settings[name])
-        mode = mode_of(settings.get("master"))
-        first = (mode, source_type.upper(), scheme(grouping), topic, sources, workers, speed)
+                settings[name] = parse_seconds(name, settings[name])
+        mode = choose_mode(settings.get("master"))
+        first = (mode, source_type.upper(), spell_grouping(grouping), topic, sources, workers, speed)
         self.settings = Settings(*first, Connection(""), "", **settings)
         Dataflow.of(self.settings)
 
@@ -92,7 +92,7 @@ class Topology:
         spark: SparkSession | None = None,
         listeners: Sequence[Callable[[BatchReport], None]] = (),
         followers: Sequence[Follower] = (),
-    ) -> Running:
+    ) -> TopologyHandle:
         """Start the topology in the background.
 
         Parameters
@@ -115,14 +115,14 @@ class Topology:
 
         Returns
         -------
-        Running
+        TopologyHandle
             The run: a context manager, with ``wait``, ``balance`` and ``stop``.
 
         Raises
         ------
         UsageError
             The topic has another number of partitions, the checkpoint belongs to another run, or the process has a
-            session, which isn't given. (``Running.wait`` raises that a session can't run a topology.)
+            session, which isn't given. (``TopologyHandle.wait`` raises that a session can't run a topology.)
         EnvironmentFault
             There is no broker, or the checkpoint can't be written.
 
@@ -131,16 +131,16 @@ class Topology:
         settings = replace(
             self.settings,
             connection=Connection.of(bootstrap_servers, config),
-            checkpoint=checkpoint or default_checkpoint(self.settings),
+            checkpoint=checkpoint or choose_checkpoint(self.settings),
         )
         if spark is None:
             require_no_session()
         else:
             master = spark.conf.get("spark.master")
-            settings = replace(settings, mode=mode_of(master), master=master)
-        return Running(settings, listeners, followers, spark)
+            settings = replace(settings, mode=choose_mode(master), master=master)
+        return TopologyHandle(settings, listeners, followers, spark)
 
 
-def default_checkpoint(settings: Settings) -> str:
+def choose_checkpoint(settings: Settings) -> str:
     """Where a run's checkpoint is if nobody says otherwise."""
     return str(data_directory() / "checkpoints" / settings.name)

@@ -21,17 +21,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from unskew.apps.metrics import balance_observation
-from unskew.apps.metrics.balance_observation import Balanced
-from unskew.apps.router.row_keys import Key, key_column
+from unskew.apps.metrics.balance_observation import BatchBalance
+from unskew.apps.router.row_keys import Key, make_key_column
 from unskew.errors import UsageError
-from unskew.grouping.measures import shares, straggling
-from unskew.spark.compat import no_column, require_frame
+from unskew.grouping.measures import load_shares, straggler_ratio
+from unskew.spark.compat import explain_missing_column, require_frame
 
 if TYPE_CHECKING:  # of unskew[app]
     from matplotlib.figure import Figure
     from rich.table import Table
 
-    from unskew.apps.metrics.query_page import Page
+    from unskew.apps.metrics.query_page import MetricsPage
 
 _LACKS = "{} needs a package of unskew[app]: there is no {}"
 
@@ -81,8 +81,8 @@ def observed(
     if workers < 1:
         raise UsageError(f"workers is {workers}; valid: 1 or more")
     if worker_column not in df.columns:
-        raise no_column(df, worker_column)
-    return balance_observation.of_rows(df, key_column(df, key), F.col(worker_column), workers, name)
+        raise explain_missing_column(df, worker_column)
+    return balance_observation.observe_rows(df, make_key_column(df, key), F.col(worker_column), workers, name)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Watch:
     query: Any
     name: str
 
-    def rows(self) -> list[Balanced]:
+    def rows(self) -> list[BatchBalance]:
         """The last batches that had rows, oldest first.
 
         Raises
@@ -113,7 +113,7 @@ class Watch:
             The query had tuples, and no observation of this name.
 
         """
-        return balance_observation.batches_of(self.query.recentProgress, self.name)
+        return balance_observation.read_batches(self.query.recentProgress, self.name)
 
     def table(self) -> "Table":
         """The batches as a table of ``rich``, newest last.
@@ -131,7 +131,7 @@ class Watch:
         except ModuleNotFoundError as error:
             raise ImportError(_LACKS.format("table()", error.name)) from error
         rows = self.rows()
-        columns: dict[str, Callable[[Balanced], str]] = {
+        columns: dict[str, Callable[[BatchBalance], str]] = {
             "batch": lambda row: str(row.batch),
             "time": lambda row: row.time.isoformat(timespec="seconds"),
             "tuples": lambda row: f"{row.tuples:,}",
@@ -141,7 +141,7 @@ class Watch:
             "replication": lambda row: f"{row.replication:.2f}",
         }
         if any(row.busy for row in rows):
-            columns["slowest / mean"] = lambda row: f"{straggling(row.busy):.2f}"
+            columns["slowest / mean"] = lambda row: f"{straggler_ratio(row.busy):.2f}"
         if any(row.states for row in rows):
             columns |= {"states": lambda row: f"{sum(row.states):,}", "moved": lambda row: f"{row.moved:,}"}
         table = Table(title=f"{self.name}: the last batches")
@@ -193,7 +193,7 @@ class Watch:
         batches = [row.batch for row in rows]
         figure = Figure(figsize=(9, 6), layout="constrained")
         above, below = figure.subplots(2, 1, sharex=True)
-        for worker, of in enumerate(zip(*(shares(row.loads) for row in rows), strict=True)):
+        for worker, of in enumerate(zip(*(load_shares(row.loads) for row in rows), strict=True)):
             above.plot(batches, of, marker=".", linewidth=1, label=f"worker {worker}")
         below.plot(batches, [row.replication for row in rows], marker=".", color="#555555")
         above.set_title("share of the tuples, each worker (%)", fontsize=10)
@@ -204,7 +204,9 @@ class Watch:
         below.xaxis.set_major_locator(MaxNLocator(integer=True))
         return figure
 
-    def serve(self, port: int = 0, host: str = "127.0.0.1", *, run: str | None = None, grouping: str = "") -> "Page":
+    def serve(
+        self, port: int = 0, host: str = "127.0.0.1", *, run: str | None = None, grouping: str = ""
+    ) -> "MetricsPage":
         """Serve the batches for Prometheus, by the names of the topology's metrics.
 
         The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
@@ -228,7 +230,7 @@ class Watch:
 
         Returns
         -------
-        Page
+        MetricsPage
             It lasts until its ``close()``, and is a context manager.
 
         Raises
@@ -240,10 +242,10 @@ class Watch:
 
         """
         try:
-            from unskew.apps.metrics.query_page import Page
+            from unskew.apps.metrics.query_page import MetricsPage
         except ModuleNotFoundError as error:
             raise ImportError(_LACKS.format("serve()", error.name)) from error
-        return Page(self.query, self.name, port, host, run, grouping)
+        return MetricsPage(self.query, self.name, port, host, run, grouping)
 
 
 def watch(query: Any, *, name: str = "unskew") -> Watch:

@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from unskew.errors import UsageError
-from unskew.grouping.measures import imbalance
+from unskew.grouping.measures import load_imbalance
 
 #: The relative standard deviation of an estimated number of keys or replicas: 4,096 registers for each.
 _RSD = 0.02
@@ -26,7 +26,7 @@ _KEYS, _REPLICAS, _REJECTED, _GROUPING, _WORKER = "keys", "replicas", "rejected"
 
 
 @dataclass(frozen=True)
-class Balanced:
+class BatchBalance:
     """How the tuples of a batch were balanced.
 
     Attributes
@@ -79,7 +79,7 @@ class Balanced:
 
 
 @dataclass(frozen=True)
-class Load:
+class WorkerLoad:
     """What a worker reports of a batch.
 
     Attributes
@@ -105,7 +105,7 @@ class Load:
     def text(self) -> str:
         """The report as a row has it.
 
-        >>> Load(5, 2, 0.25).text()
+        >>> WorkerLoad(5, 2, 0.25).text()
         '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0}'
         """
         return json.dumps(asdict(self))
@@ -128,25 +128,25 @@ class Observation:
     grouping: str
 
 
-def of_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str) -> DataFrame:
+def observe_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str) -> DataFrame:
     """Let Spark measure rows that have their worker."""
     loads = [F.count(F.when(worker == w, F.lit(1))).alias(f"{_WORKER}{w}") for w in range(workers)]
     # The hash, because a null has one: it is a key, too.
     replicas = F.approx_count_distinct(F.xxhash64(key, worker), _RSD).alias(_REPLICAS)
-    return df.observe(name, *loads, _distinct(key), replicas)
+    return df.observe(name, *loads, _count_distinct(key), replicas)
 
 
-def of_keys(df: DataFrame, key: Column, name: str) -> DataFrame:
+def observe_keys(df: DataFrame, key: Column, name: str) -> DataFrame:
     """Let Spark count the keys of rows that are still to be routed. The observation's name is derived from ``name``."""
-    return df.observe(_beside(name, _KEYS), _distinct(key))
+    return df.observe(_name_beside(name, _KEYS), _count_distinct(key))
 
 
-def of_rejected(df: DataFrame, taken: Column, name: str) -> DataFrame:
+def observe_rejected(df: DataFrame, taken: Column, name: str) -> DataFrame:
     """Let Spark count the rows that aren't taken. The observation's name is derived from ``name``."""
-    return df.observe(_beside(name, _REJECTED), F.count(F.when(~taken, F.lit(1))).alias(_REJECTED))
+    return df.observe(_name_beside(name, _REJECTED), F.count(F.when(~taken, F.lit(1))).alias(_REJECTED))
 
 
-def of_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
+def observe_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
     """Let Spark gather the workers' reports.
 
     Parameters
@@ -154,7 +154,7 @@ def of_workers(df: DataFrame, worker: Column, report: Column, workers: int, obse
     df : DataFrame
         It has a row for each worker that had tuples, and others.
     worker, report : Column, int and string
-        The row's worker, and its ``Load.text``. The worker is null in other rows.
+        The row's worker, and its ``WorkerLoad.text``. The worker is null in other rows.
     workers : int
         W.
     observation : Observation
@@ -165,15 +165,15 @@ def of_workers(df: DataFrame, worker: Column, report: Column, workers: int, obse
     return df.observe(observation.name, *loads, F.lit(observation.grouping).alias(_GROUPING))
 
 
-def _distinct(key: Column) -> Column:
+def _count_distinct(key: Column) -> Column:
     return F.approx_count_distinct(F.xxhash64(key), _RSD).alias(_KEYS)
 
 
-def _beside(name: str, what: str) -> str:
+def _name_beside(name: str, what: str) -> str:
     return f"{name} {what}"
 
 
-def batches_of(progresses: list[Any], name: str) -> list[Balanced]:
+def read_batches(progresses: list[Any], name: str) -> list[BatchBalance]:
     """The batches that had rows, oldest first.
 
     Parameters
@@ -195,18 +195,18 @@ def batches_of(progresses: list[Any], name: str) -> list[Balanced]:
         names |= observed.keys()
         taken += progress.numInputRows
         if name in observed:
-            beside = (_values(observed.get(_beside(name, what))) for what in (_KEYS, _REJECTED))
-            measured = {**next(beside), **next(beside), **_values(observed[name])}
-            found.append(_balanced(progress.batchId, progress.timestamp, measured))
+            beside = (_read_values(observed.get(_name_beside(name, what))) for what in (_KEYS, _REJECTED))
+            measured = {**next(beside), **next(beside), **_read_values(observed[name])}
+            found.append(_read_batch(progress.batchId, progress.timestamp, measured))
     if taken and name not in names:
         # What is derived from a name is no name to ask for.
-        own = sorted(names - {_beside(each, what) for each in names for what in (_KEYS, _REJECTED)})
+        own = sorted(names - {_name_beside(each, what) for each in names for what in (_KEYS, _REJECTED)})
         there = f"valid: {', '.join(own)}" if own else "valid: a query of unskew.observed(…), or with observe="
         raise UsageError(f"the query has no observation {name!r}; {there}")
     return [each for each in found if each.tuples or each.rejected]
 
 
-def _values(measured: Any) -> dict[str, Any]:
+def _read_values(measured: Any) -> dict[str, Any]:
     """An observation by its names. Spark Connect (4.2) has a row's values and its schema where the row should be."""
     values: dict[str, Any] = measured.asDict() if measured is not None else {}
     if values.keys() != {"values", "schema"}:
@@ -215,16 +215,16 @@ def _values(measured: Any) -> dict[str, Any]:
     return dict(zip(names, values["values"], strict=True))
 
 
-def _balanced(batch: int, time: str, measured: Mapping[str, Any]) -> Balanced:
+def _read_batch(batch: int, time: str, measured: Mapping[str, Any]) -> BatchBalance:
     """A batch's figures, from those that Spark has of it."""
     workers = sum(name.startswith(_WORKER) for name in measured)
     by_worker = [measured[f"{_WORKER}{w}"] for w in range(workers)]
     begun, keys = datetime.fromisoformat(time), measured.get(_KEYS)
     if _GROUPING not in measured:
-        return _figures(batch, begun, tuple(by_worker), measured[_REPLICAS], keys)
-    reports = [Load(**json.loads(text)) if text else Load() for text in by_worker]
+        return _make_balance(batch, begun, tuple(by_worker), measured[_REPLICAS], keys)
+    reports = [WorkerLoad(**json.loads(text)) if text else WorkerLoad() for text in by_worker]
     keeping = any(each.states is not None for each in reports)
-    return _figures(
+    return _make_balance(
         batch,
         begun,
         tuple(each.tuples for each in reports),
@@ -239,9 +239,9 @@ def _balanced(batch: int, time: str, measured: Mapping[str, Any]) -> Balanced:
     )
 
 
-def _figures(
+def _make_balance(
     batch: int, time: datetime, loads: tuple[int, ...], replicas: int, keys: int | None, **others: Any
-) -> Balanced:
+) -> BatchBalance:
     # Of two estimates, the number of replicas may be the smaller one. Without a number of keys, none is split.
     replication = max(1.0, replicas / max(1, keys)) if keys is not None else 1.0
-    return Balanced(batch, time, sum(loads), loads, imbalance(loads), replication, **others)
+    return BatchBalance(batch, time, sum(loads), loads, load_imbalance(loads), replication, **others)

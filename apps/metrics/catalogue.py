@@ -98,9 +98,9 @@ class Metric:
     def prometheus_name(self) -> str:
         """Its name in Prometheus.
 
-        >>> metric("window", "std_dev").prometheus_name
+        >>> get_metric("window", "std_dev").prometheus_name
         'unskew_window_std_dev_ratio'
-        >>> metric("run", "tuples").prometheus_name
+        >>> get_metric("run", "tuples").prometheus_name
         'unskew_run_tuples_total'
         """
         suffix = UNITS[self.unit]
@@ -112,7 +112,7 @@ class Metric:
     def in_prometheus(self, value: float) -> float:
         """A value in Prometheus' base unit.
 
-        >>> metric("window", "std_dev").in_prometheus(12.5), metric("window", "duration").in_prometheus(60_000)
+        >>> get_metric("window", "std_dev").in_prometheus(12.5), get_metric("window", "duration").in_prometheus(60_000)
         (0.125, 60.0)
         """
         return value / OF_BASE.get(self.unit, 1)
@@ -266,7 +266,7 @@ METRICS = (
 )
 
 
-def metric(subject: str, name: str) -> Metric:
+def get_metric(subject: str, name: str) -> Metric:
     """The metric of that name.
 
     Raises
@@ -281,6 +281,6 @@ def metric(subject: str, name: str) -> Metric:
     raise KeyError(f"{subject}.{name}")
 
 
-def of(subject: Subject) -> Iterator[Metric]:
+def list_metrics(subject: Subject) -> Iterator[Metric]:
     """The metrics of a subject."""
     return (found for found in METRICS if found.subject == subject)

@@ -59,6 +59,6 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
 _OTHER = "#595959"
 
 
-def colour(grouping: str) -> str:
+def get_colour(grouping: str) -> str:
     """The hex colour of a groupingType; a neutral one for a scheme that has none of its own."""
     return COLOURS.get(grouping, _OTHER)

@@ -18,19 +18,19 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter, Arrivals
-from unskew.apps.metrics.query_progress import lags, processed_rate
+from unskew.apps.metrics.query_progress import compute_lags, get_processing_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
-from unskew.shell import plain, unskew
+from unskew.shell import escape_controls, find_command_name
 
 # `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
     from unskew.apps.aggregator.observer import HotKey
     from unskew.apps.driver.batch_committer import BatchReport
-    from unskew.apps.driver.job_summary import Summary
-    from unskew.apps.driver.streaming_job import Outcome
+    from unskew.apps.driver.job_summary import JobSummary
+    from unskew.apps.driver.streaming_job import JobOutcome
     from unskew.apps.settings import Settings
     from unskew.grouping.feedback_loop import Rebalance
 
@@ -45,7 +45,7 @@ _LINE_EVERY = 5.0  # s
 _WAITING_EVERY = 15.0  # s
 
 
-def worker_bars(
+def draw_worker_bars(
     loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = (), most: int = _MOST_BARS
 ) -> Table:
     """A table with a bar for each worker: its share of the load, against the largest share.
@@ -62,7 +62,7 @@ def worker_bars(
         The largest number of bars.
 
     """
-    shares = measures.shares(loads)
+    shares = measures.load_shares(loads)
     largest = max(float(shares.max()), 1e-9)
     table = Table(box=None, pad_edge=False, title=f"load of each worker (ideal {100 / len(shares):.1f} %)")
     table.title_justify = "left"
@@ -72,7 +72,7 @@ def worker_bars(
     for heading, _ in notes:
         table.add_column(heading, justify="right", no_wrap=True)
     for worker, share in enumerate(shares[:most].tolist()):
-        bar = Bar(largest, 0, share, color=colour(grouping), bgcolor="default")
+        bar = Bar(largest, 0, share, color=get_colour(grouping), bgcolor="default")
         table.add_row(str(worker), bar, f"{share:.1f} %", *(texts[worker] for _, texts in notes))
     if len(shares) > most:
         table.caption = f"and {len(shares) - most} more workers"
@@ -105,7 +105,7 @@ class LiveView:
         if report.loads.any():
             self._loads, self._busy = report.loads, report.busy
             self._std_dev.append(measures.std_dev(report.loads))
-            self._straggling.append(measures.straggling(report.busy))
+            self._straggling.append(measures.straggler_ratio(report.busy))
         for rebalance in report.rebalances:
             self._rebalances += 1
             self._newest = rebalance
@@ -114,8 +114,8 @@ class LiveView:
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
-        self._rate.append(processed_rate(progress))
-        if waiting := lags(progress):
+        self._rate.append(get_processing_rate(progress))
+        if waiting := compute_lags(progress):
             self._lag.append(sum(waiting.values()))
         self._arrivals = self._meter.add(progress) or self._arrivals
 
@@ -128,19 +128,19 @@ class LiveView:
         side.add_column(ratio=2, min_width=46)
         busy = [f"{seconds:.2f} s" for seconds in self._busy]
         shown = max(1, min(len(busy), height - _BESIDE_WORKERS))
-        bars = worker_bars(self._loads, self._settings.grouping, [("busy", busy)], most=shown)
-        moved = self._moved()
+        bars = draw_worker_bars(self._loads, self._settings.grouping, [("busy", busy)], most=shown)
+        moved = self._describe_rebalance()
         keys = self._keys(max(1, height - _ABOVE_KEYS - len(moved)))
         side.add_row(bars, Group(self._lines(), *moved, "", keys))
         return side
 
-    def _moved(self) -> list[RenderableType]:
+    def _describe_rebalance(self) -> list[RenderableType]:
         """What the newest rebalance did."""
         if self._newest is None:
             return []
         number = f"{self._rebalances} rebalance{'s' * (self._rebalances != 1)}"
         text = f"{number}, in batch {self._newest.batch} {self._newest}"
-        return [Text(text, style=colour(self._settings.grouping), no_wrap=False)]
+        return [Text(text, style=get_colour(self._settings.grouping), no_wrap=False)]
 
     def _lines(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -151,7 +151,7 @@ class LiveView:
             ("lag (messages)", self._lag, "{:,.0f}"),
         ):
             if history:
-                line = Text(sparkline(history), style=colour(self._settings.grouping))
+                line = Text(draw_sparkline(history), style=get_colour(self._settings.grouping))
                 table.add_row(name, form.format(history[-1]), line)
         if self._arrivals is not None and len(self._arrivals.rates) > 1:
             hot = f"hot: {', '.join(self._arrivals.hot)}" if self._arrivals.hot else ""
@@ -165,14 +165,14 @@ class LiveView:
         table.add_column("tuples", justify="right")
         table.add_column("workers", justify="right")
         for hot in self._hottest[:most]:
-            table.add_row(Text(plain(hot.key)), f"{hot.tuples:,}", str(hot.workers))
+            table.add_row(Text(escape_controls(hot.key)), f"{hot.tuples:,}", str(hot.workers))
         return table
 
 
-def sparkline(values: Sequence[float] | deque[float]) -> str:
+def draw_sparkline(values: Sequence[float] | deque[float]) -> str:
     """Values as block characters, on a scale from 0 to the largest value.
 
-    >>> sparkline([0, 1, 2, 4])
+    >>> draw_sparkline([0, 1, 2, 4])
     '▁▃▅█'
     """
     largest = max(values, default=0) or 1
@@ -260,7 +260,7 @@ class Display:
         text = f"{self._total:,} messages waiting, first batch is being prepared{waited}"
         self.say(f"{self._settings.name}: {text}", always=True)
 
-    def stopping(self) -> None:
+    def show_stop(self) -> None:
         """Show that the run ends after the current batch."""
         self._begun.set()
         self._stopping = True
@@ -271,7 +271,7 @@ class Display:
         self._begun.set()
         now = time.monotonic()
         tuples = int(report.loads.sum())
-        self._loads = measures.summed([self._loads, report.loads])
+        self._loads = measures.sum_loads([self._loads, report.loads])
         rate = tuples / (now - self._previous)
         self._previous = now
         parts = [f"{self._settings.name}: batch {report.batch.number}", f"{report.totals.routed:,} tuples"]
@@ -280,13 +280,13 @@ class Display:
         if tuples:
             parts.append(f"{rate:,.0f}/s")
             parts.append(f"STD_DEV {measures.std_dev(self._loads):.2f}")
-            parts.append(f"slowest worker {measures.straggling(report.busy):.1f} × mean")
+            parts.append(f"slowest worker {measures.straggler_ratio(report.busy):.1f} × mean")
             parts += map(str, report.rebalances[-1:])
         elif report.totals.tuples < report.totals.routed:
             parts.append("waiting for the last windows to close")
         else:
             parts.append("idle")
-        parts += [f"{n:,} {what}" for what, n in _losses(report) if n]
+        parts += [f"{n:,} {what}" for what, n in _list_losses(report) if n]
         parts += filter(None, [self._notice()])
         if self._stopping:
             parts.append("stopping")
@@ -310,15 +310,15 @@ class Display:
         if self._view is not None:
             return [self._view.picture(height - _ABOVE_BARS)]
         if self._loads.any() and self._settings.workers <= height - _ABOVE_BARS:
-            return [worker_bars(self._loads, self._settings.grouping)]
+            return [draw_worker_bars(self._loads, self._settings.grouping)]
         return []
 
-    def summary(self, result: "Summary", outcome: "Outcome", topics: dict[str, str]) -> None:
+    def summary(self, result: "JobSummary", outcome: "JobOutcome", topics: dict[str, str]) -> None:
         """Print the run's figures and how to read its results."""
         table = Table(title=f"{self._settings.name}", title_justify="left", show_header=False)
         table.add_column(style="dim")
         table.add_column(justify="right")
-        for name, value in rows(result):
+        for name, value in summarise_rows(result):
             table.add_row(name, value)
         console = Console()
         console.print(table)
@@ -326,21 +326,25 @@ class Display:
         ending = f"drained after {batches}."
         if not outcome.drained:
             ending = f"stopped after {batches}; start it again, and it goes on from its checkpoint."
-        console.print(f"[{colour(result.grouping)}]■[/] {result.grouping} {ending}", soft_wrap=True)
-        console.print(f"Results: {unskew()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
-        console.print(f"Balance: {unskew()} results {topics['distribution']}", highlight=False, soft_wrap=True)
+        console.print(f"[{get_colour(result.grouping)}]■[/] {result.grouping} {ending}", soft_wrap=True)
+        console.print(f"Results: {find_command_name()} results {topics['aggregator']}", highlight=False, soft_wrap=True)
+        console.print(
+            f"Balance: {find_command_name()} results {topics['distribution']}", highlight=False, soft_wrap=True
+        )
         if outcome.unheard:
             console.print(f"{outcome.unheard:,} reports of the run were not shown or sent; the first is in the log")
         if result.rejected:
-            console.print(f"Rejected: {unskew()} results {topics['rejected']}", highlight=False, soft_wrap=True)
+            console.print(
+                f"Rejected: {find_command_name()} results {topics['rejected']}", highlight=False, soft_wrap=True
+            )
 
 
-def _losses(report: "BatchReport") -> list[tuple[str, int]]:
+def _list_losses(report: "BatchReport") -> list[tuple[str, int]]:
     totals = report.totals
     return [("rejected", totals.rejected), ("late", totals.late), ("gone before they were read", totals.skipped)]
 
 
-def rows(result: "Summary") -> list[tuple[str, str]]:
+def summarise_rows(result: "JobSummary") -> list[tuple[str, str]]:
     """A summary as rows of (name, text)."""
     return [
         ("tuples in closed windows", f"{result.tuples:,}"),
@@ -352,14 +356,14 @@ def rows(result: "Summary") -> list[tuple[str, str]]:
         ("DIST_COST", f"{result.dist_cost:.2f}"),
         ("imbalance / tuples", f"{result.imbalance_fraction:.4f}"),
         ("slowest / mean worker time", f"{result.straggling:.2f}"),
-        *_moves(result),
+        *_summarise_moves(result),
         ("tuples/s after the first batch", f"{result.tuples_per_second:,.0f}"),
-        ("first batch after", _after(result.first_batch_seconds)),
-        ("first window out after", _after(result.first_result_seconds)),
+        ("first batch after", _format_seconds(result.first_batch_seconds)),
+        ("first window out after", _format_seconds(result.first_result_seconds)),
     ]
 
 
-def _moves(result: "Summary") -> list[tuple[str, str]]:
+def _summarise_moves(result: "JobSummary") -> list[tuple[str, str]]:
     if not result.rebalances:
         return []
     return [
@@ -369,5 +373,5 @@ def _moves(result: "Summary") -> list[tuple[str, str]]:
     ]
 
 
-def _after(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds else "–"  # 0: the run had none

@@ -12,7 +12,7 @@ from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.influx_target import Target
+from unskew.apps.metrics.influx_target import InfluxTarget
 
 _TIMEOUT = 5_000  # ms a request
 _RETRIES = 3
@@ -21,7 +21,7 @@ _RETRIES = 3
 class Bucket:
     """A target's bucket, which is made with the first points if it is missing. It is a context manager."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InfluxTarget) -> None:
         self._target = target
         self._seen = False
         retries = Retry(_RETRIES, backoff_factor=0.5, status_forcelist=[429, 502, 503, 504], allowed_methods=None)
@@ -41,9 +41,10 @@ class Bucket:
         try:
             if not self._seen:
                 self._make()
-            self._writer.write(self._target.bucket, record=[_point(*item) for item in samples], write_precision="ms")  # type: ignore[arg-type]
+            points = [_make_point(*item) for item in samples]
+            self._writer.write(self._target.bucket, record=points, write_precision="ms")  # type: ignore[arg-type]
         except (ApiException, HTTPError, OSError) as error:
-            return _reason(error)
+            return _describe_error(error)
         return ""
 
     def _make(self) -> None:
@@ -55,7 +56,7 @@ class Bucket:
         self._seen = True
 
 
-def _point(sample: Sample, common: Mapping[str, str]) -> Point:
+def _make_point(sample: Sample, common: Mapping[str, str]) -> Point:
     point = Point(sample.subject.name).time(sample.time_ms, write_precision="ms")  # type: ignore[arg-type]
     for name, value in {**common, **sample.labels}.items():
         point.tag(name, value)
@@ -65,7 +66,7 @@ def _point(sample: Sample, common: Mapping[str, str]) -> Point:
     return point
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     status = getattr(error, "status", None)
     text = getattr(error, "message", None) or getattr(error, "reason", None) or error
     return f"HTTP {status}: {text}" if status else f"{type(error).__name__}: {text}"

@@ -20,7 +20,7 @@ def require_http(option: str, url: str) -> None:
 
 
 @dataclass(frozen=True)
-class Target:
+class InfluxTarget:
     """A bucket of an InfluxDB.
 
     Attributes
@@ -57,7 +57,7 @@ class Target:
         """
         if url is not None:
             return cls(url, token or "", org or "unskew", bucket or "unskew")
-        found = stack.running("influxdb")
+        found = stack.find_server("influxdb")
         if found is None:
             return None
         return cls(found.url, found.access["token"], found.access["org"], bucket or found.access["bucket"])

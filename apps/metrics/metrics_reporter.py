@@ -10,7 +10,13 @@ from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample, Value
 from unskew.apps.metrics.outputs import Outputs
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter, Arrivals
-from unskew.apps.metrics.query_progress import held_back, input_rate, lags, processed_rate, taken
+from unskew.apps.metrics.query_progress import (
+    compute_lags,
+    get_held_back,
+    get_input_rate,
+    get_processing_rate,
+    get_taken_offsets,
+)
 from unskew.apps.metrics.recovery import LastLag, Recovery
 from unskew.apps.metrics.task_reports import PlanSummary, StateSummary
 from unskew.apps.settings import Settings
@@ -29,27 +35,27 @@ _MARKED = {
 }
 
 
-def of_batch(report: "BatchReport") -> Iterator[Sample]:
+def sample_batch(report: "BatchReport") -> Iterator[Sample]:
     """Samples of a batch, of its workers, and of the windows that it closed."""
     time = report.batch.time_ms
     done = {"routing": report.routing_seconds, "rejected": report.rejected, "late": report.late}
-    yield from of_loads(report.loads.tolist(), report.busy.tolist(), time, done)
+    yield from sample_loads(report.loads.tolist(), report.busy.tolist(), time, done)
     yield Sample(catalogue.QUERY, time, {"watermark": report.batch.watermark_ms / 1000})
     for source, internals in report.internals.items():
-        for name, value in flat(internals):
+        for name, value in flatten_internals(internals):
             yield Sample(catalogue.SCHEME, time, {"value": value}, {"source": str(source), "internal": name})
     if report.states is not None:
-        yield from of_states(report.states, time)
+        yield from sample_states(report.states, time)
     for rebalance in report.rebalances:
-        yield of_rebalance(rebalance, time)
+        yield sample_rebalance(rebalance, time)
     if report.plan is not None:
-        yield of_plan(report.plan, time)
-    yield of_run(report.totals, time)
+        yield sample_plan(report.plan, time)
+    yield sample_run(report.totals, time)
     for window, totals in report.windows:
-        yield from of_window(window, totals)
+        yield from sample_window(window, totals)
 
 
-def of_loads(
+def sample_loads(
     loads: Sequence[int], busy: Sequence[float], time_ms: int, done: Mapping[str, Value] | None = None
 ) -> Iterator[Sample]:
     """Samples of a batch and of its workers.
@@ -74,7 +80,7 @@ def of_loads(
             values |= {
                 "slowest": max(busy),
                 "mean": sum(busy) / len(busy),
-                "straggling": measures.straggling(busy),
+                "straggling": measures.straggler_ratio(busy),
             }
         for worker, load in enumerate(loads):
             at_work = {"busy": busy[worker]} if busy else {}
@@ -82,22 +88,22 @@ def of_loads(
     yield Sample(catalogue.BATCH, time_ms, values)
 
 
-def of_states(states: StateSummary, time_ms: int) -> Iterator[Sample]:
+def sample_states(states: StateSummary, time_ms: int) -> Iterator[Sample]:
     """Samples of the states after a batch."""
     values: dict[str, Value] = {"finished": states.finished, "fragments": states.fragments, "merge": states.merging}
     if states.merged:
         values["replication"] = states.fragments / states.merged
     yield Sample(catalogue.STATES, time_ms, values)
-    yield from of_worker_states(states.states.tolist(), states.size.tolist(), time_ms)
+    yield from sample_worker_states(states.states.tolist(), states.size.tolist(), time_ms)
 
 
-def of_worker_states(states: Sequence[int], size: Sequence[int], time_ms: int) -> Iterator[Sample]:
+def sample_worker_states(states: Sequence[int], size: Sequence[int], time_ms: int) -> Iterator[Sample]:
     """Samples of each worker's number of states, and of their bytes, after a batch."""
     for worker, (number, of) in enumerate(zip(states, size, strict=True)):
         yield Sample(catalogue.WORKER_STATES, time_ms, {"states": number, "size": of}, {"worker": str(worker)})
 
 
-def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
+def sample_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
     """The sample of a plan that moved keys."""
     values: dict[str, Value] = {
         "plan": rebalance.plan,
@@ -112,19 +118,19 @@ def of_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
     return Sample(catalogue.REBALANCE, time_ms, values)
 
 
-def of_plan(plan: PlanSummary, time_ms: int) -> Sample:
+def sample_plan(plan: PlanSummary, time_ms: int) -> Sample:
     """The sample of a batch's plan."""
     values = {"waves": plan.waves, "added": plan.added, "split": plan.split, "waited": plan.waited}
     return Sample(catalogue.PLANNER, time_ms, values)
 
 
-def of_run(totals: Totals, time_ms: int) -> Sample:
+def sample_run(totals: Totals, time_ms: int) -> Sample:
     """The sample of the run up to now."""
     values = {"tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped}
     return Sample(catalogue.RUN, time_ms, values)
 
 
-def of_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
+def sample_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
     """Samples of a closed window, of its workers and of its hottest keys. ``totals`` must include the window."""
     fields = window.fields(totals)
     yield Sample(
@@ -141,10 +147,10 @@ def of_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
             "tuples": fields["tuples"],
             "counts": fields["count"],
             "distinct_keys": fields["distinctKeys"],
-            "idle_workers": measures.idle(window.tuples),
+            "idle_workers": measures.count_idle(window.tuples),
         },
     )
-    for worker, share in enumerate(measures.shares(window.tuples).tolist()):
+    for worker, share in enumerate(measures.load_shares(window.tuples).tolist()):
         values = {
             "tuples": int(window.tuples[worker]),
             "counts": int(window.counts[worker]),
@@ -158,7 +164,7 @@ def of_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
         yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 
-def of_progress(
+def sample_progress(
     progress: Mapping[str, Any], time_ms: int, arrivals: Arrivals | None = None, recovery: float | None = None
 ) -> Iterator[Sample]:
     """Samples of Spark's progress after the batch that was planned at ``time_ms``, and of what had arrived by then.
@@ -180,9 +186,9 @@ def of_progress(
     windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
     if windows:
         values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
-    values["input_rate"] = input_rate(progress)
-    values["processed_rate"] = processed_rate(progress)
-    offsets, waiting, held = taken(progress), lags(progress), held_back(progress)
+    values["input_rate"] = get_input_rate(progress)
+    values["processed_rate"] = get_processing_rate(progress)
+    offsets, waiting, held = get_taken_offsets(progress), compute_lags(progress), get_held_back(progress)
     if waiting:
         values["lag"] = sum(waiting.values())
     if held:
@@ -194,11 +200,11 @@ def of_progress(
         yield Sample(catalogue.SOURCE, time_ms, {"offset": offset, **of_source}, {"source": source})
     if arrivals is not None:
         values["partition_skew"] = arrivals.skew
-        yield from of_arrivals(arrivals, time_ms)
+        yield from sample_arrivals(arrivals, time_ms)
     yield Sample(catalogue.QUERY, time_ms, values)
 
 
-def of_arrivals(arrivals: Arrivals, time_ms: int) -> Iterator[Sample]:
+def sample_arrivals(arrivals: Arrivals, time_ms: int) -> Iterator[Sample]:
     """Samples of what arrived in each partition."""
     shares, hot = arrivals.shares, arrivals.hot
     for source, rate in arrivals.rates.items():
@@ -211,16 +217,16 @@ def of_arrivals(arrivals: Arrivals, time_ms: int) -> Iterator[Sample]:
         yield Sample(catalogue.SOURCE, time_ms, values, {"source": source})
 
 
-def flat(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+def flatten_internals(internals: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
     """The numbers among a scheme's internals, by name. A number of an inner mapping gets that mapping's name first."""
     for name, value in internals.items():
         if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{name}_")
+            yield from flatten_internals(value, f"{prefix}{name}_")
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", float(value)
 
 
-class Monitor:
+class MetricsReporter:
     """Gives the metrics of one run to the outputs. It is a listener of batches, and follows Spark's progress.
 
     Parameters
@@ -249,15 +255,15 @@ class Monitor:
         self._recovery = Recovery(self._last_lag.messages)
         self._continuous = settings.run_time is None and not settings.until_drained
         # Prometheus' page has the run's totals before the first batch after a restart.
-        totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).planned())
-        outputs.begin([self._kind(0), *_run_totals(totals)], self._common)
+        totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).newest_batch())
+        outputs.begin([self._kind(0), *_sample_totals(totals)], self._common)
 
     def batch(self, report: "BatchReport") -> None:
         """Take in a batch's report."""
         with self._lock:
             self._planned = {report.batch.number: report.batch.time_ms, **dict(list(self._planned.items())[:3])}
             events = list(self._events(report))
-        self._outputs.write([*of_batch(report), self._kind(report.batch.time_ms), *events], self._common)
+        self._outputs.write([*sample_batch(report), self._kind(report.batch.time_ms), *events], self._common)
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
@@ -266,10 +272,10 @@ class Monitor:
         arrivals = self._arrivals.add(progress)
         if planned is None:
             return
-        waiting = lags(progress)
+        waiting = compute_lags(progress)
         lag = sum(waiting.values()) if waiting else None
         recovery = None if lag is None else self._recovery.after(lag)
-        self._outputs.write(of_progress(progress, planned, arrivals, recovery), self._common)
+        self._outputs.write(sample_progress(progress, planned, arrivals, recovery), self._common)
         if lag is not None:
             self._last_lag.set(lag)  # last: a store that is down hides no metrics
 
@@ -284,24 +290,24 @@ class Monitor:
         if before is None:
             number = report.batch.number
             kind, text = ("restart", f"resumed at batch {number}") if number else ("start", "started")
-            yield _event(kind, text, report.batch.time_ms)
+            yield _sample_event(kind, text, report.batch.time_ms)
         for name, (kind, text) in _MARKED.items():
             grown = now[name] - (before or now)[name]
             if grown > 0:
-                yield _event(kind, text.format(n=int(grown)), report.batch.time_ms)
+                yield _sample_event(kind, text.format(n=int(grown)), report.batch.time_ms)
         for rebalance in report.rebalances:
-            yield _event("rebalance", str(rebalance), report.batch.time_ms)
+            yield _sample_event("rebalance", str(rebalance), report.batch.time_ms)
         if report.internals:
             self._counted = now
         elif before is None:
             self._counted = dict.fromkeys(_MARKED, 0.0)
 
 
-def _event(kind: str, text: str, time_ms: int) -> Sample:
+def _sample_event(kind: str, text: str, time_ms: int) -> Sample:
     return Sample(catalogue.EVENT, time_ms, {"text": text}, {"kind": kind})
 
 
-def _run_totals(totals: Totals) -> Iterator[Sample]:
-    yield of_run(totals, 0)
+def _sample_totals(totals: Totals) -> Iterator[Sample]:
+    yield sample_run(totals, 0)
     for worker, tuples in enumerate(totals.loads):
         yield Sample(catalogue.WORKER, 0, {"closed": tuples}, {"worker": str(worker)})

@@ -15,9 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON, METRICS, UNITS, Metric, Sample
-from unskew.apps.metrics.influx_target import Target
+from unskew.apps.metrics.influx_target import InfluxTarget
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.stack import scraped
+from unskew.deploy.servers.stack import register_target
 from unskew.errors import UsageError
 from unskew.loopback import LOOPBACK
 
@@ -110,10 +110,10 @@ class Exporter:
                 (labels, n[metric.name]) for labels, n in by_subject.get(metric.subject.name, []) if metric.name in n
             ]
             if series:
-                yield _family(metric, series)
+                yield _make_family(metric, series)
 
 
-def _family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
+def _make_family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
     kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     labels = [*COMMON, *metric.subject.labels]
     text = f"{metric.subject.meaning}: {metric.meaning}" + ("" if UNITS[metric.unit] else f" ({metric.unit})")
@@ -139,7 +139,7 @@ class InfluxWriter:
 
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: InfluxTarget) -> None:
         self.target = target
         self.written = 0
         self.lost = 0
@@ -218,7 +218,7 @@ class Destinations:
 
     Attributes
     ----------
-    influx : Target or None
+    influx : InfluxTarget or None
         InfluxDB. None: no points are sent.
     prometheus_port : int or None
         The port of Prometheus' page. 0: any free port. None: there is no page.
@@ -227,7 +227,7 @@ class Destinations:
 
     """
 
-    influx: Target | None = None
+    influx: InfluxTarget | None = None
     prometheus_port: int | None = None
     prometheus_host: str = LOOPBACK
 
@@ -249,11 +249,11 @@ class Destinations:
             The URL or the port is invalid, or there is a URL but no token.
 
         """
-        if prometheus_port is None and stack.running("prometheus"):
+        if prometheus_port is None and stack.find_server("prometheus"):
             prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"the port of Prometheus' page is {prometheus_port}; valid: 0 (any free one) to 65535")
-        return cls(Target.of(url, token, org, bucket), prometheus_port, prometheus_host)
+        return cls(InfluxTarget.of(url, token, org, bucket), prometheus_port, prometheus_host)
 
 
 class Outputs:
@@ -277,7 +277,7 @@ class Outputs:
         to = self._destinations
         if to.prometheus_port is not None:
             self.exporter = self._stack.enter_context(Exporter(to.prometheus_port, to.prometheus_host))
-            self._stack.enter_context(scraped(self.exporter.port))
+            self._stack.enter_context(register_target(self.exporter.port))
         if to.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(to.influx))
         return self

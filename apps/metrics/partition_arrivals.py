@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.apps.metrics.query_progress import lags, newest
-from unskew.grouping.measures import shares, straggling
+from unskew.apps.metrics.query_progress import compute_lags, get_end_offsets
+from unskew.grouping.measures import load_shares, straggler_ratio
 
 _SPAN = 60.0  # s
 _DEVIATIONS = 2.0
 _LEAST = 1.2  # of the mean
 
 
-def hot(loads: ArrayLike) -> NDArray[np.bool_]:
+def find_hot(loads: ArrayLike) -> NDArray[np.bool_]:
     """Which partitions have more than the mean + 2 population standard deviations, and 1.2 times the mean, bool[S].
 
     Parameters
@@ -33,7 +33,7 @@ def hot(loads: ArrayLike) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> hot([1, 1, 1, 1, 1, 1, 1, 9]).nonzero()[0].tolist()
+    >>> find_hot([1, 1, 1, 1, 1, 1, 1, 9]).nonzero()[0].tolist()
     [7]
 
     """
@@ -60,18 +60,20 @@ class Arrivals:
     @property
     def shares(self) -> dict[str, float]:
         """Partition → its share of what arrived, from 0 to 1. The shares are 0 if nothing did."""
-        return dict(zip(self.rates, (shares(list(self.rates.values())) / 100).tolist(), strict=True))
+        return dict(zip(self.rates, (load_shares(list(self.rates.values())) / 100).tolist(), strict=True))
 
     @property
     def skew(self) -> float:
         """The size skew: the largest rate ÷ the mean. It is 1 if all are even, or nothing arrived."""
-        return straggling(list(self.rates.values()))
+        return straggler_ratio(list(self.rates.values()))
 
     @property
     def hot(self) -> list[str]:
         """The hot partitions."""
         return [
-            partition for partition, is_hot in zip(self.rates, hot(list(self.rates.values())), strict=True) if is_hot
+            partition
+            for partition, is_hot in zip(self.rates, find_hot(list(self.rates.values())), strict=True)
+            if is_hot
         ]
 
 
@@ -90,13 +92,13 @@ class ArrivalMeter:
             None: of the last minute there are no two batches for which Spark asked Kafka for the newest offsets.
 
         """
-        ends = newest(progress)
+        ends = get_end_offsets(progress)
         if not ends:
             return None
         now = datetime.fromisoformat(progress["timestamp"]).timestamp()
         if self._seen and self._seen[-1][0] == now:  # the same batch once more
             self._seen.pop()
-        self._seen.append((now, ends, lags(progress)))
+        self._seen.append((now, ends, compute_lags(progress)))
         # The oldest that is kept is the newest of those that are a minute old.
         while len(self._seen) > 2 and now - self._seen[1][0] >= _SPAN:
             self._seen.popleft()

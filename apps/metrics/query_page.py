@@ -9,26 +9,26 @@ from datetime import datetime
 from typing import Any, Self
 
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.balance_observation import Balanced, batches_of
+from unskew.apps.metrics.balance_observation import BatchBalance, read_batches
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.metrics_reporter import of_loads, of_progress, of_worker_states
+from unskew.apps.metrics.metrics_reporter import sample_loads, sample_progress, sample_worker_states
 from unskew.apps.metrics.outputs import Exporter
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter
-from unskew.deploy.servers.stack import scraped
+from unskew.deploy.servers.stack import register_target
 from unskew.errors import UsageError
 from unskew.grouping import measures
 
 log = logging.getLogger(__name__)
 
 
-def of_balanced(batch: Balanced, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
+def sample_balance(batch: BatchBalance, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
     """Samples of a batch, which is a window, too: a query of one's own has no other for its tuples.
 
     ``total`` and ``closed`` are the tuples so far, of all workers and of each. ``rejected`` rows were left out.
     """
     time = round(1000 * batch.time.timestamp())
-    yield from of_loads(batch.loads, batch.busy, time)
-    yield from of_worker_states(batch.states, batch.size, time)
+    yield from sample_loads(batch.loads, batch.busy, time)
+    yield from sample_worker_states(batch.states, batch.size, time)
     yield Sample(catalogue.RUN, time, {"tuples": total, "rejected": rejected})
     window = {
         "std_dev": measures.std_dev(batch.loads),
@@ -37,15 +37,15 @@ def of_balanced(batch: Balanced, total: int, rejected: int, closed: list[int]) -
         "imbalance": batch.imbalance,
         "imbalance_fraction": measures.imbalance_fraction(batch.loads),
         "tuples": batch.tuples,
-        "idle_workers": measures.idle(batch.loads),
+        "idle_workers": measures.count_idle(batch.loads),
     }
     yield Sample(catalogue.WINDOW, time, window)
-    for worker, share in enumerate(measures.shares(batch.loads).tolist()):
+    for worker, share in enumerate(measures.load_shares(batch.loads).tolist()):
         values = {"tuples": batch.loads[worker], "share": share, "closed": closed[worker]}
         yield Sample(catalogue.WORKER, time, values, {"worker": str(worker)})
 
 
-class Page:
+class MetricsPage:
     """A query's page ``/metrics``, until ``close``. It is a context manager.
 
     It asks the query when Prometheus asks it. So it needs no thread and no listener, and works through Spark Connect.
@@ -90,8 +90,8 @@ class Page:
         self._failed = False
         self._arrivals = ArrivalMeter()
         self._stack = ExitStack()
-        self._exporter = self._stack.enter_context(_exporter(port, host, self._refresh))
-        self._stack.enter_context(scraped(self._exporter.port))
+        self._exporter = self._stack.enter_context(_open_exporter(port, host, self._refresh))
+        self._stack.enter_context(register_target(self._exporter.port))
         self.port, self.url = self._exporter.port, self._exporter.url
 
     def __enter__(self) -> Self:
@@ -111,7 +111,7 @@ class Page:
         with self._lock:
             try:
                 progresses = self._query.recentProgress
-                batches = batches_of(progresses, self._name)
+                batches = read_batches(progresses, self._name)
             except Exception as error:  # noqa: BLE001  classic and Connect raise different ones, and the session may have ended
                 if not self._failed:
                     log.warning("the page of the query stays as it is: %s", error)
@@ -124,18 +124,18 @@ class Page:
             if batches:
                 self._show(progresses, batches[-1])
 
-    def _show(self, progresses: list[Any], newest: Balanced) -> None:
+    def _show(self, progresses: list[Any], newest: BatchBalance) -> None:
         """Show Spark's own progress of the newest batch. (While a query idles, there are newer ones, of no batch.)"""
         begun = round(1000 * newest.time.timestamp())
         found = [each for each in progresses if each.batchId == newest.batch and self._name in each.observedMetrics]
         progress = json.loads(found[-1].json)
-        self._exporter.write(of_progress(progress, begun, self._arrivals.add(progress)), self._common)
+        self._exporter.write(sample_progress(progress, begun, self._arrivals.add(progress)), self._common)
         watermark = progress.get("eventTime", {}).get("watermark")
         if watermark is not None:
             moment = {"watermark": datetime.fromisoformat(watermark).timestamp()}
             self._exporter.write([Sample(catalogue.QUERY, begun, moment)], self._common)
 
-    def _take(self, batch: Balanced) -> None:
+    def _take(self, batch: BatchBalance) -> None:
         self._newest = batch.batch
         self._total += batch.tuples
         self._rejected += batch.rejected
@@ -147,10 +147,10 @@ class Page:
             "grouping": batch.grouping or self._grouping,
             "workers": str(len(batch.loads)),
         }
-        self._exporter.write(of_balanced(batch, self._total, self._rejected, self._closed), self._common)
+        self._exporter.write(sample_balance(batch, self._total, self._rejected, self._closed), self._common)
 
 
-def _exporter(port: int, host: str, refresh: Callable[[], None]) -> Exporter:
+def _open_exporter(port: int, host: str, refresh: Callable[[], None]) -> Exporter:
     """The page. Its own error names options of a command."""
     try:
         return Exporter(port, host, refresh)

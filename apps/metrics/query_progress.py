@@ -6,72 +6,72 @@ A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mappin
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from unskew.kafka.reader import Ends
+from unskew.kafka.reader import EndOffsets
 
 _HELD_BACK = "heldBack"
 
 
-def kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
+def get_kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a query's progress that is about its (first) Kafka source. Empty: it has none."""
     return next((source for source in progress["sources"] if source["description"].startswith("Kafka")), {})
 
 
-def taken(progress: Mapping[str, Any]) -> dict[str, int]:
+def get_taken_offsets(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → the offset up to which (exclusive) its messages are counted."""
-    return _of_one_topic(kafka_source(progress).get("endOffset") or {})
+    return _merge_topics(get_kafka_source(progress).get("endOffset") or {})
 
 
-def newest(progress: Mapping[str, Any]) -> dict[str, int]:
+def get_end_offsets(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → the offset at which (exclusive) it ended when the batch was planned.
 
     It is empty for a batch that an earlier driver had planned, because Spark runs it again without asking Kafka for the
     newest offsets.
     """
-    return _of_one_topic(kafka_source(progress).get("latestOffset") or {})
+    return _merge_topics(get_kafka_source(progress).get("latestOffset") or {})
 
 
-def lags(progress: Mapping[str, Any]) -> dict[str, int]:
+def compute_lags(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → messages that were in it when the batch was planned, and that the batch didn't take.
 
-    Those that are held back are among them. It is empty if ``newest`` is.
+    Those that are held back are among them. It is empty if ``get_end_offsets`` is.
     """
-    offsets, held = taken(progress), held_back(progress)
+    offsets, held = get_taken_offsets(progress), get_held_back(progress)
     return {
         partition: max(0, end - offsets[partition]) + held.get(partition, 0)
-        for partition, end in newest(progress).items()
+        for partition, end in get_end_offsets(progress).items()
     }
 
 
-def held_back(progress: Mapping[str, Any]) -> dict[str, int]:
+def get_held_back(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → messages from the first open transaction to the end, as ``add_held_back`` has found them."""
-    return kafka_source(progress).get(_HELD_BACK) or {}
+    return get_kafka_source(progress).get(_HELD_BACK) or {}
 
 
-def add_held_back(progress: Mapping[str, Any], ends: Ends, stopped: Callable[[], bool]) -> None:
+def add_held_back(progress: Mapping[str, Any], ends: EndOffsets, stopped: Callable[[], bool]) -> None:
     """Add to a progress what open transactions hold back. Spark ends before them: for it, a partition ends there."""
-    partitions = [*map(int, newest(progress))]
+    partitions = [*map(int, get_end_offsets(progress))]
     if not partitions:
         return
     # In this order, so that what is committed meanwhile isn't held back.
     ends_of_log = ends.ask(partitions, committed=False, stopped=stopped)
     stable = ends.ask(ends_of_log, committed=True, stopped=stopped) if ends_of_log else {}
     held = {str(partition): max(0, ends_of_log[partition] - offset) for partition, offset in stable.items()}
-    cast("dict[str, Any]", kafka_source(progress))[_HELD_BACK] = held
+    cast("dict[str, Any]", get_kafka_source(progress))[_HELD_BACK] = held
 
 
-def input_rate(progress: Mapping[str, Any]) -> float:
-    """Messages per second that arrived between the last two triggers. As ``processed_rate``."""
-    return _rate(progress, "inputRowsPerSecond")
+def get_input_rate(progress: Mapping[str, Any]) -> float:
+    """Messages per second that arrived between the last two triggers. As ``get_processing_rate``."""
+    return _get_rate(progress, "inputRowsPerSecond")
 
 
-def processed_rate(progress: Mapping[str, Any]) -> float:
+def get_processing_rate(progress: Mapping[str, Any]) -> float:
     """Messages per second of the batch. 0 if Spark leaves the rate out. Without a Kafka source, rows of all sources."""
-    return _rate(progress, "processedRowsPerSecond")
+    return _get_rate(progress, "processedRowsPerSecond")
 
 
-def _rate(progress: Mapping[str, Any], name: str) -> float:
-    return (kafka_source(progress) or progress).get(name) or 0.0
+def _get_rate(progress: Mapping[str, Any], name: str) -> float:
+    return (get_kafka_source(progress) or progress).get(name) or 0.0
 
 
-def _of_one_topic(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
+def _merge_topics(offsets: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return dict(next(iter(offsets.values()), {}))

@@ -165,7 +165,7 @@ _Entry = tuple[int, type[Report], int]
 _MANY = 20_000  # entries; beyond, the newest two batches, the newest one with tuples, and each task's newest are kept
 
 
-class _Merge(AccumulatorParam[dict[_Entry, Report]]):
+class _ReportMerger(AccumulatorParam[dict[_Entry, Report]]):
     """Later entries replace earlier ones of the same task: a retried task counts once.
 
     Batches without tuples may follow each other for days, and nobody takes their reports. So there is a bound. The
@@ -199,7 +199,7 @@ class Reports:
     """
 
     def __init__(self, context: "SparkContext") -> None:
-        self._entries: Accumulator[dict[_Entry, Report]] = context.accumulator({}, _Merge())
+        self._entries: Accumulator[dict[_Entry, Report]] = context.accumulator({}, _ReportMerger())
 
     def send(self, batch: int, number: int, report: Report) -> None:
         """Report to the driver, from a task. A later call of the same task replaces an earlier one.

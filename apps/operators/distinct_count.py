@@ -4,16 +4,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import Folded, Summary, results_of
-from unskew.apps.operators.list_columns import gathered, spread
-from unskew.grouping.arguments import integer
-from unskew.grouping.keys import encode
+from unskew.apps.operators.interface import MergeableOperator, Summary, make_results
+from unskew.apps.operators.list_columns import gather_lists, repeat_slots
+from unskew.grouping.arguments import check_integer
+from unskew.grouping.keys import encode_keys
 
 _REGISTERS = pa.list_(pa.uint32())
 _RANKS = 66  # a register is 0 to 65
 
 
-class DistinctCount(Summary, Folded):
+class DistinctCount(Summary, MergeableOperator):
     """The number of distinct ids of a key, estimated.
 
     A sketch is an array of m registers, of which ``log2_registers`` is the logarithm. The first bits of an id's hash
@@ -41,7 +41,7 @@ class DistinctCount(Summary, Folded):
     ValueError
         A parameter is invalid.
     TypeError
-        ``lift`` or ``update`` gets ids of another type, such as floats.
+        ``to_state`` or ``update`` gets ids of another type, such as floats.
 
     References
     ----------
@@ -56,8 +56,8 @@ class DistinctCount(Summary, Folded):
     >>> slots = pa.array([0] * 300, pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 300, "id": [i % 100 for i in range(300)]})
     >>> work = DistinctCount()
-    >>> states = work.merge(work.lift(tuples), slots, keys=1)
-    >>> round(work.answer(states).column("count")[0].as_py(), 1)
+    >>> states = work.merge(work.to_state(tuples), slots, keys=1)
+    >>> round(work.result(states).column("count")[0].as_py(), 1)
     101.5
 
     """
@@ -67,14 +67,14 @@ class DistinctCount(Summary, Folded):
 
     def __init__(self, id: str = "id", log2_registers: int = 11, when: str = "change") -> None:  # noqa: A002
         super().__init__(when)
-        self.bits = integer("log2_registers", log2_registers, 4, 16)
+        self.bits = check_integer("log2_registers", log2_registers, 4, 16)
         self.parameters = {"log2_registers": self.bits}
         self.id = id
         self.columns = (id,)
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """One register for each tuple, stored as number · 64 + value − 1. In order, the largest is last."""
-        ids = encode(self.column(tuples, self.id))
+        ids = encode_keys(self.column(tuples, self.id))
         hashes = ids.hashes[ids.codes]
         register = hashes >> np.uint64(64 - self.bits)
         rest = hashes << np.uint64(self.bits)
@@ -86,7 +86,7 @@ class DistinctCount(Summary, Folded):
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The largest value of each register of a key."""
-        owners = spread(states.column(0), slots.to_numpy()).to_numpy()
+        owners = repeat_slots(states.column(0), slots.to_numpy()).to_numpy()
         both = (owners.astype(np.uint64) << np.uint64(32)) + states.column(0).flatten().to_numpy()
         both.sort()
         last = np.ones(len(both), np.bool_)
@@ -94,17 +94,17 @@ class DistinctCount(Summary, Folded):
         both = both[last]
         slot = pa.array((both >> np.uint64(32)).astype(np.int32))
         registers = pa.array((both & np.uint64(0xFFFFFFFF)).astype(np.uint32))
-        return pa.RecordBatch.from_arrays([gathered(slot, registers, keys, _REGISTERS)], schema=self.state)
+        return pa.RecordBatch.from_arrays([gather_lists(slot, registers, keys, _REGISTERS)], schema=self.state)
 
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """The estimates, from how many of a key's registers have each value."""
         keys, m = states.num_rows, 1 << self.bits
-        owners = spread(states.column(0)).to_numpy().astype(np.int64)
+        owners = repeat_slots(states.column(0)).to_numpy().astype(np.int64)
         values = (states.column(0).flatten().to_numpy() & np.uint32(63)).astype(np.int64) + 1
         multiplicity = np.bincount(owners * _RANKS + values, minlength=keys * _RANKS).reshape(keys, _RANKS)
         multiplicity[:, 0] = m - multiplicity.sum(axis=1)
-        estimates = _estimate(multiplicity.astype(np.float64), m, 64 - self.bits)
-        return results_of(self, pa.array(np.arange(keys, dtype=np.int32)), pa.array(estimates))
+        estimates = _estimate_counts(multiplicity.astype(np.float64), m, 64 - self.bits)
+        return make_results(self, pa.array(np.arange(keys, dtype=np.int32)), pa.array(estimates))
 
 
 def _leading_zeros(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -118,7 +118,7 @@ def _leading_zeros(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
     return zeros + (left == 0)
 
 
-def _estimate(multiplicity: NDArray[np.float64], m: int, q: int) -> NDArray[np.float64]:
+def _estimate_counts(multiplicity: NDArray[np.float64], m: int, q: int) -> NDArray[np.float64]:
     """Ertl's algorithm 6 for k sketches at once: float64[k, values] → float64[k]."""
     z = m * _tau(1.0 - multiplicity[:, q + 1] / m)
     for value in range(q, 0, -1):

@@ -6,11 +6,11 @@ from collections.abc import Collection
 _SAID = 1_000  # characters: an error may quote a message
 
 
-class WorkFault(Exception):
+class UserCodeFault(Exception):
     """The user's work raised an error. The message is one line: the key, the place in the code, and the error."""
 
 
-def raised_at(error: Exception, files: Collection[str | None], name: str) -> str:
+def locate_error(error: Exception, files: Collection[str | None], name: str) -> str:
     """What was raised, and the last line of ``files`` that led to it. If there is none, ``name`` stands for it."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     said = " ".join(f"{type(error).__name__}: {error}".split())

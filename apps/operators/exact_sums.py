@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.list_columns import gathered, spread
+from unskew.apps.operators.list_columns import gather_lists, repeat_slots
 from unskew.grouping.kernel_cache import kernel
 
 EXPANSION = pa.list_(pa.float64())
@@ -27,22 +27,22 @@ LARGEST = 1e140
 _PLACES = 2200
 
 
-def total(expansions: pa.ListArray, slots: NDArray[np.int32], keys: int) -> pa.ListArray:
+def sum_expansions(expansions: pa.ListArray, slots: NDArray[np.int32], keys: int) -> pa.ListArray:
     """The sums of n expansions by slot, one for each of k keys. O(n log n), some 20 ns each."""
-    owners = spread(expansions, slots).to_numpy()
+    owners = repeat_slots(expansions, slots).to_numpy()
     order = np.argsort(owners, kind="stable")
     values = expansions.flatten().to_numpy()
-    sums, of = _total(values[order], owners[order])
-    return gathered(pa.array(of), pa.array(sums), keys, EXPANSION)
+    sums, of = _sum_by_slot(values[order], owners[order])
+    return gather_lists(pa.array(of), pa.array(sums), keys, EXPANSION)
 
 
-def single(*parts: NDArray[np.float64]) -> pa.ListArray:
-    """Expansions with these parts, n of them. The next ``total`` leaves out parts that are zero."""
+def make_expansions(*parts: NDArray[np.float64]) -> pa.ListArray:
+    """Expansions with these parts, n of them. The next ``sum_expansions`` leaves out parts that are zero."""
     offsets = np.arange(len(parts[0]) + 1, dtype=np.int32) * len(parts)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.column_stack(parts).ravel()), type=EXPANSION)
 
 
-def leading(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def take_leading_parts(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The first two parts of each expansion: the rounded sum, and most of what rounding left out."""
     offsets = expansions.offsets.to_numpy()
     padded = np.concatenate([expansions.values.to_numpy(), [0.0, 0.0]])
@@ -57,18 +57,20 @@ def leading(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.f
 def two_product(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The exact product a · b as its rounded value and the rounding error, by Dekker's splitting."""
     product = a * b
-    (ah, al), (bh, bl) = _split(a), _split(b)
+    (ah, al), (bh, bl) = _split_halves(a), _split_halves(b)
     return product, al * bl - (((product - ah * bh) - al * bh) - ah * bl)
 
 
-def _split(a: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _split_halves(a: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     c = 134217729.0 * a  # 2²⁷ + 1
     high = c - (c - a)
     return high, a - high
 
 
 @kernel
-def _total(values: NDArray[np.float64], slots: NDArray[np.int32]) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+def _sum_by_slot(
+    values: NDArray[np.float64], slots: NDArray[np.int32]
+) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
     sums = np.empty(len(values), np.float64)
     owners = np.empty(len(values), np.int32)
     parts = np.empty(_PLACES, np.float64)
@@ -78,19 +80,19 @@ def _total(values: NDArray[np.float64], slots: NDArray[np.int32]) -> tuple[NDArr
         slot = slots[i]
         n = 0
         while i < len(values) and slots[i] == slot:
-            n = _grow(parts, n, values[i])
+            n = _grow_expansion(parts, n, values[i])
             i += 1
         while n:
-            first = _rounded(parts, n)
+            first = _round_sum(parts, n)
             sums[written] = first
             owners[written] = slot
             written += 1
-            n = _grow(parts, n, -first)
+            n = _grow_expansion(parts, n, -first)
     return sums[:written].copy(), owners[:written].copy()
 
 
 @kernel
-def _grow(parts: NDArray[np.float64], n: int, x: float) -> int:
+def _grow_expansion(parts: NDArray[np.float64], n: int, x: float) -> int:
     """Add x to the expansion of n parts, smallest first, and leave zeros out; how many parts it has now."""
     kept = 0
     for i in range(n):
@@ -110,7 +112,7 @@ def _grow(parts: NDArray[np.float64], n: int, x: float) -> int:
 
 
 @kernel
-def _rounded(parts: NDArray[np.float64], n: int) -> float:
+def _round_sum(parts: NDArray[np.float64], n: int) -> float:
     """The sum of the parts, correctly rounded: half-way cases look one part further."""
     n -= 1
     high, low = parts[n], 0.0

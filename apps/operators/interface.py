@@ -1,7 +1,7 @@
 """The interface of keyed works, vectorised over the keys of a batch.
 
-``KeyedWork`` is the interface. ``Folded`` is a base for works whose states are only ever merged. ``Summary`` is a base
-for works whose results are a function of the state.
+``KeyedOperator`` is the interface. ``MergeableOperator`` is a base for works whose states are only ever merged.
+``Summary`` is a base for works whose results are a function of the state.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping.arguments import one_of
+from unskew.grouping.arguments import check_choice
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Now:
     watermark_ms: int
 
 
-class KeyedWork(ABC):
+class KeyedOperator(ABC):
     """A keyed work: a work with a state per key.
 
     A worker calls ``update`` once a batch, with all its tuples and the states of their keys. (Where these states have
@@ -59,7 +59,7 @@ class KeyedWork(ABC):
         overwrites an earlier one with equal identity.
     ttl_ms : int or None
         How long a state must live after its key's last tuple, measured by the watermark. Then it may leave, and
-        ``finish`` is called. None: the run's options decide.
+        ``on_close`` is called. None: the run's options decide.
     parameters : mapping of str to a number or a string
         Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
         parameters.
@@ -74,7 +74,7 @@ class KeyedWork(ABC):
     --------
     A work that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
 
-    >>> class Count(KeyedWork):
+    >>> class Count(KeyedOperator):
     ...     state = pa.schema([("n", pa.int64())])
     ...     results = pa.schema([("tuples", pa.int64())])
     ...
@@ -102,7 +102,7 @@ class KeyedWork(ABC):
     identity: tuple[str, ...] = ()
     ttl_ms: int | None = None
     parameters: Mapping[str, int | float | str] = {}
-    older: tuple[pa.Schema, ...] = ()
+    previous_schemas: tuple[pa.Schema, ...] = ()
     by_batch: bool = False
 
     @abstractmethod
@@ -125,8 +125,8 @@ class KeyedWork(ABC):
         -------
         results : RecordBatch or None
             Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys, these
-            aren't published, because a worker doesn't have a key's whole state. The results of ``settle`` and
-            ``finish`` are.
+            aren't published, because a worker doesn't have a key's whole state. The results of ``on_merge`` and
+            ``on_close`` are.
         states : RecordBatch
             The k new states, in the order of the old ones.
 
@@ -159,7 +159,7 @@ class KeyedWork(ABC):
         """
         raise NotImplementedError
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Give the results of keys whose whole states have changed.
@@ -187,7 +187,7 @@ class KeyedWork(ABC):
         return None, after
 
     def due(self, states: pa.RecordBatch) -> pa.Array | None:
-        """Give the watermark from which ``settle`` must be called for a key, even if the key gets no tuple.
+        """Give the watermark from which ``on_merge`` must be called for a key, even if the key gets no tuple.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class KeyedWork(ABC):
         """
         return None
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Give the last results of states whose window closes or which expire. The columns are as in ``update``."""
         return None
 
@@ -214,7 +214,7 @@ class KeyedWork(ABC):
         Parameters
         ----------
         states : RecordBatch
-            k states, of one of the schemas in ``older``.
+            k states, of one of the schemas in ``previous_schemas``.
 
         Returns
         -------
@@ -235,7 +235,7 @@ class KeyedWork(ABC):
         columns = [states.column(f.name) if f.name in there else pa.nulls(states.num_rows, f.type) for f in self.state]
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
-    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether two batches of k states may come from the same tuples. By default they must be equal (NaN is NaN).
 
         A work whose states depend on the order of merges overrides this, and allows what its error bounds allow. Only
@@ -264,25 +264,25 @@ class KeyedWork(ABC):
     @property
     def mergeable(self) -> bool:
         """Whether a key's states can be merged, so that a grouping may split the key."""
-        return type(self).merge is not KeyedWork.merge
+        return type(self).merge is not KeyedOperator.merge
 
     @property
-    def tells_at_end(self) -> bool:
-        """Whether ``finish`` may give results. If not, a run that ends needn't wait until its states expire."""
-        return type(self).finish is not KeyedWork.finish
+    def emits_on_close(self) -> bool:
+        """Whether ``on_close`` may give results. If not, a run that ends needn't wait until its states expire."""
+        return type(self).on_close is not KeyedOperator.on_close
 
     @property
     def settles_later(self) -> bool:
-        """Whether ``settle`` may give results for keys without a tuple."""
-        return type(self).due is not KeyedWork.due
+        """Whether ``on_merge`` may give results for keys without a tuple."""
+        return type(self).due is not KeyedOperator.due
 
 
 #: When a summary is published: whenever its key has changed, or when its window closes or its state expires.
 WHEN = ("change", "end")
 
 
-class Folded(KeyedWork):
-    """A work that makes a small state of each tuple (``lift``) and merges several states into one (``merge``).
+class MergeableOperator(KeyedOperator):
+    """A work that makes a small state of each tuple (``to_state``) and merges several states into one (``merge``).
 
     Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
     cut into batches and spread over workers.
@@ -291,11 +291,11 @@ class Folded(KeyedWork):
     --------
     Each key's largest amount. The state of a tuple is its amount, and two states merge into the larger one:
 
-    >>> class Largest(Folded):
+    >>> class Largest(MergeableOperator):
     ...     columns = ("amount",)
     ...     state = results = pa.schema([("largest", pa.int64())])
     ...
-    ...     def lift(self, tuples):
+    ...     def to_state(self, tuples):
     ...         return pa.RecordBatch.from_arrays([tuples.column("amount")], schema=self.state)
     ...
     ...     def merge(self, states, slots, keys):
@@ -315,12 +315,12 @@ class Folded(KeyedWork):
     """
 
     @abstractmethod
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """The state of each tuple on its own: n rows of ``state``."""
 
     @abstractmethod
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """As ``KeyedWork.merge``. Here too, every key has at least one state."""
+        """As ``KeyedOperator.merge``. Here too, every key has at least one state."""
 
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
@@ -328,11 +328,11 @@ class Folded(KeyedWork):
         """Merge the tuples' states into the old ones."""
         old = has_state(states)
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
-        rows = joined([states.filter(pa.array(old)), self.lift(tuples)], self.state)
+        rows = concat_batches([states.filter(pa.array(old)), self.to_state(tuples)], self.state)
         return None, self.merge(rows, pa.array(slots), states.num_rows)
 
 
-class Summary(KeyedWork):
+class Summary(KeyedOperator):
     """A work that publishes an answer for each key: a function of the key's state.
 
     Parameters
@@ -348,14 +348,14 @@ class Summary(KeyedWork):
 
     Examples
     --------
-    >>> from unskew.apps.operators import Running
+    >>> from unskew.apps.operators import Statistics
     >>> slots = pa.array([0, 0], pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5, 6], "value": [2.0, 4.0]})
     >>> now = Now(batch_ms=6, watermark_ms=6)
     >>> for when in WHEN:
-    ...     work = Running(when=when)
-    ...     state = work.merge(work.lift(tuples), slots, keys=1)
-    ...     settled, finished = work.settle(state, state, now)[0], work.finish(state, now)
+    ...     work = Statistics(when=when)
+    ...     state = work.merge(work.to_state(tuples), slots, keys=1)
+    ...     settled, finished = work.on_merge(state, state, now)[0], work.on_close(state, now)
     ...     print(when, [None if each is None else each.column("mean").to_pylist() for each in (settled, finished)])
     change [[3.0], None]
     end [None, [3.0]]
@@ -363,33 +363,33 @@ class Summary(KeyedWork):
     """
 
     def __init__(self, when: str = "change") -> None:
-        self.when = one_of("when", when, WHEN)
+        self.when = check_choice("when", when, WHEN)
 
     @property
-    def tells_at_end(self) -> bool:
+    def emits_on_close(self) -> bool:
         """Whether answers are published at the end."""
         return self.when == "end"
 
     @abstractmethod
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """The answers for k states: ``slot`` and the columns of ``results``."""
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Give the answers of the keys that have changed, unless answers are published at the end."""
-        return (self.answer(after) if self.when == "change" else None), after
+        return (self.result(after) if self.when == "change" else None), after
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Give the answers, unless they were published at each change."""
-        return self.answer(states) if self.when == "end" else None
+        return self.result(states) if self.when == "end" else None
 
 
-def require_work(work: Any) -> None:
+def require_operator(work: Any) -> None:
     """Raise ``UsageError`` for what isn't a keyed work, such as its class."""
-    if isinstance(work, KeyedWork):
+    if isinstance(work, KeyedOperator):
         return
-    if isinstance(work, type) and issubclass(work, KeyedWork):
+    if isinstance(work, type) and issubclass(work, KeyedOperator):
         raise UsageError(f"work is the class {work.__name__}; valid: {work.__name__}(…), an instance of it")
     raise UsageError(
         f"work is {work!r}; valid: one of unskew.operators, or an instance of your own subclass of KeyedWork"
@@ -404,18 +404,18 @@ def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
     return there
 
 
-def joined(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+def concat_batches(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """Several batches of one schema as one."""
     columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def results_of(work: KeyedWork, slots: pa.Array, *columns: pa.Array) -> pa.RecordBatch:
+def make_results(work: KeyedOperator, slots: pa.Array, *columns: pa.Array) -> pa.RecordBatch:
     """A batch of results: the slots, and the columns of ``work.results`` in that order, cast to their types."""
     arrays = [column.cast(field.type) for column, field in zip(columns, work.results, strict=True)]
     return pa.RecordBatch.from_arrays([slots, *arrays], schema=result_schema(work))
 
 
-def result_schema(work: KeyedWork) -> pa.Schema:
+def result_schema(work: KeyedOperator) -> pa.Schema:
     """The schema of the results of a work's methods: the slot, and the columns of ``work.results``."""
     return pa.schema([pa.field("slot", pa.int32()), *work.results])

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.operators.interface import Now, Summary, results_of
+from unskew.apps.operators.interface import Now, Summary, make_results
 from unskew.errors import EnvironmentFault
-from unskew.grouping.arguments import fractions, integer
+from unskew.grouping.arguments import check_fractions, check_integer
 
 
 class KllQuantiles(Summary):
@@ -56,7 +56,7 @@ class KllQuantiles(Summary):
     >>> work = KllQuantiles(at=(0.5, 1.0))
     >>> new = pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary())], schema=work.state)
     >>> _, states = work.update(tuples, new, Now(batch_ms=7, watermark_ms=7))
-    >>> for result in work.answer(states).to_pylist():
+    >>> for result in work.result(states).to_pylist():
     ...     print(result)
     {'slot': 0, 'quantile': 0.5, 'value': 2.0, 'count': 3}
     {'slot': 0, 'quantile': 1.0, 'value': 30.0, 'count': 3}
@@ -73,9 +73,9 @@ class KllQuantiles(Summary):
         self, value: str = "value", at: tuple[float, ...] = (0.5, 0.9, 0.99), k: int = 200, when: str = "change"
     ) -> None:
         super().__init__(when)
-        self.at = fractions("at", at)
-        self.k = integer("k", k, 8, 65535)
-        _library()
+        self.at = check_fractions("at", at)
+        self.k = check_integer("k", k, 8, 65535)
+        _import_library()
         self.value = value
         self.columns = (value,)
         self.types = {value: pa.float64()}
@@ -102,7 +102,7 @@ class KllQuantiles(Summary):
             merged[slot].merge(self._sketch(state))
         return self._states(merged)
 
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """The quantiles; null for a key without values."""
         sketches = [self._sketch(state) for state in states.column(0).to_pylist()]
         rows = [
@@ -112,9 +112,9 @@ class KllQuantiles(Summary):
         ]
         columns = zip(*rows, strict=True) if rows else ((),) * 4
         kinds = (pa.int32(), pa.float64(), pa.float64(), pa.int64())
-        return results_of(self, *(pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
+        return make_results(self, *(pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)))
 
-    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether counts and extremes are equal, and ranks differ by at most four times the 99 % bound."""
         for a, b in zip(one.column(0).to_pylist(), other.column(0).to_pylist(), strict=True):
             first, second = self._sketch(a), self._sketch(b)
@@ -131,7 +131,7 @@ class KllQuantiles(Summary):
         return True
 
     def _sketch(self, state: bytes | None) -> Any:
-        kind = _library().kll_doubles_sketch
+        kind = _import_library().kll_doubles_sketch
         return kind(self.k) if state is None else kind.deserialize(state)
 
     def _states(self, sketches: list[Any]) -> pa.RecordBatch:
@@ -139,7 +139,7 @@ class KllQuantiles(Summary):
         return pa.RecordBatch.from_arrays([blobs], schema=self.state)
 
 
-def _library() -> Any:
+def _import_library() -> Any:
     try:
         return import_module("datasketches")
     except ImportError:

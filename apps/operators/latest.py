@@ -4,13 +4,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.operators.interface import Folded, KeyedWork, Now, has_state, joined, results_of
-from unskew.apps.operators.list_columns import array, ordered
+from unskew.apps.operators.interface import (
+    KeyedOperator,
+    MergeableOperator,
+    Now,
+    concat_batches,
+    has_state,
+    make_results,
+)
+from unskew.apps.operators.list_columns import combine_column, sort_entries
 
 _STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()), pa.field("value", pa.string())])
 
 
-class Latest(Folded):
+class Latest(MergeableOperator):
     """The latest value of a key: a table made of a stream of changes.
 
     The latest value is the one with the greatest time. Among equal times it is the one with the greatest ``version``,
@@ -38,7 +45,7 @@ class Latest(Folded):
     >>> work, now = Latest(), Now(batch_ms=9, watermark_ms=9)
     >>> before = pa.RecordBatch.from_pylist([{}], work.state)  # of a new key: all null
     >>> _, after = work.update(tuples, before, now)
-    >>> work.settle(before, after, now)[0].to_pylist()
+    >>> work.on_merge(before, after, now)[0].to_pylist()
     [{'slot': 0, 'value': 'new', 'time': 9}]
 
     """
@@ -51,19 +58,19 @@ class Latest(Folded):
         self.columns = (value, version) if version else (value,)
         self.types = {value: pa.string(), version: pa.int64()}
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """Each value with its time and version."""
-        return _versions(self, tuples, self.value, self.version)
+        return _make_version_states(self, tuples, self.value, self.version)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The latest of a key's states."""
-        flat = _sorted(pa.table([slots, *states.columns], names=["slot", *states.schema.names]), *_STATE.names)
-        last = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys), side="right") - 1
+        flat = _sort_by_slot(pa.table([slots, *states.columns], names=["slot", *states.schema.names]), *_STATE.names)
+        last = np.searchsorted(combine_column(flat, "slot").to_numpy(), np.arange(keys), side="right") - 1
         return pa.RecordBatch.from_arrays(
-            [array(flat, name).take(pa.array(last)) for name in _STATE.names], schema=_STATE
+            [combine_column(flat, name).take(pa.array(last)) for name in _STATE.names], schema=_STATE
         )
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Publish the values that have changed."""
@@ -74,10 +81,10 @@ class Latest(Folded):
             nulls = (each.is_null().to_numpy(zero_copy_only=False) for each in (old, new))
             changed |= differs.to_numpy(zero_copy_only=False) | np.not_equal(*nulls)
         slots = pa.array(np.flatnonzero(changed).astype(np.int32))
-        return results_of(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
+        return make_results(self, slots, after.column("value").take(slots), after.column("time").take(slots)), after
 
 
-class Enriched(KeyedWork):
+class Enriched(KeyedOperator):
     """Tuples joined to the latest value of their key: a stream and a table, in one stream.
 
     A tuple with a value changes the key's value. A tuple without one is a question. Its result is the value as of its
@@ -135,40 +142,47 @@ class Enriched(KeyedWork):
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Order all tuples by time, and answer each question with the change before it."""
         old = has_state(states)
-        rows = joined([states.filter(pa.array(old)), _versions(self, tuples, self.value, self.version)], _STATE)
+        rows = concat_batches(
+            [states.filter(pa.array(old)), _make_version_states(self, tuples, self.value, self.version)], _STATE
+        )
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
         ids = pa.concat_arrays([pa.nulls(int(old.sum()), pa.string()), self.column(tuples, self.id)])
         was = np.arange(len(slots)) < old.sum()
         asks = ~was & rows.column("value").is_null().to_numpy(zero_copy_only=False)
         names = ["slot", *_STATE.names, "id", "asks", "was"]
         flat = pa.table([pa.array(slots), *rows.columns, ids, pa.array(asks), pa.array(was)], names=names)
-        flat = _sorted(flat, "time", "asks", "version", "value")
-        slot, time, asks, was = (array(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was"))
+        flat = _sort_by_slot(flat, "time", "asks", "version", "value")
+        slot, time, asks, was = (
+            combine_column(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was")
+        )
         # The row of the value that each key had, −1: none. A change that is older than that value has no effect.
         had = np.full(states.num_rows, -1)
         had[slot[was]] = np.flatnonzero(was)
         changes = ~asks & ((had[slot] < 0) | (time >= time[had[slot]]))
         change = np.maximum.accumulate(np.where(changes, np.arange(len(slot)), -1))
         change = np.where((change >= 0) & (slot[change] == slot), change, had[slot])
-        value = array(flat, "value").take(pa.array(change, mask=change < 0))
+        value = combine_column(flat, "value").take(pa.array(change, mask=change < 0))
         questions = pa.array(asks)
         answers = [
-            column.filter(questions) for column in (*(array(flat, name) for name in ("slot", "id", "time")), value)
+            column.filter(questions)
+            for column in (*(combine_column(flat, name) for name in ("slot", "id", "time")), value)
         ]
         last = change[np.searchsorted(slot, np.arange(states.num_rows), side="right") - 1]  # each key has a tuple
         kept = pa.array(last, mask=last < 0)
-        after = pa.RecordBatch.from_arrays([array(flat, name).take(kept) for name in _STATE.names], schema=_STATE)
-        return results_of(self, *answers), after
+        after = pa.RecordBatch.from_arrays(
+            [combine_column(flat, name).take(kept) for name in _STATE.names], schema=_STATE
+        )
+        return make_results(self, *answers), after
 
 
-def _versions(work: KeyedWork, tuples: pa.RecordBatch, value: str, version: str) -> pa.RecordBatch:
+def _make_version_states(work: KeyedOperator, tuples: pa.RecordBatch, value: str, version: str) -> pa.RecordBatch:
     versions = work.column(tuples, version) if version else pa.array(np.zeros(tuples.num_rows, np.int64))
     return pa.RecordBatch.from_arrays(
         [tuples.column("time"), pc.fill_null(versions, 0), work.column(tuples, value)], schema=_STATE
     )
 
 
-def _sorted(flat: pa.Table, *names: str) -> pa.Table:
+def _sort_by_slot(flat: pa.Table, *names: str) -> pa.Table:
     """By slot and these columns, a null value before all others."""
     flat = flat.append_column("there", flat.column("value").is_valid())
-    return ordered(flat, *(each for name in names for each in (("there", name) if name == "value" else (name,))))
+    return sort_entries(flat, *(each for name in names for each in (("there", name) if name == "value" else (name,))))

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from unskew.apps.operators.interface import KeyedWork
+from unskew.apps.operators.interface import KeyedOperator
 from unskew.errors import UsageError
-from unskew.shell import value
+from unskew.shell import parse_value
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 # Type of a parameter → what reads it, and what is valid. All others are texts.
@@ -21,14 +21,14 @@ _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
 }
 
 
-def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
+def import_operator(path: str, options: Mapping[str, str] | None = None) -> KeyedOperator:
     """The work that a path names, made with these options.
 
     Parameters
     ----------
     path : str
-        ``MODULE:NAME``. It names a subclass of ``KeyedWork``, a function that returns a keyed work, or a keyed work.
-        Modules in the current folder are found.
+        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed work, or a keyed
+        work. Modules in the current folder are found.
     options : mapping of str to str
         Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
         ``bool``, or a tuple of one of these, whose values are separated by commas. A parameter that takes a str among
@@ -42,13 +42,13 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
 
     Examples
     --------
-    >>> load("unskew.operators:Sessions", {"gap": "30"}).gap_ms
+    >>> import_operator("unskew.operators:Sessions", {"gap": "30"}).gap_ms
     30000
 
     """
-    made = named(path)
+    made = import_object(path)
     given = dict(options or {})
-    if isinstance(made, KeyedWork):
+    if isinstance(made, KeyedOperator):
         if given:
             raise UsageError(f"{path} is made already and has no option {next(iter(given))!r}; valid: none")
         return made
@@ -56,15 +56,15 @@ def load(path: str, options: Mapping[str, str] | None = None) -> KeyedWork:
         raise UsageError(
             f"{path} is {type(made).__name__}; valid: a class of unskew.operators.KeyedWork's, or one's object"
         )
-    work = _called(path, made, _values(path, made, given))
-    if not isinstance(work, KeyedWork):
+    work = _call_maker(path, made, _read_options(path, made, given))
+    if not isinstance(work, KeyedOperator):
         raise UsageError(
             f"{path} makes {type(work).__name__}; valid: an object of a class of unskew.operators.KeyedWork's"
         )
     return work
 
 
-def named(path: str) -> Any:
+def import_object(path: str) -> Any:
     """The object that ``MODULE:NAME`` names.
 
     A module from outside of unskew is pickled by value, so that Spark's workers needn't have it.
@@ -83,28 +83,30 @@ def named(path: str) -> Any:
     try:
         loaded = importlib.import_module(module)
     except (ImportError, SyntaxError) as error:
-        looked = f"; looked in {Path.cwd()} and where this Python finds modules" if _lacks(error, module) else ""
+        looked = (
+            f"; looked in {Path.cwd()} and where this Python finds modules" if _is_module_missing(error, module) else ""
+        )
         raise UsageError(f"the work {path!r} can't be loaded ({error}{looked})") from None
     if not hasattr(loaded, name):
-        works = [key for key, value in vars(loaded).items() if _is_work(value)]
+        works = [key for key, value in vars(loaded).items() if _is_operator(value)]
         raise UsageError(f"{module} has no {name!r}; valid: {', '.join(sorted(works)) or 'none, it has no works'}")
     if module.partition(".")[0] not in {"unskew", *sys.stdlib_module_names}:
-        _travels(loaded)
+        _pickle_by_value(loaded)
     return getattr(loaded, name)
 
 
-def _lacks(error: ImportError | SyntaxError, module: str) -> bool:
+def _is_module_missing(error: ImportError | SyntaxError, module: str) -> bool:
     """Whether it is the work's own module that isn't there, not one that it imports."""
     return isinstance(error, ModuleNotFoundError) and error.name in {module, module.partition(".")[0]}
 
 
-def _is_work(value: Any) -> bool:
-    return isinstance(value, KeyedWork) or (
-        isinstance(value, type) and issubclass(value, KeyedWork) and not inspect.isabstract(value)
+def _is_operator(value: Any) -> bool:
+    return isinstance(value, KeyedOperator) or (
+        isinstance(value, type) and issubclass(value, KeyedOperator) and not inspect.isabstract(value)
     )
 
 
-def _travels(module: types.ModuleType) -> None:
+def _pickle_by_value(module: types.ModuleType) -> None:
     """Let the module's objects travel to Spark's tasks by value, so that the workers needn't have the module."""
     try:
         from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
@@ -113,10 +115,10 @@ def _travels(module: types.ModuleType) -> None:
     cloudpickle.register_pickle_by_value(module)
 
 
-def _called(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
+def _call_maker(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
     needed = [
         p.name
-        for p in _parameters(make).values()
+        for p in _list_parameters(make).values()
         if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in values
     ]
     if needed:
@@ -127,8 +129,8 @@ def _called(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
         raise UsageError(f"{path}: {error}") from None
 
 
-def _values(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
-    valid = _parameters(make)
+def _read_options(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
+    valid = _list_parameters(make)
     target = make.__init__ if isinstance(make, type) else make
     try:
         hints = get_type_hints(target) if given else {}
@@ -138,11 +140,11 @@ def _values(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[
     for name, text in given.items():
         if name not in valid:
             raise UsageError(f"{path} has no option {name!r}; valid: {', '.join(valid) or 'none'}")
-        values[name] = _read(name, text, hints.get(name, str))
+        values[name] = _read_value(name, text, hints.get(name, str))
     return values
 
 
-def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def _list_parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     try:
         found = inspect.signature(make).parameters
     except ValueError:  # a builtin
@@ -150,14 +152,14 @@ def _parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
-def _read(name: str, text: str, kind: Any) -> Any:
+def _read_value(name: str, text: str, kind: Any) -> Any:
     """A text as the type that a parameter has."""
     several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
     if str in several:
         return text
     if several:  # an option that may be None too: its other type
-        return _read(name, text, several[0])
+        return _read_value(name, text, several[0])
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        return tuple(_read(name, part.strip(), item) for part in text.split(",") if part.strip())
-    return value(name, text, *_KINDS[kind]) if kind in _KINDS else text
+        return tuple(_read_value(name, part.strip(), item) for part in text.split(",") if part.strip())
+    return parse_value(name, text, *_KINDS[kind]) if kind in _KINDS else text

@@ -6,8 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.operators.interface import Folded, Now, joined, results_of
-from unskew.apps.operators.list_columns import array, entries, gathered, lists, ordered, reduced, spread
+from unskew.apps.operators.interface import MergeableOperator, Now, concat_batches, make_results
+from unskew.apps.operators.list_columns import (
+    build_lists,
+    combine_column,
+    flatten_lists,
+    gather_lists,
+    reduce_entries,
+    repeat_slots,
+    sort_entries,
+)
 
 _COUNTS = pa.list_(pa.struct([pa.field("class", pa.string()), pa.field("count", pa.int64())]))
 _QUESTIONS = pa.list_(pa.string())  # the documents that ask; in checkpoints the column is called `asked`
@@ -16,12 +24,13 @@ _QUESTIONS = pa.list_(pa.string())  # the documents that ask; in checkpoints the
 PRIOR = ""
 
 
-class NaiveBayes(Folded):
+class NaiveBayes(MergeableOperator):
     """Counters by (word, class): how many documents of the class have the word.
 
     Before the grouping, a document is cut into its distinct words and ``PRIOR``. Each word is the key of a tuple. A
     tuple with a class trains. A tuple without one asks for the word's counters. The answer comes at the end of the
-    batch, or at the merge where the grouping splits keys. ``classify`` makes a class of all answers to a document.
+    batch, or at the merge where the grouping splits keys. ``classify_documents`` makes a class of all answers to a
+    document.
 
     States don't depend on the order, the batches and the workers. Answers are those of the model at the time of the
     answer. A tuple costs some 0.2 µs. A state has 12 bytes for each class, and the class's name.
@@ -59,8 +68,8 @@ class NaiveBayes(Folded):
     ...     }
     ... )
     >>> work = NaiveBayes()
-    >>> states = work.merge(work.lift(tuples), slots, keys=1)
-    >>> results, states = work.settle(states, states, Now(batch_ms=8, watermark_ms=8))
+    >>> states = work.merge(work.to_state(tuples), slots, keys=1)
+    >>> results, states = work.on_merge(states, states, Now(batch_ms=8, watermark_ms=8))
     >>> for result in results.to_pylist():
     ...     print(result)
     {'slot': 0, 'document': 'mail', 'class': 'ham', 'count': 1}
@@ -79,7 +88,7 @@ class NaiveBayes(Folded):
         self.columns = (label, document)
         self.types = dict.fromkeys(self.columns, pa.string())
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """The count of one class for each tuple that trains, one question for each tuple that asks."""
         label, document = self.column(tuples, self.label), self.column(tuples, self.document)
         trains = label.is_valid().to_numpy(zero_copy_only=False)
@@ -88,55 +97,64 @@ class NaiveBayes(Folded):
         counts = pa.StructArray.from_arrays([labels, ones], fields=list(_COUNTS.value_type))
         slots = np.arange(tuples.num_rows, dtype=np.int32)
         return self._states(
-            gathered(pa.array(slots[trains]), counts, len(slots), _COUNTS),
-            gathered(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _QUESTIONS),
+            gather_lists(pa.array(slots[trains]), counts, len(slots), _COUNTS),
+            gather_lists(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _QUESTIONS),
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add the counters up. A document that asks for a word several times is answered once."""
         owners = slots.to_numpy()
-        counts = ordered(reduced(entries(states.column("counts"), owners), "class", count="sum"), "class")
+        counts = sort_entries(
+            reduce_entries(flatten_lists(states.column("counts"), owners), "class", count="sum"), "class"
+        )
         questions = states.column("asked")
-        flat = pa.table([spread(questions, owners), questions.flatten()], names=["slot", "document"])
-        flat = ordered(flat.group_by(["slot", "document"], use_threads=False).aggregate([]), "document")
+        flat = pa.table([repeat_slots(questions, owners), questions.flatten()], names=["slot", "document"])
+        flat = sort_entries(flat.group_by(["slot", "document"], use_threads=False).aggregate([]), "document")
         return self._states(
-            lists(counts, keys, _COUNTS), gathered(array(flat, "slot"), array(flat, "document"), keys, _QUESTIONS)
+            build_lists(counts, keys, _COUNTS),
+            gather_lists(combine_column(flat, "slot"), combine_column(flat, "document"), keys, _QUESTIONS),
         )
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Answer the questions, and forget them."""
-        counts = lists(entries(after.column("counts")), after.num_rows, _COUNTS, empty=False)
+        counts = build_lists(flatten_lists(after.column("counts")), after.num_rows, _COUNTS, empty=False)
         return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _QUESTIONS))
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Publish the counters, and answer the questions that are left."""
-        flat = entries(states.column("counts"))
+        flat = flatten_lists(states.column("counts"))
         no_document = pa.nulls(flat.num_rows, pa.string())
-        model = results_of(self, array(flat, "slot"), no_document, array(flat, "class"), array(flat, "count"))
-        return joined([model, self._answers(states)], model.schema)
+        model = make_results(
+            self,
+            combine_column(flat, "slot"),
+            no_document,
+            combine_column(flat, "class"),
+            combine_column(flat, "count"),
+        )
+        return concat_batches([model, self._answers(states)], model.schema)
 
     def _answers(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """Each question with each counter of its word."""
         questions = states.column("asked")
-        word = spread(questions).to_numpy()
-        flat = entries(states.column("counts"))
-        bounds = np.searchsorted(array(flat, "slot").to_numpy(), np.arange(states.num_rows + 1))
+        word = repeat_slots(questions).to_numpy()
+        flat = flatten_lists(states.column("counts"))
+        bounds = np.searchsorted(combine_column(flat, "slot").to_numpy(), np.arange(states.num_rows + 1))
         classes = np.diff(bounds)[word]
         rows = np.maximum(classes, 1)
         question = np.repeat(np.arange(len(word)), rows)
         nth = np.arange(len(question)) - np.repeat(np.cumsum(rows) - rows, rows)
         counter = pa.array(bounds[word][question] + nth, mask=(classes == 0)[question])
-        columns = [questions.flatten().take(pa.array(question)), array(flat, "class").take(counter)]
-        count = pc.fill_null(array(flat, "count").take(counter), 0)
-        return results_of(self, pa.array(word[question]), *columns, count)
+        columns = [questions.flatten().take(pa.array(question)), combine_column(flat, "class").take(counter)]
+        count = pc.fill_null(combine_column(flat, "count").take(counter), 0)
+        return make_results(self, pa.array(word[question]), *columns, count)
 
     def _states(self, counts: pa.ListArray, questions: pa.ListArray) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([counts, questions], schema=self.state)
 
 
-def classify(
+def classify_documents(
     answers: Mapping[str, Mapping[str, Mapping[str | None, int]]], alpha: float = 1.0
 ) -> dict[str, str | None]:
     """The most likely class of each document, from the answers for all of its words.
@@ -159,7 +177,7 @@ def classify(
     Examples
     --------
     >>> prior = {"spam": 2, "ham": 3}
-    >>> classify({"mail": {"": prior, "win": {"spam": 2}, "lunch": {None: 0}}})
+    >>> classify_documents({"mail": {"": prior, "win": {"spam": 2}, "lunch": {None: 0}}})
     {'mail': 'spam'}
 
     """

@@ -6,15 +6,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.operators.interface import KeyedWork, Now, has_state, result_schema
-from unskew.durations import Duration, milliseconds
+from unskew.apps.operators.interface import KeyedOperator, Now, has_state, result_schema
+from unskew.durations import Duration, parse_milliseconds
 
 #: A tuple, a state or a result of one key: column → value.
 Row: TypeAlias = Mapping[str, Any]
 Update: TypeAlias = Callable[[Any, list[Row], Row | None], tuple[Iterable[Row], Row]]
 
 
-class PerKey(KeyedWork):
+class PerKey(KeyedOperator):
     """A keyed work that calls functions of one key.
 
     A key in a batch costs some 10 µs and a tuple some 2 µs, because values go from Arrow to Python and back.
@@ -29,10 +29,10 @@ class PerKey(KeyedWork):
         The columns of a state and of a result.
     merge : (states) → state, optional
         Makes one state of several states of a key, whatever their order. Without it, no grouping may split keys.
-    settle : (before, after) → (results, state), optional
+    on_merge : (before, after) → (results, state), optional
         Gives the results of a key whose whole state is now ``after``. ``before`` is its state at the last call, or
         None. Where keys are split, these results are published, and those of ``update`` aren't.
-    finish : (state) → results, optional
+    on_close : (state) → results, optional
         Gives the last results of a state whose window closes or which expires.
     columns : tuple of str
         The columns of the tuples that the functions need.
@@ -74,16 +74,16 @@ class PerKey(KeyedWork):
         state: pa.Schema,
         results: pa.Schema,
         merge: Callable[[list[Row]], Row] | None = None,
-        settle: Callable[[Row | None, Row], tuple[Iterable[Row], Row]] | None = None,
-        finish: Callable[[Row], Iterable[Row]] | None = None,
+        on_merge: Callable[[Row | None, Row], tuple[Iterable[Row], Row]] | None = None,
+        on_close: Callable[[Row], Iterable[Row]] | None = None,
         columns: tuple[str, ...] = (),
         identity: tuple[str, ...] = (),
         ttl: Duration | None = None,
     ) -> None:
         self.state, self.results, self.identity = state, results, identity
         self.columns = ("key", *(name for name in columns if name != "key"))
-        self.ttl_ms = None if ttl is None else milliseconds("ttl", ttl)
-        self._functions = update, merge, settle, finish
+        self.ttl_ms = None if ttl is None else parse_milliseconds("ttl", ttl)
+        self._functions = update, merge, on_merge, on_close
 
     @property
     def mergeable(self) -> bool:
@@ -91,8 +91,8 @@ class PerKey(KeyedWork):
         return self._functions[1] is not None
 
     @property
-    def tells_at_end(self) -> bool:
-        """Whether ``finish`` was given."""
+    def emits_on_close(self) -> bool:
+        """Whether ``on_close`` was given."""
         return self._functions[3] is not None
 
     def update(
@@ -107,7 +107,7 @@ class PerKey(KeyedWork):
         rows = plain.take(pa.array(order)).to_pylist()
         bounds = np.searchsorted(slots[order], np.arange(states.num_rows + 1)).tolist()
         given, after = [], []
-        for slot, old in enumerate(_rows(states)):
+        for slot, old in enumerate(_list_rows(states)):
             mine = rows[bounds[slot] : bounds[slot + 1]]
             results, new = update(mine[0]["key"], mine, old)
             given.append(results)
@@ -124,18 +124,18 @@ class PerKey(KeyedWork):
             mine[slot].append(state)
         return self._states([merge(each) if len(each) > 1 else each[0] for each in mine])
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Call ``settle``, if it was given, for each key."""
+        """Call ``on_merge``, if it was given, for each key."""
         settle = self._functions[2]
         if settle is None:
             return None, after
-        done = [settle(old, new) for old, new in zip(_rows(before), after.to_pylist(), strict=True)]
+        done = [settle(old, new) for old, new in zip(_list_rows(before), after.to_pylist(), strict=True)]
         return self._results([results for results, _ in done]), self._states([state for _, state in done])
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Call ``finish``, if it was given, for each key."""
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+        """Call ``on_close``, if it was given, for each key."""
         finish = self._functions[3]
         return None if finish is None else self._results([finish(state) for state in states.to_pylist()])
 
@@ -144,18 +144,18 @@ class PerKey(KeyedWork):
         for slot, results in enumerate(by_slot):
             rows += results
             slots += [slot] * (len(rows) - len(slots))
-        columns = _batch("a result", rows, self.results).columns
+        columns = _build_batch("a result", rows, self.results).columns
         return pa.RecordBatch.from_arrays([pa.array(slots, pa.int32()), *columns], schema=result_schema(self))
 
     def _states(self, rows: list[Row]) -> pa.RecordBatch:
-        return _batch("a state", rows, self.state)
+        return _build_batch("a state", rows, self.state)
 
 
-def _rows(states: pa.RecordBatch) -> list[Row | None]:
+def _list_rows(states: pa.RecordBatch) -> list[Row | None]:
     return [row if there else None for row, there in zip(states.to_pylist(), has_state(states), strict=True)]
 
 
-def _batch(what: str, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
+def _build_batch(what: str, rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch:
     valid = set(schema.names)
     for row in rows:
         if not isinstance(row, Mapping) or row.keys() - valid:

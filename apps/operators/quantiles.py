@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import Folded, Summary, results_of
-from unskew.apps.operators.list_columns import array, entries, lists, ordered, reduced
-from unskew.grouping.arguments import fractions, number
+from unskew.apps.operators.interface import MergeableOperator, Summary, make_results
+from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists, reduce_entries, sort_entries
+from unskew.grouping.arguments import check_fractions, check_number
 
 _BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count", pa.int64())]))
 
 
-class Quantiles(Summary, Folded):
+class Quantiles(Summary, MergeableOperator):
     """Quantiles of a column by key, each off by at most ``error`` times the true value.
 
     A state is a histogram. Its buckets are as wide, relative to their values, as ``error`` allows. A value's bucket is
@@ -60,8 +60,8 @@ class Quantiles(Summary, Folded):
     >>> slots = pa.array([0] * 100, pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 100, "value": range(1, 101)})
     >>> work = Quantiles(at=(0.5, 0.99))
-    >>> states = work.merge(work.lift(tuples), slots, keys=1)
-    >>> for result in work.answer(states).to_pylist():
+    >>> states = work.merge(work.to_state(tuples), slots, keys=1)
+    >>> for result in work.result(states).to_pylist():
     ...     print(result)
     {'slot': 0, 'quantile': 0.5, 'value': 50.25, 'count': 100}
     {'slot': 0, 'quantile': 0.99, 'value': 99.5, 'count': 100}
@@ -82,15 +82,15 @@ class Quantiles(Summary, Folded):
         when: str = "change",
     ) -> None:
         super().__init__(when)
-        self.at = fractions("at", at)
-        places = math.ceil(-math.log2(number("error", error, 1e-5, 0.5))) - 1
+        self.at = check_fractions("at", at)
+        places = math.ceil(-math.log2(check_number("error", error, 1e-5, 0.5))) - 1
         self.parameters = {"places": places}
         self._shift = np.int64(52 - places)
         self.value = value
         self.columns = (value,)
         self.types = {value: pa.float64()}
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """For each tuple the count of one bucket, or of none if the value isn't a finite number."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
@@ -116,23 +116,25 @@ class Quantiles(Summary, Folded):
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add the counts up."""
-        flat = ordered(reduced(entries(states.column(0), slots.to_numpy()), "bucket", count="sum"), "bucket")
-        return pa.RecordBatch.from_arrays([lists(flat, keys, _BUCKETS)], schema=self.state)
+        flat = sort_entries(
+            reduce_entries(flatten_lists(states.column(0), slots.to_numpy()), "bucket", count="sum"), "bucket"
+        )
+        return pa.RecordBatch.from_arrays([build_lists(flat, keys, _BUCKETS)], schema=self.state)
 
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """For each quantile the middle of the bucket that has its rank."""
         keys, quantiles = states.num_rows, len(self.at)
-        flat = entries(states.column(0))
-        so_far = np.concatenate([[0], np.cumsum(array(flat, "count").to_numpy())])
-        bounds = so_far[np.searchsorted(array(flat, "slot").to_numpy(), np.arange(keys + 1))]
+        flat = flatten_lists(states.column(0))
+        so_far = np.concatenate([[0], np.cumsum(combine_column(flat, "count").to_numpy())])
+        bounds = so_far[np.searchsorted(combine_column(flat, "slot").to_numpy(), np.arange(keys + 1))]
         counts = np.diff(bounds)
         ranks = np.outer(counts, self.at)
         # The product of 100 and 0.07 is rounded to a bit more than 7, but the rank is 7.
         rank = np.maximum(np.ceil(ranks - 2 * np.spacing(ranks)), 1).astype(np.int64)
         found = np.searchsorted(so_far, (bounds[:-1, None] + rank).ravel()) - 1
         empty = np.repeat(counts == 0, quantiles)
-        buckets = np.concatenate([array(flat, "bucket").to_numpy(), [0]])
+        buckets = np.concatenate([combine_column(flat, "bucket").to_numpy(), [0]])
         values = self._middle(buckets[np.where(empty, -1, found)])
         slots = pa.array(np.repeat(np.arange(keys, dtype=np.int32), quantiles))
         at = pa.array(np.tile(np.array(self.at, np.float64), keys))
-        return results_of(self, slots, at, pa.array(values, mask=empty), pa.array(np.repeat(counts, quantiles)))
+        return make_results(self, slots, at, pa.array(values, mask=empty), pa.array(np.repeat(counts, quantiles)))

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import Folded, Now, results_of
-from unskew.apps.operators.list_columns import array, counts, entries, lists
-from unskew.durations import Duration, milliseconds
+from unskew.apps.operators.interface import MergeableOperator, Now, make_results
+from unskew.apps.operators.list_columns import build_lists, combine_column, count_entries, flatten_lists
+from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.kernel_cache import kernel
 
 _SESSION = pa.list_(
@@ -17,7 +17,7 @@ _SESSION = pa.list_(
 )
 
 
-class Sessions(Folded):
+class Sessions(MergeableOperator):
     """A key's sessions: a tuple belongs to a session if it comes at most ``gap`` after the session's last tuple.
 
     A session is published once, when the watermark is more than ``gap`` past its last tuple. No tuple can lengthen it
@@ -49,8 +49,8 @@ class Sessions(Folded):
     >>> slots = pa.array([0, 0, 0], pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": times})
     >>> work = Sessions(gap="10 minutes")
-    >>> states = work.merge(work.lift(tuples), slots, keys=1)
-    >>> results, states = work.settle(states, states, Now(batch_ms=2_400_000, watermark_ms=1_200_000))
+    >>> states = work.merge(work.to_state(tuples), slots, keys=1)
+    >>> results, states = work.on_merge(states, states, Now(batch_ms=2_400_000, watermark_ms=1_200_000))
     >>> results.to_pylist()
     [{'slot': 0, 'start': 0, 'last': 300000, 'count': 2}]
     >>> states.to_pylist()
@@ -63,10 +63,10 @@ class Sessions(Folded):
     identity = ("start",)
 
     def __init__(self, gap: Duration = 30.0) -> None:
-        self.gap_ms = milliseconds("gap", gap, least=1)
+        self.gap_ms = parse_milliseconds("gap", gap, least=1)
         self.ttl_ms = self.gap_ms + 1
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """A session of one tuple each."""
         time, n = tuples.column("time"), tuples.num_rows
         fields = list(_SESSION.value_type)
@@ -76,38 +76,38 @@ class Sessions(Folded):
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The union of all intervals that are no further apart than the gap."""
-        flat = entries(states.column(0), slots.to_numpy())
-        slot, start, last, count = (array(flat, name).to_numpy() for name in flat.column_names)
+        flat = flatten_lists(states.column(0), slots.to_numpy())
+        slot, start, last, count = (combine_column(flat, name).to_numpy() for name in flat.column_names)
         order = np.lexsort((start, slot))
-        united = _united(slot[order], start[order], last[order], count[order], self.gap_ms)
+        united = _unite_sessions(slot[order], start[order], last[order], count[order], self.gap_ms)
         table = pa.table(dict(zip(flat.column_names, united, strict=True)))
-        return pa.RecordBatch.from_arrays([lists(table, keys, _SESSION)], schema=self.state)
+        return pa.RecordBatch.from_arrays([build_lists(table, keys, _SESSION)], schema=self.state)
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Publish the sessions that are over, and forget them."""
-        flat = entries(after.column(0))
-        over = array(flat, "last").to_numpy() + self.gap_ms < now.watermark_ms
-        kept = lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION, empty=False)
+        flat = flatten_lists(after.column(0))
+        over = combine_column(flat, "last").to_numpy() + self.gap_ms < now.watermark_ms
+        kept = build_lists(flat.filter(pa.array(~over)), after.num_rows, _SESSION, empty=False)
         return self._results(flat.filter(pa.array(over))), pa.RecordBatch.from_arrays([kept], schema=self.state)
 
     def due(self, states: pa.RecordBatch) -> pa.Array:
         """The end of the first session. It may be over while a later session of the key is open."""
         sessions: Any = states.column(0)
-        first = pa.array(sessions.offsets.to_numpy()[:-1], mask=counts(sessions) == 0)
+        first = pa.array(sessions.offsets.to_numpy()[:-1], mask=count_entries(sessions) == 0)
         return pc.call_function("add", [sessions.values.field("last").take(first), self.gap_ms + 1])
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Publish the sessions that are left."""
-        return self._results(entries(states.column(0)))
+        return self._results(flatten_lists(states.column(0)))
 
     def _results(self, flat: pa.Table) -> pa.RecordBatch:
-        return results_of(self, *(array(flat, name) for name in flat.column_names))
+        return make_results(self, *(combine_column(flat, name) for name in flat.column_names))
 
 
 @kernel
-def _united(
+def _unite_sessions(
     slots: NDArray[np.int32],
     starts: NDArray[np.int64],
     lasts: NDArray[np.int64],

@@ -3,15 +3,23 @@
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.operators.interface import Folded, Now, Summary, joined, results_of
-from unskew.apps.operators.list_columns import array, counts, entries, lists, ordered, ranks, reduced
-from unskew.grouping.arguments import integer
+from unskew.apps.operators.interface import MergeableOperator, Now, Summary, concat_batches, make_results
+from unskew.apps.operators.list_columns import (
+    build_lists,
+    combine_column,
+    count_entries,
+    flatten_lists,
+    rank_entries,
+    reduce_entries,
+    sort_entries,
+)
+from unskew.grouping.arguments import check_integer
 from unskew.grouping.keys import sum_by_key
 
 _ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa.int64())]))
 
 
-class TopK(Summary, Folded):
+class TopK(Summary, MergeableOperator):
     """The k most frequent items of a key, from at most m counters.
 
     For each item of a key with n tuples, ``count`` ≤ true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1). So the
@@ -55,8 +63,8 @@ class TopK(Summary, Folded):
     >>> slots = pa.array([0] * 5, pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [5] * 5, "item": ["a", "a", "b", "a", "c"]})
     >>> work = TopK(k=1, counters=1)
-    >>> states = work.merge(work.lift(tuples), slots, keys=1)
-    >>> work.answer(states).to_pylist()
+    >>> states = work.merge(work.to_state(tuples), slots, keys=1)
+    >>> work.result(states).to_pylist()
     [{'slot': 0, 'rank': 1, 'item': 'a', 'count': 2, 'error': 1}]
 
     """
@@ -74,13 +82,13 @@ class TopK(Summary, Folded):
 
     def __init__(self, item: str = "item", k: int = 10, counters: int = 0, when: str = "change") -> None:
         super().__init__(when)
-        self.k = integer("k", k, 1)
-        self.counters = integer("counters", counters, self.k) if counters else 10 * self.k
+        self.k = check_integer("k", k, 1)
+        self.counters = check_integer("counters", counters, self.k) if counters else 10 * self.k
         self.item = item
         self.columns = (item,)
         self.types = {item: pa.string()}
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """The count of one item for each tuple."""
         n = tuples.num_rows
         ones = pa.array(np.ones(n, np.int64))
@@ -92,47 +100,49 @@ class TopK(Summary, Folded):
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add the counters up. If there are more than m, subtract the (m + 1)th largest from all."""
         owners = slots.to_numpy()
-        flat = ordered(reduced(entries(states.column("items"), owners), "item", count="sum"), "-count", "item")
-        slot, count = array(flat, "slot").to_numpy(), array(flat, "count").to_numpy()
+        flat = sort_entries(
+            reduce_entries(flatten_lists(states.column("items"), owners), "item", count="sum"), "-count", "item"
+        )
+        slot, count = combine_column(flat, "slot").to_numpy(), combine_column(flat, "count").to_numpy()
         surplus = np.zeros(keys, np.int64)
-        first_out = ranks(slot) == self.counters
+        first_out = rank_entries(slot) == self.counters
         surplus[slot[first_out]] = count[first_out]
         left = count - surplus[slot]
         flat = flat.set_column(flat.column_names.index("count"), "count", pa.array(left)).filter(pa.array(left > 0))
         total = sum_by_key(owners, states.column("total").to_numpy(), keys)
         error = sum_by_key(owners, states.column("error").to_numpy(), keys) + surplus
         return pa.RecordBatch.from_arrays(
-            [pa.array(total), pa.array(error), lists(flat, keys, _ITEMS)], schema=self.state
+            [pa.array(total), pa.array(error), build_lists(flat, keys, _ITEMS)], schema=self.state
         )
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         """Publish the items in order, and the ranks that have become empty."""
         if self.when == "end":
             return None, after
-        had, has = (np.minimum(counts(states.column("items")), self.k) for states in (before, after))
+        had, has = (np.minimum(count_entries(states.column("items")), self.k) for states in (before, after))
         gone = np.maximum(had - has, 0)
         slot = np.repeat(np.arange(len(gone), dtype=np.int32), gone)
-        rank = has[slot] + ranks(slot) + 1
+        rank = has[slot] + rank_entries(slot) + 1
         zero = pa.array(np.zeros(len(slot), np.int64))
-        empty = results_of(self, pa.array(slot), pa.array(rank), pa.nulls(len(slot), pa.string()), zero, zero)
-        return joined([self.answer(after), empty], empty.schema), after
+        empty = make_results(self, pa.array(slot), pa.array(rank), pa.nulls(len(slot), pa.string()), zero, zero)
+        return concat_batches([self.result(after), empty], empty.schema), after
 
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """The k most frequent items of each key."""
-        flat = entries(states.column("items"))
-        flat = flat.filter(pa.array(ranks(array(flat, "slot").to_numpy()) < self.k))
-        slot = array(flat, "slot")
+        flat = flatten_lists(states.column("items"))
+        flat = flat.filter(pa.array(rank_entries(combine_column(flat, "slot").to_numpy()) < self.k))
+        slot = combine_column(flat, "slot")
         error = states.column("error").take(slot)
-        rank = pa.array(ranks(slot.to_numpy()) + 1)
-        return results_of(self, slot, rank, array(flat, "item"), array(flat, "count"), error)
+        rank = pa.array(rank_entries(slot.to_numpy()) + 1)
+        return make_results(self, slot, rank, combine_column(flat, "item"), combine_column(flat, "count"), error)
 
-    def agree(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether totals are equal, and the bounds on each item's true count overlap."""
         if one.column("total") != other.column("total"):
             return False
-        bounds = [_bounds(states) for states in (one, other)]
+        bounds = [_list_bounds(states) for states in (one, other)]
         for slot, item in bounds[0].keys() | bounds[1].keys():
             (low, high), (other_low, other_high) = (
                 each.get((slot, item), (0, states.column("error")[slot].as_py()))
@@ -146,7 +156,7 @@ class TopK(Summary, Folded):
         return bool((errors * (self.counters + 1) <= totals).all())
 
 
-def _bounds(states: pa.RecordBatch) -> dict[tuple[int, str | None], tuple[int, int]]:
+def _list_bounds(states: pa.RecordBatch) -> dict[tuple[int, str | None], tuple[int, int]]:
     error = states.column("error").to_pylist()
-    rows = entries(states.column("items")).to_pylist()
+    rows = flatten_lists(states.column("items")).to_pylist()
     return {(row["slot"], row["item"]): (row["count"], row["count"] + error[row["slot"]]) for row in rows}

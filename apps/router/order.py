@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, MapType, StructType, VariantType
 
-from unskew.apps.router.tuple_packets import column
+from unskew.apps.router.tuple_packets import as_column
 from unskew.errors import UsageError
-from unskew.grouping import named
-from unskew.spark.compat import is_on, keeps_order, nodes_of, plan_of, quoted
+from unskew.grouping import get_grouping
+from unskew.spark.compat import get_plan, is_on, keeps_order, list_nodes, quote_name
 
 # Spark's settings by which it notices. Spark 4.1 has them, 4.2 sets them by default.
 _NOTICES = (
@@ -32,7 +32,7 @@ _GATHER = ("CollectLimit", "CollectTail", "GlobalLimit", "TakeOrderedAndProject"
 _READ = "Scan ExistingRDD"
 
 
-def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> DataFrame:
+def stabilise_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> DataFrame:
     """The DataFrame with the rows of each task in an order that all attempts of the task give.
 
     Parameters
@@ -51,11 +51,11 @@ def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> 
         and columns have the same name.
 
     """
-    if grouping == "KEY" or not _shuffled(df):
+    if grouping == "KEY" or not _reads_shuffle(df):
         return df
     if not df.isStreaming:
-        first = [column(time)] if time is not None and named(grouping).uses_time else []
-        return df.sortWithinPartitions(*first, *_all_columns(df))
+        first = [as_column(time)] if time is not None and get_grouping(grouping).uses_time else []
+        return df.sortWithinPartitions(*first, *_list_columns(df))
     lacking = [name for name in _NOTICES if not is_on(df.sparkSession, name)]
     if lacking:
         raise UsageError(
@@ -66,15 +66,15 @@ def in_order(df: DataFrame, grouping: str, time: str | Column | None = None) -> 
     return df
 
 
-def _shuffled(df: DataFrame) -> bool:
+def _reads_shuffle(df: DataFrame) -> bool:
     """Whether the tasks that read the DataFrame's rows may fetch them from a shuffle."""
-    plan = plan_of(df)
-    if any(node in _GATHER or (_EXCHANGE in node and _NONE not in node) for node in nodes_of(plan)):
+    plan = get_plan(df)
+    if any(node in _GATHER or (_EXCHANGE in node and _NONE not in node) for node in list_nodes(plan)):
         return True
     return _READ in plan and not keeps_order(df)
 
 
-def _all_columns(df: DataFrame) -> list[Column]:
+def _list_columns(df: DataFrame) -> list[Column]:
     """All columns, to sort by. Rows that are equal in all of them may change places.
 
     The first is a hash of the others, because groupings do badly where a key's rows come all together. Spark neither
@@ -85,14 +85,14 @@ def _all_columns(df: DataFrame) -> list[Column]:
         raise UsageError(f"the DataFrame, which is behind a shuffle, has several columns {twice[0]!r}: rename them")
     plain = []
     for field in df.schema:
-        values = F.col(quoted(field.name))
-        plain.append(values if _sorts(field.dataType) else F.to_json(F.struct(values)))
+        values = F.col(quote_name(field.name))
+        plain.append(values if _is_sortable(field.dataType) else F.to_json(F.struct(values)))
     return [F.xxhash64(*plain), *plain]
 
 
-def _sorts(kind: DataType) -> bool:
+def _is_sortable(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
-        return _sorts(kind.elementType)
+        return _is_sortable(kind.elementType)
     if isinstance(kind, StructType):
-        return all(_sorts(field.dataType) for field in kind)
+        return all(_is_sortable(field.dataType) for field in kind)
     return not isinstance(kind, MapType | VariantType | CalendarIntervalType)

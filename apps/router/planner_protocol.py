@@ -9,11 +9,11 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from threading import Timer
 from typing import Any, TypeVar
 
-from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.quotas import Quotas
-from unskew.grouping.state import pack, unpack
+from unskew.grouping.state import pack_values, unpack_values
 
-Named = TypeVar("Named", Counts, Quotas)
+Named = TypeVar("Named", SourceCounts, Quotas)
 
 _HANDSHAKE = 10.0  # s; for the whole of it
 #: What an answer begins with: what is known of replicas, to count with, the quotas, or why there are none.
@@ -23,7 +23,7 @@ BEGUN = b"b"
 
 
 @dataclass(frozen=True)
-class Address:
+class PlannerAddress:
     """Where a query's planner listens.
 
     Attributes
@@ -43,38 +43,38 @@ class Address:
     call: int = 0
 
 
-def answering(connected: socket.socket, secret: bytes) -> Connection:
+def accept_connection(connected: socket.socket, secret: bytes) -> Connection:
     """The planner's end of a connection, whose socket stays open until it is closed, too.
 
     Raises ``AuthenticationError`` if the other end doesn't know the secret, and ``OSError`` or ``EOFError`` if it
     doesn't prove that in time.
     """
-    with _deadline(connected):
-        connection = _connection(connected)
+    with _limit_time(connected):
+        connection = _wrap_socket(connected)
         deliver_challenge(connection, secret)
         answer_challenge(connection, secret)
         return connection
 
 
-def asking(connected: socket.socket, secret: bytes) -> Connection:
-    """A source's end of a connection. As ``answering``."""
-    with _deadline(connected):
-        connection = _connection(connected)
+def open_connection(connected: socket.socket, secret: bytes) -> Connection:
+    """A source's end of a connection. As ``accept_connection``."""
+    with _limit_time(connected):
+        connection = _wrap_socket(connected)
         answer_challenge(connection, secret)
         deliver_challenge(connection, secret)
         return connection
 
 
-def shut(connected: socket.socket) -> None:
+def shut_socket(connected: socket.socket) -> None:
     """End a connection, or a server, in which another thread may be reading, sending or waiting."""
     with suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
-def _deadline(connected: socket.socket) -> Iterator[None]:
+def _limit_time(connected: socket.socket) -> Iterator[None]:
     """End the connection if the block takes too long: with a limit of each read, a byte now and then is enough."""
-    timer = Timer(_HANDSHAKE, shut, [connected])
+    timer = Timer(_HANDSHAKE, shut_socket, [connected])
     timer.daemon = True
     timer.start()
     try:
@@ -83,7 +83,7 @@ def _deadline(connected: socket.socket) -> Iterator[None]:
         timer.cancel()
 
 
-def _connection(connected: socket.socket) -> Connection:
+def _wrap_socket(connected: socket.socket) -> Connection:
     connected.settimeout(None)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A source waits for as long as others count. A machine that is gone is noticed within half a minute.
@@ -94,12 +94,12 @@ def _connection(connected: socket.socket) -> Connection:
     return Connection(os.dup(connected.fileno()))
 
 
-def packed(value: Counts | Quotas) -> bytes:
+def pack_value(value: SourceCounts | Quotas) -> bytes:
     """Counts or quotas as bytes."""
-    return pack(type(value).__name__, value._asdict())
+    return pack_values(type(value).__name__, value._asdict())
 
 
-def unpacked(kind: type[Named], data: bytes) -> Named:
-    """The counts or quotas from the bytes of ``packed``."""
-    values: dict[str, Any] = unpack(kind.__name__, data)
+def unpack_value(kind: type[Named], data: bytes) -> Named:
+    """The counts or quotas from the bytes of ``pack_value``."""
+    values: dict[str, Any] = unpack_values(kind.__name__, data)
     return kind(**values)

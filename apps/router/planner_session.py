@@ -6,23 +6,31 @@ from contextlib import contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
 
-from unskew.apps.router.planner_protocol import QUOTAS, REFUSED, REPLICAS, Address, asking, packed, unpacked
+from unskew.apps.router.planner_protocol import (
+    QUOTAS,
+    REFUSED,
+    REPLICAS,
+    PlannerAddress,
+    open_connection,
+    pack_value,
+    unpack_value,
+)
 from unskew.errors import EnvironmentFault
-from unskew.grouping.planned.counts import Counts
+from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.quotas import Quotas
-from unskew.grouping.state import pack
+from unskew.grouping.state import pack_values
 
 _PATIENCE = 10.0  # s; to connect
 
 
-def connection(address: Address) -> Connection:
+def connect_server(address: PlannerAddress) -> Connection:
     """A connection to a server of the driver's."""
     with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
-        return asking(connected, address.secret)
+        return open_connection(connected, address.secret)
 
 
 @contextmanager
-def reaching(address: Address) -> Iterator[None]:
+def report_unreachable(address: PlannerAddress) -> Iterator[None]:
     """Inside the block the server is reached.
 
     Raises
@@ -40,7 +48,7 @@ def reaching(address: Address) -> Iterator[None]:
         ) from error
 
 
-def answered(to: Connection, question: bytes) -> tuple[bytes, bytes]:
+def request_answer(to: Connection, question: bytes) -> tuple[bytes, bytes]:
     """Ask; the kind of the answer, and its data.
 
     Raises
@@ -57,14 +65,14 @@ def answered(to: Connection, question: bytes) -> tuple[bytes, bytes]:
     return kind, data
 
 
-class Asking:
+class PlannerSession:
     """One attempt of a source to route its part of a batch.
 
     As long as it isn't closed and hasn't sent its counts, the planner waits for it.
 
     Parameters
     ----------
-    address : Address
+    address : PlannerAddress
         The planner's.
     query : str
         The query's id, which stays when it starts again from its checkpoint.
@@ -85,19 +93,19 @@ class Asking:
 
     """
 
-    def __init__(self, address: Address, query: str, batch: int, source: int) -> None:
+    def __init__(self, address: PlannerAddress, query: str, batch: int, source: int) -> None:
         self._address = address
         self.replicas: bytes | None = None
         self.quotas: Quotas | None = None
-        with reaching(address):
-            self._connection = connection(address)
-            self._ask(pack("hello", {"call": address.call, "query": query, "batch": batch, "source": source}))
+        with report_unreachable(address):
+            self._connection = connect_server(address)
+            self._ask(pack_values("hello", {"call": address.call, "query": query, "batch": batch, "source": source}))
 
     def close(self) -> None:
         """Disconnect; the planner no longer waits for this attempt."""
         self._connection.close()
 
-    def divided(self, counts: Counts) -> Quotas:
+    def request_quotas(self, counts: SourceCounts) -> Quotas:
         """Send the source's counts, and wait for its quotas.
 
         Raises
@@ -107,7 +115,7 @@ class Asking:
 
         """
         try:
-            self._ask(packed(counts))
+            self._ask(pack_value(counts))
         except (OSError, EOFError) as error:
             raise EnvironmentFault(
                 f"the query's planner at {self._address.host}:{self._address.port} has ended "
@@ -117,8 +125,8 @@ class Asking:
         return self.quotas
 
     def _ask(self, question: bytes) -> None:
-        kind, data = answered(self._connection, question)
+        kind, data = request_answer(self._connection, question)
         if kind == REPLICAS:
             self.replicas = data
         elif kind == QUOTAS:
-            self.quotas = unpacked(Quotas, data)
+            self.quotas = unpack_value(Quotas, data)

@@ -22,19 +22,19 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.checkpoint.visibility import require_visible
 from unskew.apps.metrics.task_reports import Reports, RouterReport
-from unskew.apps.router.planner_protocol import Address
-from unskew.apps.router.planner_session import Asking
-from unskew.apps.router.spill_buffer import Held
+from unskew.apps.router.planner_protocol import PlannerAddress
+from unskew.apps.router.planner_session import PlannerSession
+from unskew.apps.router.spill_buffer import SpillBuffer
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, Grouping, create, encode, parameters, standalone, with_sources
-from unskew.grouping.arguments import integer, speeds
+from unskew.grouping import GROUPINGS, Grouping, add_sources, create, create_standalone, encode_keys, get_parameters
+from unskew.grouping.arguments import check_integer, check_weights
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
 from unskew.grouping.keys import KeyArray
-from unskew.grouping.planned.interface import Batched
+from unskew.grouping.planned.interface import BatchGrouping
 from unskew.grouping.registry import CAPPED, COSTED, WEIGHTED
 from unskew.grouping.simulated_cost import FREE, Cost
-from unskew.spark.micro_batches import batch_number, partition, query_id
+from unskew.spark.micro_batches import get_batch_number, get_partition, get_query_id
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Routing:
         Gives the plan state at a batch's start, with the plan that the routers follow. None: there are no plans.
     name : str
         A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
-    planner : Address, optional
+    planner : PlannerAddress, optional
         The query's planner, if the grouping plans a stream's batches before they are routed. Without it, each source
         plans its own part.
 
@@ -86,14 +86,14 @@ class Routing:
     cost: Cost = FREE
     plans: Callable[[int], PlanState | None] | None = None
     name: str = ""
-    planner: Address | None = None
+    planner: PlannerAddress | None = None
 
     def check(self, *, costs: bool = False, feedback: bool = False) -> None:
         """Raise ``UsageError`` for what would fail in every task of a query.
 
         ``costs`` says that tuples bring their cost, and ``feedback`` that the query's workers report to a driver.
         """
-        standalone(self.grouping, self.workers, seed=self.seed, costs=costs, feedback=feedback, **self.options)
+        create_standalone(self.grouping, self.workers, seed=self.seed, costs=costs, feedback=feedback, **self.options)
         if not re.fullmatch(r"[\w-]{0,60}", self.name):  # it is part of a file's name, with at most 4 bytes a letter
             raise UsageError(f"name is {self.name!r}; valid: up to 60 letters, digits, _ and -")
 
@@ -123,7 +123,7 @@ class Routing:
             The task doesn't see the query's checkpoint, or the source is no integer.
 
         """
-        batch = batch_number()
+        batch = get_batch_number()
         if self.streaming and self.checkpoint is not None and batch is None:
             raise RuntimeError(
                 "a stream's router is run without the number of its batch; in foreachBatch, give a thread of your own "
@@ -133,7 +133,7 @@ class Routing:
         return SourceRouter(self, source, batch)
 
 
-def scheme_options(
+def check_scheme_options(
     grouping: str,
     options: Mapping[str, Any],
     *,
@@ -164,25 +164,27 @@ def scheme_options(
     UsageError
         The grouping can't use costs, weights or most_workers, or a value is invalid.
 
-    >>> scheme_options("KEY", {}, sources=4), scheme_options("BOUNDED_LOAD", {"slack": 0.1}, cost=True, sources=4)
-    ({}, {'slack': 0.1, 'balance': 'cost', 'sources': 4})
+    >>> check_scheme_options("KEY", {}, sources=4)
+    {}
+    >>> check_scheme_options("BOUNDED_LOAD", {"slack": 0.1}, cost=True, sources=4)
+    {'slack': 0.1, 'balance': 'cost', 'sources': 4}
     """
     found = dict(options)
     if grouping not in GROUPINGS:
         return found
     _require_cost(grouping, found, cost=cost)
-    if cost and "balance" in parameters(grouping):
+    if cost and "balance" in get_parameters(grouping):
         found["balance"] = "cost"
     if weights is not None:
         if grouping not in WEIGHTED:
             raise UsageError(f"{grouping} can't use weights; valid: {', '.join(WEIGHTED)}")
-        found["weights"] = speeds(weights)
+        found["weights"] = check_weights(weights)
     if most_workers is not None:
         if grouping not in CAPPED:
             raise UsageError(f"{grouping} can't use most_workers; valid: {', '.join(CAPPED)}")
-        found["most_workers"] = integer("most_workers", most_workers, 1)
+        found["most_workers"] = check_integer("most_workers", most_workers, 1)
     if sources is not None:
-        found |= with_sources(grouping, integer("sources", sources, 1), {})
+        found |= add_sources(grouping, check_integer("sources", sources, 1), {})
     return found
 
 
@@ -208,13 +210,13 @@ class SourceRouter:
         self._plans = PlanState(routing.workers) if batch is None else routing.plan_state(batch)
         self._grouping = self._new()
         self._versions: Versions | None = None
-        self._asking: Asking | None = None
+        self._asking: PlannerSession | None = None
         self._tuples = 0
         self._seconds = 0.0
         self._waited = 0.0
         if routing.planner is not None and batch is not None:
             # Tasks of one source are told apart: several topics have a partition 0. Sources have no state of their own.
-            self._asking = Asking(routing.planner, query_id(), batch, partition())
+            self._asking = PlannerSession(routing.planner, get_query_id(), batch, get_partition())
             if self._asking.replicas is not None:
                 self._grouping.load(self._asking.replicas)
         elif routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
@@ -237,7 +239,7 @@ class SourceRouter:
             self._grouping.adopt(plan)
         except ValueError as error:
             # The plan is of other options, or of another version of this program. (A run with states that were moved by
-            # such a plan doesn't get here: see ``require_followed`` in ``unskew.apps.driver.plans.feedback_loop``.)
+            # such a plan doesn't get here: see ``require_known_plans`` in ``unskew.apps.driver.plans.feedback_loop``.)
             log.warning("source %d goes without a plan until there is a new one: %s", self._source, error)
 
     def _restore(self, versions: Versions, batch: int) -> None:
@@ -262,25 +264,25 @@ class SourceRouter:
         """Route n tuples as ``Grouping.route`` does. The times are int64, ms. Costs: default as the routing has it."""
         started, waited = time.perf_counter(), self._waited
         if self._grouping.uses_cost or self._asking is not None:
-            keys = encode(keys)
+            keys = encode_keys(keys)
         if self._grouping.uses_cost and costs is None:
             costs = self._routing.cost.of(keys)
         if self._asking is not None:
-            workers = self._planned(self._asking, keys, costs)
+            workers = self._route_by_quotas(self._asking, keys, costs)
         else:
             workers = self._grouping.route(keys, times, costs)
         self._seconds += time.perf_counter() - started - (self._waited - waited)
         self._tuples += len(workers)
         return workers
 
-    def _planned(self, asking: Asking, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
+    def _route_by_quotas(self, asking: PlannerSession, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
         """Route the source's part of the batch by the query's plan."""
-        assert isinstance(self._grouping, Batched)
+        assert isinstance(self._grouping, BatchGrouping)
         quotas = asking.quotas
         if quotas is None:
             counts = self._grouping.count(keys, costs)
             started = time.perf_counter()
-            quotas = asking.divided(counts)
+            quotas = asking.request_quotas(counts)
             self._waited += time.perf_counter() - started
         return self._grouping.follow(keys, quotas, costs)
 
@@ -288,8 +290,8 @@ class SourceRouter:
         """Route the source's part of the batch piece by piece. Yields each piece's own value, and its workers.
 
         If a grouping looks at whole batches, all pieces are held until the last has come: keys, times and costs in
-        memory, and what record batches the pieces have in memory or a file (``Held``). (The pieces' sizes depend on
-        Spark's settings, and may differ when the batch runs again. The part doesn't.)
+        memory, and what record batches the pieces have in memory or a file (``SpillBuffer``). (The pieces' sizes depend
+        on Spark's settings, and may differ when the batch runs again. The part doesn't.)
         """
         if not self._grouping.batched:
             for own, keys, times, costs in parts:
@@ -298,7 +300,7 @@ class SourceRouter:
         all_keys: list[pa.Array] = []
         all_times: list[NDArray[np.int64]] = []
         all_costs: list[NDArray[np.float64]] = []
-        with Held() as held:
+        with SpillBuffer() as held:
             for own, keys, times, costs in parts:
                 all_keys.append(keys)
                 if times is not None:

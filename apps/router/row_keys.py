@@ -29,9 +29,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from unskew.apps.router.tuple_packets import column
+from unskew.apps.router.tuple_packets import as_column
 from unskew.errors import UsageError
-from unskew.spark.compat import type_of
+from unskew.spark.compat import get_type
 
 Key: TypeAlias = str | Column | Sequence[str | Column]
 
@@ -56,7 +56,7 @@ _LOWER, _TRIM = "UTF8_LCASE", "_RTRIM"
 _COMPARED = ("UTF8_BINARY", _LOWER)
 
 
-def key_column(df: DataFrame, key: Key) -> Column:
+def make_key_column(df: DataFrame, key: Key) -> Column:
     """The key as a column that routers read: string, binary or integer.
 
     Parameters
@@ -72,17 +72,19 @@ def key_column(df: DataFrame, key: Key) -> Column:
         There is no such column, Spark can't compare values of its type, or the list is empty.
 
     """
-    parts = key_parts(key)
-    kinds = [type_of(df, part) for part in parts]
+    parts = list_key_columns(key)
+    kinds = [get_type(df, part) for part in parts]
     for part, kind in zip(parts, kinds, strict=True):
-        if not _fits(kind):
+        if not _is_supported(kind):
             raise UsageError(f"the key {part!r} is {kind.simpleString()}; valid: {_VALID}")
     if len(parts) == 1 and is_plain(kinds[0]):
-        return column(parts[0])
-    return F.xxhash64(*(each for part, kind in zip(parts, kinds, strict=True) for each in _hashed(column(part), kind)))
+        return as_column(parts[0])
+    return F.xxhash64(
+        *(each for part, kind in zip(parts, kinds, strict=True) for each in _list_hash_inputs(as_column(part), kind))
+    )
 
 
-def key_parts(key: Key) -> list[str | Column]:
+def list_key_columns(key: Key) -> list[str | Column]:
     """The columns of a key."""
     parts = [key] if isinstance(key, str | Column) else list(key) if isinstance(key, Sequence) else []
     if not parts or not all(isinstance(part, str | Column) for part in parts):
@@ -92,19 +94,19 @@ def key_parts(key: Key) -> list[str | Column]:
 
 def is_plain(kind: DataType) -> bool:
     """Whether routers read a key of this type as it is. Strings that are compared by another collation they don't."""
-    return isinstance(kind, StringType | BinaryType | IntegralType) and _collation(kind) == "UTF8_BINARY"
+    return isinstance(kind, StringType | BinaryType | IntegralType) and _get_collation(kind) == "UTF8_BINARY"
 
 
-def _collation(kind: DataType) -> str:
+def _get_collation(kind: DataType) -> str:
     return getattr(kind, "collation", None) or "UTF8_BINARY"
 
 
-def _fits(kind: DataType) -> bool:
+def _is_supported(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
-        return _fits(kind.elementType) and not _has_collation(kind.elementType)
+        return _is_supported(kind.elementType) and not _has_collation(kind.elementType)
     if isinstance(kind, StructType):
-        return all(_fits(field.dataType) for field in kind)
-    return isinstance(kind, _HASHED) and _collation(kind).removesuffix(_TRIM) in _COMPARED
+        return all(_is_supported(field.dataType) for field in kind)
+    return isinstance(kind, _HASHED) and _get_collation(kind).removesuffix(_TRIM) in _COMPARED
 
 
 def _has_collation(kind: DataType) -> bool:
@@ -113,18 +115,21 @@ def _has_collation(kind: DataType) -> bool:
         return _has_collation(kind.elementType)
     if isinstance(kind, StructType):
         return any(_has_collation(field.dataType) for field in kind)
-    return _collation(kind) != "UTF8_BINARY"
+    return _get_collation(kind) != "UTF8_BINARY"
 
 
-def _hashed(values: Column, kind: DataType) -> list[Column]:
+def _list_hash_inputs(values: Column, kind: DataType) -> list[Column]:
     """What is hashed of a column. Spark's hash skips nulls, so (null, 1) and (1, null) alone would have the same."""
     if isinstance(kind, StructType):
-        fields = (_hashed(values.getField(field.name), field.dataType) for field in kind)
+        fields = (_list_hash_inputs(values.getField(field.name), field.dataType) for field in kind)
         return [values.isNull(), *(each for field in fields for each in field)]
-    return [values.isNull(), _compared(values, _collation(kind)) if isinstance(kind, StringType) else values]
+    return [
+        values.isNull(),
+        _normalise_strings(values, _get_collation(kind)) if isinstance(kind, StringType) else values,
+    ]
 
 
-def _compared(values: Column, collation: str) -> Column:
+def _normalise_strings(values: Column, collation: str) -> Column:
     """Strings in the form that all strings have which the collation holds for equal to them."""
     if collation == "UTF8_BINARY":
         return values

@@ -11,7 +11,7 @@ import pyarrow as pa
 MOST = 64 << 20  # bytes in memory
 
 
-class Held:
+class SpillBuffer:
     """Record batches of one schema, in their order. It is a context manager, which gives its file up.
 
     The file is an Arrow stream in the machine's temporary folder, read back by a memory map. It has no name there, so

@@ -19,13 +19,13 @@ from pyspark.sql.types import DataType, IntegralType, NumericType, TimestampNTZT
 
 from unskew.apps.router.router import Part, Routing
 from unskew.errors import UsageError
-from unskew.grouping import named
+from unskew.grouping import get_grouping
 from unskew.grouping.arguments import MOST_COST
-from unskew.spark.compat import explained, map_in_arrow, placed, type_of
-from unskew.spark.micro_batches import milliseconds, partition
+from unskew.spark.compat import explain_import, get_type, map_in_arrow, place_rows
+from unskew.spark.micro_batches import get_partition, to_milliseconds
 
 if TYPE_CHECKING:  # `balance` is had without what reads messages
-    from unskew.apps.splitter.json_fields import Fields
+    from unskew.apps.splitter.json_fields import JsonFields
 
 SCHEMA = pa.schema([("worker", pa.int32()), ("packet", pa.binary())])
 DDL = "worker int, packet binary"
@@ -53,7 +53,7 @@ class Packer:
         self._batches.append(tuples)
         self._routes.append(workers)
         self._rows += len(workers)
-        self._bytes += _plain_bytes(tuples)
+        self._bytes += _count_plain_bytes(tuples)
         if self._rows >= self._limit or self._bytes >= _MAX_BYTES:
             yield from self.flush()
 
@@ -64,27 +64,27 @@ class Packer:
         table = pa.Table.from_batches(self._batches).unify_dictionaries().combine_chunks()
         routes = np.concatenate(self._routes)
         self._batches, self._routes, self._rows, self._bytes = [], [], 0, 0
-        yield cut(table.to_batches()[0], routes, self.workers)
+        yield cut_packets(table.to_batches()[0], routes, self.workers)
 
 
-def cut(tuples: pa.RecordBatch, workers: NDArray[np.int32], count: int) -> pa.RecordBatch:
+def cut_packets(tuples: pa.RecordBatch, workers: NDArray[np.int32], count: int) -> pa.RecordBatch:
     """Cut n tuples by worker: the result is a batch of ``SCHEMA``, with a row for each worker that has tuples."""
     narrow = workers.astype(np.int16) if count <= np.iinfo(np.int16).max else workers  # a radix sort, where it fits
     order = np.argsort(narrow, kind="stable")
     bounds = np.searchsorted(narrow[order], np.arange(count + 1))
-    ordered = _light(tuples, count).take(pa.array(order))
+    ordered = _decode_large_dictionaries(tuples, count).take(pa.array(order))
     named = np.flatnonzero(np.diff(bounds))
-    packets = [_write(ordered.slice(bounds[w], bounds[w + 1] - bounds[w])) for w in named]
+    packets = [_write_packet(ordered.slice(bounds[w], bounds[w + 1] - bounds[w])) for w in named]
     return pa.record_batch([pa.array(named, pa.int32()), pa.array(packets, pa.binary())], schema=SCHEMA)
 
 
-def read(packet: pa.BinaryScalar) -> pa.RecordBatch:
+def read_packet(packet: pa.BinaryScalar) -> pa.RecordBatch:
     """The tuples of a packet."""
     with pa.ipc.open_stream(packet.as_buffer()) as reader:
         return reader.read_next_batch()
 
 
-def plain(tuples: pa.RecordBatch) -> pa.RecordBatch:
+def decode_dictionaries(tuples: pa.RecordBatch) -> pa.RecordBatch:
     """The tuples, with no column dictionary-encoded. It costs 10 µs, and 1 ns (integers) to 6 ns (text) a tuple."""
     for i, column in enumerate(tuples.columns):
         if isinstance(column, pa.DictionaryArray):
@@ -92,12 +92,15 @@ def plain(tuples: pa.RecordBatch) -> pa.RecordBatch:
     return tuples
 
 
-def _plain_bytes(tuples: pa.RecordBatch) -> int:
+def _count_plain_bytes(tuples: pa.RecordBatch) -> int:
     """The bytes of tuples when no dictionary saves any, as in packets."""
-    return sum(_decoded(column) if pa.types.is_dictionary(column.type) else column.nbytes for column in tuples.columns)
+    return sum(
+        _count_decoded_bytes(column) if pa.types.is_dictionary(column.type) else column.nbytes
+        for column in tuples.columns
+    )
 
 
-def _decoded(column: pa.DictionaryArray) -> int:
+def _count_decoded_bytes(column: pa.DictionaryArray) -> int:
     """The bytes of a column without its dictionary."""
     values = column.dictionary
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
@@ -107,23 +110,23 @@ def _decoded(column: pa.DictionaryArray) -> int:
     return int(lengths[codes].sum(dtype=np.int64)) + 4 * len(column)
 
 
-def _light(tuples: pa.RecordBatch, count: int) -> pa.RecordBatch:
+def _decode_large_dictionaries(tuples: pa.RecordBatch, count: int) -> pa.RecordBatch:
     """Decode the dictionaries that are larger than what they save: every packet has a copy of them."""
     for i, column in enumerate(tuples.columns):
-        if pa.types.is_dictionary(column.type) and column.dictionary.nbytes * count > _decoded(column):
+        if pa.types.is_dictionary(column.type) and column.dictionary.nbytes * count > _count_decoded_bytes(column):
             tuples = tuples.set_column(i, tuples.schema.names[i], column.dictionary_decode())
     return tuples
 
 
-def _write(tuples: pa.RecordBatch) -> bytes:
+def _write_packet(tuples: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, tuples.schema) as writer:
         writer.write_batch(tuples)
     return sink.getvalue().to_pybytes()
 
 
-def route_column(routing: Routing, given: Sequence[str]) -> Any:
-    """The router as a function for ``unskew.spark.compat.column_of``: arrays → worker.
+def make_column_router(routing: Routing, given: Sequence[str]) -> Any:
+    """The router as a function for ``unskew.spark.compat.apply_to_arrays``: arrays → worker.
 
     ``given`` names the arrays: ``key``, and those of ``source``, ``time`` and ``cost`` that there are.
     """
@@ -133,12 +136,12 @@ def route_column(routing: Routing, given: Sequence[str]) -> Any:
         if first is None:
             return
         filled = "source" in given and len(first[0])
-        router = routing.open(first[given.index("source")][0].as_py() if filled else partition())
+        router = routing.open(first[given.index("source")][0].as_py() if filled else get_partition())
 
         def parts() -> Iterator[Part]:
             for arrays in chain([first], batches):
                 named = dict(zip(given, arrays, strict=True))
-                times = milliseconds(named["time"]) if "time" in named else None
+                times = to_milliseconds(named["time"]) if "time" in named else None
                 costs = named["cost"].to_numpy(zero_copy_only=False) if "cost" in named else None
                 yield None, named["key"], times, costs
 
@@ -149,13 +152,13 @@ def route_column(routing: Routing, given: Sequence[str]) -> Any:
     return workers
 
 
-def route_packets(
+def make_packet_router(
     routing: Routing,
     key: str,
     source: str | None,
     time_column: str | None,
     carry: list[str],
-    fields: "Fields | None" = None,
+    fields: "JsonFields | None" = None,
     cost: str | None = None,
     *,
     messages: bool = False,
@@ -171,7 +174,7 @@ def route_packets(
         first = next(filled, None)
         if first is None:
             return
-        router = routing.open(first.column(source)[0].as_py() if source else partition())
+        router = routing.open(first.column(source)[0].as_py() if source else get_partition())
         packer, rejected = Packer(router.workers), 0
 
         def parts() -> Iterator[Part]:
@@ -185,7 +188,7 @@ def route_packets(
                     continue
                 keys = tuples.column(key).dictionary_encode()
                 columns = [keys if name == key else tuples.column(name) for name in carry]
-                times = milliseconds(tuples.column(time_column)) if time_column else None
+                times = to_milliseconds(tuples.column(time_column)) if time_column else None
                 costs = tuples.column(cost).to_numpy(zero_copy_only=False) if cost else None
                 yield pa.record_batch(columns, carry), keys, times, costs
 
@@ -197,7 +200,7 @@ def route_packets(
     return packets
 
 
-def packets_at_workers(
+def send_packets(
     df: DataFrame,
     routing: Routing,
     key: str,
@@ -207,40 +210,40 @@ def packets_at_workers(
     time: str | Column | None = None,
     cost: Column | None = None,
     tasks: int | None = None,
-    fields: "Fields | None" = None,
+    fields: "JsonFields | None" = None,
     messages: bool = False,
 ) -> DataFrame:
     """Packets of the columns ``carry``, each in the partition of its worker.
 
     With ``tasks`` there are only that many partitions, and worker *w* shares partition *w* mod ``tasks`` with others.
     Rows without a key are rejected if they are ``messages``. With ``fields`` the router first reads the keys from them.
-    ``cost`` is as ``cost_column`` gives it.
+    ``cost`` is as ``make_cost_column`` gives it.
     """
     chosen = df
     source_column = time_column = cost_name = None
     if source is not None:
         source_column = "__source"
-        chosen = chosen.withColumn(source_column, column(source))
-    if named(routing.grouping).uses_time:
+        chosen = chosen.withColumn(source_column, as_column(source))
+    if get_grouping(routing.grouping).uses_time:
         time_column = "__time"
-        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else column(time))
+        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else as_column(time))
     if cost is not None:
         cost_name = "__cost"
         chosen = chosen.withColumn(cost_name, cost)
     own = [c for c in (source_column, time_column, cost_name) if c]
     needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
     partitions = min(tasks or routing.workers, routing.workers)
-    route = route_packets(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
-    made = map_in_arrow(chosen, list(needed), explained(route), DDL)
-    return placed(made, partitions, F.col("worker") % partitions)
+    route = make_packet_router(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
+    made = map_in_arrow(chosen, list(needed), explain_import(route), DDL)
+    return place_rows(made, partitions, F.col("worker") % partitions)
 
 
-def column(of: str | Column) -> Column:
+def as_column(of: str | Column) -> Column:
     """A column, given by its name or as it is."""
     return F.col(of) if isinstance(of, str) else of
 
 
-def cost_column(df: DataFrame, cost: str | Column) -> Column:
+def make_cost_column(df: DataFrame, cost: str | Column) -> Column:
     """The cost of each row, double: from 0 to ``MOST_COST``. One that isn't so counts as 0.
 
     Raises
@@ -249,11 +252,11 @@ def cost_column(df: DataFrame, cost: str | Column) -> Column:
         There is no such column, or it isn't a number.
 
     """
-    value = _of_type(df, "cost", cost, "a number", NumericType).cast("double")
+    value = _require_type(df, "cost", cost, "a number", NumericType).cast("double")
     return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))
 
 
-def source_column(df: DataFrame, source: str | Column) -> Column:
+def make_source_column(df: DataFrame, source: str | Column) -> Column:
     """The source of each row, a whole number.
 
     Raises
@@ -262,10 +265,10 @@ def source_column(df: DataFrame, source: str | Column) -> Column:
         There is no such column, or it is of another type.
 
     """
-    return _of_type(df, "source", source, "an integer", IntegralType)
+    return _require_type(df, "source", source, "an integer", IntegralType)
 
 
-def time_column(df: DataFrame, time: str | Column) -> Column:
+def make_time_column(df: DataFrame, time: str | Column) -> Column:
     """The time of each row, for schemes that use it.
 
     Raises
@@ -274,11 +277,11 @@ def time_column(df: DataFrame, time: str | Column) -> Column:
         There is no such column, or it isn't a timestamp.
 
     """
-    return _of_type(df, "time", time, "a timestamp", TimestampType, TimestampNTZType)
+    return _require_type(df, "time", time, "a timestamp", TimestampType, TimestampNTZType)
 
 
-def _of_type(df: DataFrame, what: str, of: str | Column, valid: str, *types: type[DataType]) -> Column:
-    kind = type_of(df, of)
+def _require_type(df: DataFrame, what: str, of: str | Column, valid: str, *types: type[DataType]) -> Column:
+    kind = get_type(df, of)
     if not isinstance(kind, types):
         raise UsageError(f"{what} is {kind.simpleString()}; valid: {valid}")
-    return column(of)
+    return as_column(of)

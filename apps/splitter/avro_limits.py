@@ -29,12 +29,12 @@ _PRIMITIVES = {"int", "long", *_SIZED, *_BYTES}
 _RECORDS = ("record", "error")
 
 
-class TooDeep(Exception):
+class MessageTooDeep(Exception):
     """A message has more levels, or more values, than may be decoded."""
 
 
 @dataclass(frozen=True)
-class Schema:
+class AvroSchema:
     """A schema that fastavro has read.
 
     Attributes
@@ -63,12 +63,12 @@ class Schema:
         from fastavro import parse_schema
 
         document = json.loads(text)
-        _against_depth(document)
+        _require_depth(document)
         document = postpone_logical_types(document)
         types: dict[str, Any] = {}
         parsed = parse_schema(document, named_schemas={} if named is None else named)
         parsed = parse_schema(parsed, named_schemas=types)  # as fastavro reads it again for each message
-        return cls(parsed, None if _bounded(parsed, types) else types)
+        return cls(parsed, None if _is_bounded(parsed, types) else types)
 
     def check(self, message: bytes, begin: int) -> None:
         """Refuse what isn't to be decoded.
@@ -84,7 +84,7 @@ class Schema:
 
         Raises
         ------
-        TooDeep
+        MessageTooDeep
             The message has too many levels or values.
         Exception
             The message isn't of this schema.
@@ -103,66 +103,66 @@ class Schema:
                 continue
             left -= 1
             if left < 0:
-                raise TooDeep(f"it has more than {most:,} values in {len(message):,} bytes")
-            each, kind = _resolved(given, self.named)
+                raise MessageTooDeep(f"it has more than {most:,} values in {len(message):,} bytes")
+            each, kind = _resolve_type(given, self.named)
             if kind in _NUMBERS:
-                _number(body)
+                _read_number(body)
             elif kind in _SIZED:
-                _skip(body, _number(body))
+                _skip_bytes(body, _read_number(body))
             elif kind in _BYTES:
-                _skip(body, _BYTES[kind])
+                _skip_bytes(body, _BYTES[kind])
             elif kind == "fixed":
-                _skip(body, each["size"])
+                _skip_bytes(body, each["size"])
             else:
                 if len(levels) > _DEEPEST:
-                    raise TooDeep(f"it is nested more than {_DEEPEST:,} levels deep")
-                levels.append(_values(body, each, kind))
+                    raise MessageTooDeep(f"it is nested more than {_DEEPEST:,} levels deep")
+                levels.append(_iterate_value_types(body, each, kind))
 
 
-def _against_depth(document: Any) -> None:
+def _require_depth(document: Any) -> None:
     level = [document]
     for _ in range(_DEEPEST_JSON + 1):  # the innermost has no elements
-        level = [inner for each in level if isinstance(each, dict | list) for inner in _elements(each)]
+        level = [inner for each in level if isinstance(each, dict | list) for inner in _list_elements(each)]
         if not level:
             return
     raise ValueError(f"its JSON is nested more than {_DEEPEST_JSON} levels deep")
 
 
-def _elements(each: dict[str, Any] | list[Any]) -> list[Any]:
+def _list_elements(each: dict[str, Any] | list[Any]) -> list[Any]:
     return [*each.values()] if isinstance(each, dict) else each
 
 
-def _bounded(schema: Any, named: Mapping[str, Any]) -> bool:
+def _is_bounded(schema: Any, named: Mapping[str, Any]) -> bool:
     """Whether every message of a schema has few levels, and not many more values than bytes.
 
     That is so if the schema is small when each name is replaced by its type, and no array has values without bytes.
     """
     level, types = [schema], 0
     for _ in range(_DEEPEST):
-        resolved = [_resolved(each, named) for each in level]
-        if any(kind == "array" and _empty(each["items"], named) for each, kind in resolved):
+        resolved = [_resolve_type(each, named) for each in level]
+        if any(kind == "array" and _takes_no_bytes(each["items"], named) for each, kind in resolved):
             return False
-        level = list(islice((inner for each, kind in resolved for inner in _inner(each, kind)), _EMPTY + 1))
+        level = list(islice((inner for each, kind in resolved for inner in _list_inner_types(each, kind)), _EMPTY + 1))
         types += len(level)
         if not level or types > _EMPTY:
             break
     return not level
 
 
-def _empty(schema: Any, named: Mapping[str, Any]) -> bool:
+def _takes_no_bytes(schema: Any, named: Mapping[str, Any]) -> bool:
     """Whether values of a type take no bytes."""
     rest, seen = [schema], set()
     while rest:
-        each, kind = _resolved(rest.pop(), named)
+        each, kind = _resolve_type(rest.pop(), named)
         if kind in _RECORDS:
-            rest += _inner(each, kind) if each["name"] not in seen else []
+            rest += _list_inner_types(each, kind) if each["name"] not in seen else []
             seen.add(each["name"])
         elif kind != "null" and not (kind == "fixed" and each["size"] == 0):
             return False
     return True
 
 
-def _resolved(schema: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
+def _resolve_type(schema: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
     """A type, and its kind. A name stands for the type that it names."""
     if isinstance(schema, list):
         return schema, "union"
@@ -173,7 +173,7 @@ def _resolved(schema: Any, named: Mapping[str, Any]) -> tuple[Any, str]:
     return schema, schema["type"]
 
 
-def _inner(schema: Any, kind: str) -> list[Any]:
+def _list_inner_types(schema: Any, kind: str) -> list[Any]:
     """The types of the values that are directly in a value of a type."""
     if kind == "union":
         return schema
@@ -182,26 +182,26 @@ def _inner(schema: Any, kind: str) -> list[Any]:
     return [schema["items"]] if kind == "array" else [schema["values"]] if kind == "map" else []
 
 
-def _values(body: io.BytesIO, schema: Any, kind: str) -> Iterator[Any]:
+def _iterate_value_types(body: io.BytesIO, schema: Any, kind: str) -> Iterator[Any]:
     """The types of the values that are directly in the value at this place of a message."""
-    inner = _inner(schema, kind)
+    inner = _list_inner_types(schema, kind)
     if kind in _RECORDS:
         yield from inner
     elif kind == "union":
-        branch = _number(body)
+        branch = _read_number(body)
         if branch < 0:
             raise ValueError
         yield inner[branch]
     else:
         entry = inner if kind == "array" else ["string", *inner]
-        while count := _number(body):
+        while count := _read_number(body):
             if count < 0:
-                _number(body)  # the block's bytes
+                _read_number(body)  # the block's bytes
             for _ in range(abs(count)):
                 yield from entry
 
 
-def _number(body: io.BytesIO) -> int:
+def _read_number(body: io.BytesIO) -> int:
     """Read an integer: zigzag, in groups of seven bits."""
     number = 0
     for shift in range(0, 70, 7):
@@ -212,6 +212,6 @@ def _number(body: io.BytesIO) -> int:
     raise ValueError("more than 64 bits")
 
 
-def _skip(body: io.BytesIO, size: int) -> None:
+def _skip_bytes(body: io.BytesIO, size: int) -> None:
     if len(body.read(size)) != size:
         raise EOFError

@@ -24,7 +24,7 @@ _BASES = {
 }
 
 
-class Undecoded(NamedTuple):
+class UndecodedValue(NamedTuple):
     """A value as it is below its logical type.
 
     Attributes
@@ -58,7 +58,7 @@ class Undecoded(NamedTuple):
         if self.kind == "decimal":
             digits = min(self.schema["precision"], LONGEST_KEY)
             # To make digits of n bytes takes O(n²), so they are compared before.
-            if abs(int.from_bytes(self.value, "big", signed=True)) >= _bound(digits):
+            if abs(int.from_bytes(self.value, "big", signed=True)) >= _get_decimal_bound(digits):
                 raise ValueError(f"has more than {digits:,} digits")
         elif self.kind != "uuid":
             return self
@@ -69,7 +69,7 @@ class Undecoded(NamedTuple):
 
 
 def postpone_logical_types(schema: Any) -> Any:
-    """The same Avro schema, but the values of its logical types are read as ``Undecoded``.
+    """The same Avro schema, but the values of its logical types are read as ``UndecodedValue``.
 
     A logical type that isn't valid is left out, as Avro's specification says. So are all defaults, because
     a message has all fields of the schema that it was written by.
@@ -92,12 +92,12 @@ def load_reader() -> Any:
     from fastavro.read import LOGICAL_READERS
 
     for kind, bases in _BASES.items():
-        LOGICAL_READERS.update(dict.fromkeys((f"{base}-{_POSTPONED}{kind}" for base in bases), _postpone))
+        LOGICAL_READERS.update(dict.fromkeys((f"{base}-{_POSTPONED}{kind}" for base in bases), _postpone_value))
     return schemaless_reader
 
 
-def _postpone(value: Any, schema: Any = None, _: Any = None) -> Undecoded:
-    return Undecoded(value, schema)
+def _postpone_value(value: Any, schema: Any = None, _: Any = None) -> UndecodedValue:
+    return UndecodedValue(value, schema)
 
 
 def _is_valid(schema: dict[str, Any]) -> bool:
@@ -114,5 +114,5 @@ def _is_valid(schema: dict[str, Any]) -> bool:
 
 
 @cache
-def _bound(digits: int) -> int:
+def _get_decimal_bound(digits: int) -> int:
     return 10**digits

@@ -15,29 +15,44 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.splitter.avro import Decoder, Refusals, Registry, avro, numbers, of_file
-from unskew.apps.splitter.json_fields import Fields
-from unskew.apps.splitter.splitter import Splitter, by_fields, document, not_json, unreadable
+from unskew.apps.splitter.avro import (
+    AvroDecoder,
+    SchemaRefusals,
+    SchemaRegistry,
+    find_schema_numbers,
+    make_avro_splitter,
+    read_schema_file,
+)
+from unskew.apps.splitter.json_fields import JsonFields
+from unskew.apps.splitter.splitter import (
+    Splitter,
+    explain_not_json,
+    explain_unreadable,
+    make_field_splitter,
+    parse_document,
+)
 from unskew.errors import UsageError, suggest_names
 from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
 
 
-def text_field(name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None) -> Splitter:
+def split_text_field(
+    name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None
+) -> Splitter:
     """JSON objects with the key as a text in one field, and perhaps a count in another. Other fields are ignored."""
-    return by_fields(Fields((name,), number, rule=rule))
+    return make_field_splitter(JsonFields((name,), number, rule=rule))
 
 
-def title(pages: pa.Array) -> pa.Array:
+def extract_title(pages: pa.Array) -> pa.Array:
     """The title of a page, which may be given by its address."""
-    return _without(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
+    return _remove_match(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
 
 
-def language(projects: pa.Array) -> pa.Array:
+def extract_language(projects: pa.Array) -> pa.Array:
     """The language of a project: ``en`` for ``en.m``."""
-    return _without(projects, r"(?s)\..*", ".")
+    return _remove_match(projects, r"(?s)\..*", ".")
 
 
-def _without(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
+def _remove_match(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
     """Texts without their first match of a pattern; only a text that contains the hint can match."""
     found = pc.call_function("match_substring", [texts], pc.MatchSubstringOptions(hint))
     if not pc.call_function("any", [found]).as_py():
@@ -46,14 +61,14 @@ def _without(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
     return pc.call_function("replace_substring_regex", [texts], once)
 
 
-def hashtags(name: str) -> Splitter:
+def split_hashtags(name: str) -> Splitter:
     """Messages with a list of hashtags. Each is a key, by the rule of ``unskew.producers.messages``."""
 
     def keys(parsed: Column) -> Column:
         found = F.when(right(kind(parsed)), F.try_variant_get(parsed, f"$.{name}", "array<string>"))
-        return F.transform(F.filter(found, lambda tag: ~F.contains(tag, F.lit(MANGLED))), folded)
+        return F.transform(F.filter(found, lambda tag: ~F.contains(tag, F.lit(MANGLED))), fold)
 
-    def folded(tag: Column) -> Column:
+    def fold(tag: Column) -> Column:
         plain = F.lower(F.translate(tag, *LETTERS))
         return F.when(plain.rlike("|".join(ELECTION_WORDS)), F.lit(ELECTION_DAY)).otherwise(plain)
 
@@ -64,11 +79,11 @@ def hashtags(name: str) -> Splitter:
         return found.isin("ARRAY<STRING>", "ARRAY<VOID>")  # an empty list is a list of anything
 
     def reason(value: Column) -> Column:
-        parsed = document(value)
+        parsed = parse_document(value)
         found = kind(parsed)
         return (
-            unreadable(value)
-            .when(parsed.isNull(), not_json(value))
+            explain_unreadable(value)
+            .when(parsed.isNull(), explain_not_json(value))
             .when(found.isNull(), F.lit(f"no field {name!r}"))
             .when(~right(found), F.concat(F.lit(f"field {name!r} is "), found, F.lit(", not ARRAY<STRING>")))
         )
@@ -76,9 +91,9 @@ def hashtags(name: str) -> Splitter:
     return Splitter(keys, reason, several=True)
 
 
-def bids() -> Splitter:
+def split_bids() -> Splitter:
     """NEXMark's events, keyed by a bid's auction. Persons and auctions give no tuple."""
-    return by_fields(Fields(("bid", "auction"), scalars=True, optional=True))
+    return make_field_splitter(JsonFields(("bid", "auction"), scalars=True, optional=True))
 
 
 #: The formats of the messages of a COLUMN topic.
@@ -89,7 +104,7 @@ _CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside 
 
 
 @dataclass(frozen=True)
-class Schemas:
+class SchemaSource:
     """The source of Avro's schemas: a file, or a schema registry (default: ``$SCHEMA_REGISTRY_URL``).
 
     ``refusals`` are those of the stream to which the messages belong, if there is one.
@@ -97,9 +112,9 @@ class Schemas:
 
     file: str | None = None
     registry: str | None = field(default=None, repr=False)
-    refusals: Refusals | None = field(default=None, compare=False)
+    refusals: SchemaRefusals | None = field(default=None, compare=False)
 
-    def decoder(self, path: str, samples: Sequence[bytes]) -> Decoder:
+    def decoder(self, path: str, samples: Sequence[bytes]) -> AvroDecoder:
         """The decoder of the messages.
 
         Raises
@@ -116,18 +131,20 @@ class Schemas:
                 f"--format avro needs --schema FILE or --schema-registry URL (${REGISTRY_VARIABLE}), not both"
             )
         if self.file is not None:
-            return Decoder(path, schema=of_file(self.file))
-        wanted = numbers(samples)
+            return AvroDecoder(path, schema=read_schema_file(self.file))
+        wanted = find_schema_numbers(samples)
         if wanted and self.refusals:
             # A batch that is replayed refuses them again, even if the registry has them now.
-            wanted = self.refusals.newest().allowed(wanted)
-        return Decoder(path, registry=Registry.at(str(address)).knowing(wanted))
+            wanted = self.refusals.newest().filter_allowed(wanted)
+        return AvroDecoder(path, registry=SchemaRegistry.at(str(address)).with_schemas(wanted))
 
 
-NO_SCHEMAS = Schemas()
+NO_SCHEMAS = SchemaSource()
 
 
-def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas: Schemas = NO_SCHEMAS) -> Splitter:
+def make_column_splitter(
+    form: str, field: str | None, samples: Sequence[bytes] = (), schemas: SchemaSource = NO_SCHEMAS
+) -> Splitter:
     """The splitter of any topic. The key is a field of JSON or Avro, a column of CSV, or the whole text.
 
     Parameters
@@ -139,7 +156,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
         are keys. For CSV the column's number, from 1. For text nothing.
     samples : sequence of bytes
         Messages of the topic. The Avro schemas that they name are fetched.
-    schemas : Schemas
+    schemas : SchemaSource
         The source of Avro's schemas.
 
     Raises
@@ -158,7 +175,7 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
     if form == "text":
         if field is not None:
             raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
-        return _plain(lambda text: text, "no text")
+        return _make_text_splitter(lambda text: text, "no text")
     if form == "csv":
         if not re.fullmatch(r"[1-9]\d{0,2}", field or ""):
             raise UsageError(f"--key-field is {field!r}; valid with --format csv: the column's number, from 1 to 999")
@@ -170,12 +187,12 @@ def column(form: str, field: str | None, samples: Sequence[bytes] = (), schemas:
             few = (F.octet_length(text) < _COLUMNS) | (commas < _COLUMNS)
             return F.when(few, F.from_csv(text, schema, _CSV))[names[-1]]
 
-        return _plain(cell, f"nothing in column {field}", _has_more_records)
+        return _make_text_splitter(cell, f"nothing in column {field}", _has_more_records)
     if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
         raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
     if form == "avro":
-        return avro(schemas.decoder(str(field), samples), schemas.refusals)
-    return by_fields(Fields.column(str(field)))
+        return make_avro_splitter(schemas.decoder(str(field), samples), schemas.refusals)
+    return make_field_splitter(JsonFields.column(str(field)))
 
 
 def _has_more_records(text: Column) -> Column:
@@ -184,7 +201,7 @@ def _has_more_records(text: Column) -> Column:
     return several & F.rlike(F.regexp_replace(text, '"[^"]*"', ""), F.lit(r"[\r\n][^\r\n]"))
 
 
-def _plain(
+def _make_text_splitter(
     key: Callable[[Column], Column], missing: str, more: Callable[[Column], Column] = lambda _: F.lit(False)
 ) -> Splitter:
     """Messages without a parser: their key is a function of their text. Those that have ``more`` are rejected."""
@@ -195,7 +212,7 @@ def _plain(
 
     def reason(value: Column) -> Column:
         several = F.coalesce(more(value.cast("string")), F.lit(False))
-        follows = unreadable(value).when(several, F.lit("not one CSV record: more follows it"))
+        follows = explain_unreadable(value).when(several, F.lit("not one CSV record: more follows it"))
         return follows.when(keys(value).isNull(), F.lit(missing))
 
     return Splitter(keys, reason)
@@ -207,23 +224,23 @@ _SYNTHETIC = ["ZIPF", "DRIFTING_ZIPF", "LN1", "LN2", "POSG_UNIFORM", "POSG_ZIPF"
 
 #: sourceType → how its messages are read.
 SPLITTERS: dict[str, Callable[[], Splitter]] = {
-    **dict.fromkeys(_COUNTRIES, partial(text_field, "country")),
-    "TWITTER_TICKER": partial(text_field, "ticker"),
-    "TWITTER_ELECTION": partial(hashtags, "hashtags"),
-    "WIKIPEDIA_PAGEVIEWS": partial(text_field, "page", rule=title),
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(text_field, "lang", "n", language),
-    "WIKIPEDIA_CLICKSTREAM": partial(text_field, "curr", "n"),
-    "NEXMARK": bids,
-    **dict.fromkeys(_SYNTHETIC, partial(text_field, "key")),
+    **dict.fromkeys(_COUNTRIES, partial(split_text_field, "country")),
+    "TWITTER_TICKER": partial(split_text_field, "ticker"),
+    "TWITTER_ELECTION": partial(split_hashtags, "hashtags"),
+    "WIKIPEDIA_PAGEVIEWS": partial(split_text_field, "page", rule=extract_title),
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(split_text_field, "lang", "n", extract_language),
+    "WIKIPEDIA_CLICKSTREAM": partial(split_text_field, "curr", "n"),
+    "NEXMARK": split_bids,
+    **dict.fromkeys(_SYNTHETIC, partial(split_text_field, "key")),
 }
 
 
-def splitter(
+def get_splitter(
     source_type: str,
     key_field: str | None = None,
     form: str | None = None,
     samples: Sequence[bytes] = (),
-    schemas: Schemas = NO_SCHEMAS,
+    schemas: SchemaSource = NO_SCHEMAS,
 ) -> Splitter:
     """The splitter of a source type.
 
@@ -232,11 +249,11 @@ def splitter(
     source_type : str
         One of ``SPLITTERS``.
     key_field, form : str, optional
-        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``avro``, ``csv`` or
-        ``text``.
+        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``make_avro_splitter``,
+        ``csv`` or ``text``.
     samples : sequence of bytes
         Messages of the topic. The Avro schemas that they name are fetched.
-    schemas : Schemas
+    schemas : SchemaSource
         The source of Avro's schemas.
 
     Raises
@@ -253,4 +270,4 @@ def splitter(
         return found()
     if source_type.upper() != "COLUMN":
         raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}, which has its own")
-    return column(form or "json", key_field, samples, schemas)
+    return make_column_splitter(form or "json", key_field, samples, schemas)

@@ -46,7 +46,7 @@ _ABSENT = object()  # in place of a field's value: there is no such field
 
 
 @dataclass(frozen=True)
-class Fields:
+class JsonFields:
     """The places of the key and the count in JSON messages. Spark sends it to the tasks.
 
     Parameters
@@ -74,7 +74,7 @@ class Fields:
     rule: Callable[[pa.Array], pa.Array] | None = None
 
     @classmethod
-    def column(cls, field: str) -> "Fields":
+    def column(cls, field: str) -> "JsonFields":
         """Those of the source type COLUMN: the key is a field, whose dots lead to nested objects (``user.id``)."""
         return cls(tuple(field.split(".")), scalars=True, framed=True)
 
@@ -94,7 +94,7 @@ class Fields:
 
         Messages that are equal to the byte are read once. A skewed stream without times or ids has many of them.
         """
-        if not _repeat(messages):
+        if not _is_repetitive(messages):
             return self._each(messages)
         encoded = messages.dictionary_encode(null_encoding="encode")
         return tuple(column.take(encoded.indices) for column in self._each(encoded.dictionary))
@@ -103,9 +103,9 @@ class Fields:
         texts: list[str | None] = []
         counts: list[int] = []
         without: list[int] = []
-        settled = self._settled()
+        settled = self._make_fast_reader()
         for body in self._bodies(messages):
-            key, count, _ = reading = settled(body) or self._decided(body)
+            key, count, _ = reading = settled(body) or self._read_slowly(body)
             texts.append(key)
             counts.append(count)
             if reading is NO_TUPLE:
@@ -122,8 +122,8 @@ class Fields:
 
     def reasons(self, messages: pa.Array) -> pa.Array:
         """Why each of n messages (binary) is rejected (string). Null if it is valid."""
-        settled = self._settled()
-        reasons = [None if settled(body) else self._decided(body)[2] for body in self._bodies(messages)]
+        settled = self._make_fast_reader()
+        reasons = [None if settled(body) else self._read_slowly(body)[2] for body in self._bodies(messages)]
         return pa.array(reasons, pa.string())
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -143,15 +143,15 @@ class Fields:
         found = messages.to_pylist()
         return [body[FRAME:] if body and body[0] == 0 else body for body in found] if self.framed else found
 
-    def _settled(self) -> Callable[[Any], Reading | None]:
+    def _make_fast_reader(self) -> Callable[[Any], Reading | None]:
         """A function that reads a message by ``orjson``; it returns None for a message that has to be read again."""
         loads, (first, *others), number = orjson.loads, self.path, self.number
         scalars, optional = self.scalars, self.optional
 
-        def settled(body: Any) -> Reading | None:
+        def read_fast(body: Any) -> Reading | None:
             try:
                 document = loads(body)  # which refuses None, too
-                if optional and document[first] is None and _plain(body, document):
+                if optional and document[first] is None and _is_lossless(body, document):
                     return NO_TUPLE
                 key = document[first]
                 for name in others:
@@ -165,14 +165,16 @@ class Fields:
                 key = str(key).lower()
             if number and not (type(count) is int and 0 <= count <= MOST):
                 return None
-            if len(body) > LONGEST_KEY and against_length(key):
+            if len(body) > LONGEST_KEY and check_key_length(key):
                 return None
-            flat = len(body) < _SHALLOW and len(document) == body.count(b":")  # `_plain`'s test: it settles nearly all
-            return (key, count, None) if flat or _plain(body, document) else None
+            flat = len(body) < _SHALLOW and len(document) == body.count(
+                b":"
+            )  # `_is_lossless`'s test: it settles nearly all
+            return (key, count, None) if flat or _is_lossless(body, document) else None
 
-        return settled
+        return read_fast
 
-    def _decided(self, body: bytes | None) -> Reading:
+    def _read_slowly(self, body: bytes | None) -> Reading:
         """Read a message by Python's ``json``, whatever the message is."""
         if body is None:
             return None, -1, "no value"
@@ -180,25 +182,25 @@ class Fields:
             text = body.decode()
         except UnicodeDecodeError:
             return None, -1, "not UTF-8"
-        with _deep():
+        with _allow_recursion():
             try:
-                document = _document(text)
+                document = _parse_document(text)
             except (ValueError, RecursionError) as error:
                 return None, -1, MORE if isinstance(error, _MoreError) else "not JSON"
-            if self.optional and _field(document, self.path[0]) is None:
+            if self.optional and _get_field(document, self.path[0]) is None:
                 return NO_TUPLE
             key = document
             for name in self.path:
-                key = _field(key, name)
-            count = _field(document, self.number) if self.number else -1
+                key = _get_field(key, name)
+            count = _get_field(document, self.number) if self.number else -1
             reason = self._against_key(key) or (self._against_count(count) if self.number else None)
         if reason:
             return None, -1, reason
         if isinstance(key, bool):
             key = str(key).lower()
         elif isinstance(key, _Number):
-            key = written(key)
-        too_long = against_length(key)
+            key = format_number(key)
+        too_long = check_key_length(key)
         return (None, -1, too_long) if too_long else (key, int(count), None)
 
     def _against_key(self, key: Any) -> str | None:
@@ -207,31 +209,33 @@ class Fields:
         if key is _ABSENT:
             return f"no field {name!r}"
         if self.scalars:
-            return f"field {name!r} is {kind(key)}, which is no key" if key is None or _inner(key) else None
-        return None if kind(key) == "STRING" else f"field {name!r} is {kind(key)}, not STRING"
+            return (
+                f"field {name!r} is {describe_type(key)}, which is no key" if key is None or _is_nested(key) else None
+            )
+        return None if describe_type(key) == "STRING" else f"field {name!r} is {describe_type(key)}, not STRING"
 
     def _against_count(self, count: Any) -> str | None:
         """Why a value is no count; None: it is one."""
         if count is _ABSENT:
             return f"no field {self.number!r}"
-        if kind(count) != "BIGINT":
-            return f"field {self.number!r} is {kind(count)}, not BIGINT"
+        if describe_type(count) != "BIGINT":
+            return f"field {self.number!r} is {describe_type(count)}, not BIGINT"
         return None if 0 <= int(count) <= MOST else f"the count is {int(count)}, not 0 to {MOST}"
 
 
-def against_length(key: str) -> str | None:
+def check_key_length(key: str) -> str | None:
     """Why a key is too long. None: it isn't."""
     size = len(key.encode())
     return f"the key has {size} bytes, not {LONGEST_KEY} at most" if size > LONGEST_KEY else None
 
 
-def _repeat(messages: pa.Array) -> bool:
+def _is_repetitive(messages: pa.Array) -> bool:
     """Whether messages occur more than twice on average, judged by the first ones. To encode all costs more."""
     first = messages.slice(0, _FIRST)
     return len(messages) > _FIRST and 2 * len(first.unique()) < len(first)
 
 
-def _plain(body: bytes, document: dict[str, Any]) -> bool:
+def _is_lossless(body: bytes, document: dict[str, Any]) -> bool:
     """Whether ``orjson`` has surely kept every name and every level.
 
     Each name has a colon behind it; all other colons are in texts. A message with as many colons as the outermost
@@ -248,13 +252,13 @@ def _plain(body: bytes, document: dict[str, Any]) -> bool:
     return len(body) < _SHALLOW or body.count(b"[") + body.count(b"{") <= _DEEPEST
 
 
-def written(number: str) -> str:
+def format_number(number: str) -> str:
     """A number as a key, as Spark writes it: a decimal if it has no exponent and few digits, else Java's double.
 
-    >>> [written(number) for number in ("-0", "12.50", "1e3", "1E-7", "1e400")]
+    >>> [format_number(number) for number in ("-0", "12.50", "1e3", "1E-7", "1e400")]
     ['0', '12.5', '1000.0', '1.0E-7', 'Infinity']
     """
-    if _decimal(number) is not None:
+    if _parse_decimal(number) is not None:
         plain = number.rstrip("0").rstrip(".") if "." in number else number
         return "0" if plain == "-0" else plain
     value = float(number)
@@ -266,19 +270,19 @@ def written(number: str) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-def kind(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """The type of a JSON value, in Spark's words, for reasons. A list of different elements is ``ARRAY<VARIANT>``.
 
-    >>> [kind(_DECODER.decode(text)) for text in ("7", "1.50", "1e3", '["a", null]', '{"b": [], "a": true}')]
+    >>> [describe_type(_DECODER.decode(text)) for text in ("7", "1.50", "1e3", '["a", null]', '{"b": [], "a": true}')]
     ['BIGINT', 'DECIMAL(2,1)', 'DOUBLE', 'ARRAY<STRING>', 'OBJECT<a: BOOLEAN, b: ARRAY<VOID>>']
     """
     if isinstance(value, dict):
-        return f"OBJECT<{', '.join(f'{name}: {kind(value[name])}' for name in sorted(value))}>"
+        return f"OBJECT<{', '.join(f'{name}: {describe_type(value[name])}' for name in sorted(value))}>"
     if isinstance(value, list):
-        kinds = {kind(element) for element in value if element is not None} or {"VOID"}
+        kinds = {describe_type(element) for element in value if element is not None} or {"VOID"}
         return f"ARRAY<{kinds.pop() if len(kinds) == 1 else 'VARIANT'}>"
     if isinstance(value, _Number):
-        digits = _decimal(value)
+        digits = _parse_decimal(value)
         if digits is None:
             return "DOUBLE"
         whole = "." not in value and -(2**63) <= int(value) < 2**63
@@ -286,7 +290,7 @@ def kind(value: Any) -> str:
     return "VOID" if value is None else "BOOLEAN" if isinstance(value, bool) else "STRING"
 
 
-def _decimal(number: str) -> tuple[int, int] | None:
+def _parse_decimal(number: str) -> tuple[int, int] | None:
     """Precision and scale of a number that Spark takes for a decimal; None: it is a double."""
     whole, _, fraction = number.lstrip("-").partition(".")
     if "e" in number.lower() or max(len((whole + fraction).lstrip("0")), len(fraction)) > _PRECISION:
@@ -305,38 +309,38 @@ class _Number(str):
     __slots__ = ()
 
 
-def _document(text: str) -> Any:
+def _parse_document(text: str) -> Any:
     """The value that a text is; raises ValueError or RecursionError if it is no JSON."""
     text = text.strip(_BLANK)
     document, end = _DECODER.raw_decode(text)
     if "\\u" in text:
         json.dumps(document, ensure_ascii=False).encode()  # refuses half of a surrogate pair
-    if _levels(document) > _DEEPEST:
+    if _count_levels(document) > _DEEPEST:
         raise ValueError
     if end < len(text):
         raise _MoreError if isinstance(document, dict) else ValueError
     return document
 
 
-def _levels(document: Any) -> int:
+def _count_levels(document: Any) -> int:
     """How deep objects and lists are in each other."""
     levels, level = 0, [document]
-    while level := [value for value in level if _inner(value)]:
+    while level := [value for value in level if _is_nested(value)]:
         levels += 1
         level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
     return levels
 
 
-def _inner(value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def _field(value: Any, name: str) -> Any:
+def _get_field(value: Any, name: str) -> Any:
     return value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
 
 
 @contextmanager
-def _deep() -> Iterator[None]:
+def _allow_recursion() -> Iterator[None]:
     """Let functions call themselves for each of the levels that a message may have."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(limit + 5 * _DEEPEST)
@@ -346,17 +350,17 @@ def _deep() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _require_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError
     return found
 
 
-def _refused(_: str) -> Any:
+def _refuse_constant(_: str) -> Any:
     raise ValueError
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_distinct, parse_int=_Number, parse_float=_Number, parse_constant=_refused
+    object_pairs_hook=_require_distinct, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
 )

@@ -6,13 +6,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.avro import Refusals
-from unskew.apps.splitter.formats import Schemas, splitter
-from unskew.apps.splitter.splitter import LAST, POSITION, Splitter, rejecting_times
+from unskew.apps.splitter.avro import SchemaRefusals
+from unskew.apps.splitter.formats import SchemaSource, get_splitter
+from unskew.apps.splitter.splitter import LAST, POSITION, Splitter, reject_times
 from unskew.kafka.connection import Connection
-from unskew.kafka.reader import given_by_producer, newest_messages
+from unskew.kafka.reader import newest_messages, producer_time
 from unskew.kafka.topics import end_offsets, first_offsets
-from unskew.spark.micro_batches import batch_number, batch_time
+from unskew.spark.micro_batches import get_batch_number, make_batch_time
 from unskew.spark.setting_names import BYTES, ROWS
 
 _UNCHECKED = 2**31 - 1  # bytes; with this limit Spark doesn't add up the buffers
@@ -51,7 +51,7 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
 
     """
     rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
-    if samples and set(settings.carried) <= _SMALL and settings.batch_limit <= MOST_TUPLES and rows > 0:
+    if samples and set(settings.carried_columns) <= _SMALL and settings.batch_limit <= MOST_TUPLES and rows > 0:
         if ROWS not in settings.conf:
             rows = min(rows, max(1, MOST_BYTES // max(1, *(_MARGIN * len(sample) for sample in samples))))
         size = _UNCHECKED
@@ -61,7 +61,7 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
     return MOST_BYTES // rows if size == _UNCHECKED and BYTES not in settings.conf else None
 
 
-def lost_messages(
+def count_lost_messages(
     connection: Connection, topic: str, start: Mapping[str, int], end: Mapping[str, int] | None = None
 ) -> dict[int, int]:
     """Partition → how many of its messages from ``start`` on, and before ``end``, the topic has lost, if any.
@@ -86,17 +86,17 @@ def lost_messages(
     return {partition: number for partition, number in sorted(lost.items()) if number > 0}
 
 
-def skipped_messages(connection: Connection, topic: str, start: Mapping[str, int]) -> dict[int, int]:
+def count_skipped_messages(connection: Connection, topic: str, start: Mapping[str, int]) -> dict[int, int]:
     """Partition → how many messages a topic that was made anew has before the offsets at which reading resumes.
 
-    If it doesn't reach these offsets yet, reading resumes at its end, and ``lost_messages`` reports that.
+    If it doesn't reach these offsets yet, reading resumes at its end, and ``count_lost_messages`` reports that.
     """
     first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
     offsets = {int(name): offset for name, offset in start.items()}
     return {p: max(0, offset - first[p]) for p, offset in offsets.items() if p in there and there[p] >= offset}
 
 
-def loss_message(topic: str, lost: Mapping[int, int]) -> str:
+def describe_loss(topic: str, lost: Mapping[int, int]) -> str:
     """The error message about lost messages, in one line."""
     where = ", ".join(f"partition {partition}: {number:,}" for partition, number in lost.items())
     return (
@@ -111,7 +111,7 @@ FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": s
 _SAMPLES = 100  # messages
 
 
-def source(spark: SparkSession, settings: Settings) -> DataFrame:
+def read_topic(spark: SparkSession, settings: Settings) -> DataFrame:
     """The topic's messages as Spark reads them: one task a partition, in offset order."""
     reader = (
         spark.readStream.format("kafka")
@@ -125,7 +125,7 @@ def source(spark: SparkSession, settings: Settings) -> DataFrame:
     return reader.load()
 
 
-def splitter_of(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
+def choose_splitter(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
     """The splitter of a run. ``samples`` are messages of its topic.
 
     Raises
@@ -134,11 +134,13 @@ def splitter_of(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
         There is no such source type, or it has no such field or format.
 
     """
-    schemas = Schemas(settings.schema, settings.schema_registry, Refusals(settings.location, batch_number))
-    return splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
+    schemas = SchemaSource(
+        settings.schema, settings.schema_registry, SchemaRefusals(settings.location, get_batch_number)
+    )
+    return get_splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
 
 
-def reading(
+def open_topic(
     spark: SparkSession, settings: Settings, ahead_ms: int, *, count_bytes: bool = False
 ) -> tuple[Splitter, DataFrame]:
     """The splitter of the topic's messages, and the messages. It also sets how many are read at a time.
@@ -150,7 +152,7 @@ def reading(
     spark, settings
         The session, and the run.
     ahead_ms
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     count_bytes
         Whether Spark limits the bytes that it gives to Python at a time, whatever the samples show. If it only limits
         the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
@@ -159,11 +161,11 @@ def reading(
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     samples = [value for value in (message.value() for message in newest) if value is not None]
     largest = set_portions(spark, settings, [] if count_bytes else samples)
-    found = splitter_of(settings, samples)
-    if settings.timed:
+    found = choose_splitter(settings, samples)
+    if settings.uses_message_time:
         ahead = settings.max_ahead if settings.time == "event" else None
-        found = rejecting_times(found, batch_time(ahead_ms), ahead)
-    messages = source(spark, settings)
+        found = reject_times(found, make_batch_time(ahead_ms), ahead)
+    messages = read_topic(spark, settings)
     if largest is not None:
         value = F.col("value")
         refused = F.raise_error(F.lit(TOO_LARGE)).cast("binary")
@@ -171,7 +173,7 @@ def reading(
     return found, messages
 
 
-def contradicted(settings: Settings, time_ms: int) -> bool | None:
+def is_contradicted(settings: Settings, time_ms: int) -> bool | None:
     """Whether a batch of this time would reject one of the topic's newest messages because its time is in the future.
 
     If so, either the message's time or the clock is wrong. Times that the broker has set contradict no clock, because
@@ -192,19 +194,23 @@ def contradicted(settings: Settings, time_ms: int) -> bool | None:
     """
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     latest = time_ms + 1000 * settings.max_ahead
-    times = [given_by_producer(message) for message in newest]
+    times = [producer_time(message) for message in newest]
     return any(ms is not None and latest < ms <= LAST for ms in times) if times else None
 
 
-def newest_ms(settings: Settings) -> int:
+def find_newest_ms(settings: Settings) -> int:
     """The time (ms) of the newest of the topic's messages that were seen, or 0."""
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     return max((message.timestamp()[1] for message in newest), default=0)
 
 
-def messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
-    """The topic's messages as ``splitter.opened`` gives them, with source, time, and the work's columns."""
-    carried = [F.col("partition").alias("source"), F.col("timestamp").alias("time"), *map(F.col, settings.carried)]
-    if settings.rejecting:
+def select_messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
+    """The topic's messages as ``get_splitter.opened`` gives them, with source, time, and the work's columns."""
+    carried = [
+        F.col("partition").alias("source"),
+        F.col("timestamp").alias("time"),
+        *map(F.col, settings.carried_columns),
+    ]
+    if settings.rejects_failures:
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), POSITION, strict=True)]
-    return splitter.opened(read, *carried)
+    return splitter.open(read, *carried)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType
 
-from unskew.apps.splitter.json_fields import LONGEST_KEY, MESSAGE, MORE, Fields
+from unskew.apps.splitter.json_fields import LONGEST_KEY, MESSAGE, MORE, JsonFields
 
 _DOCUMENT = "__document"
 _END = "the end of the message"
@@ -22,7 +22,7 @@ _BY_BROKER = 1  # Kafka's type of a timestamp that is the time of the append
 POSITION = ("__partition", "__offset")
 
 
-def document(value: Column) -> Column:
+def parse_document(value: Column) -> Column:
     """A message as Spark's JSON parser reads it (variant). Null if it isn't one JSON document."""
     text = value.cast("string")
     # The parser stops behind the first value. As the first element of a list, a message must have its end there.
@@ -37,13 +37,13 @@ def document(value: Column) -> Column:
     return F.when(F.is_valid_utf8(text), F.get(F.transform(F.array(read), first), F.lit(0)))
 
 
-def not_json(value: Column) -> Column:
-    """Why a message isn't a ``document`` (string). It is for those that aren't."""
+def explain_not_json(value: Column) -> Column:
+    """Why a message isn't a ``parse_document`` (string). It is for those that aren't."""
     begun = F.schema_of_variant(F.try_parse_json(value.cast("string")))
     return F.when(F.startswith(begun, F.lit("OBJECT")), F.lit(MORE)).otherwise(F.lit("not JSON"))
 
 
-def unreadable(value: Column) -> Column:
+def explain_unreadable(value: Column) -> Column:
     """Why a message of any format isn't text. It is a condition to which a format adds its own reasons by ``when``."""
     return F.when(value.isNull(), F.lit("no value")).when(~F.is_valid_utf8(value.cast("string")), F.lit("not UTF-8"))
 
@@ -54,10 +54,10 @@ class Splitter:
 
     Attributes
     ----------
-    keys : Fields, or value → Column
-        If it is ``Fields``, the router's task reads the key from these fields in Python, because it sees all tuples
+    keys : JsonFields, or value → Column
+        If it is ``JsonFields``, the router's task reads the key from these fields in Python, because it sees all tuples
         anyway. If it is a function, Spark makes the key of the value: a string, null if there is a ``reason``. If there
-        may be ``several`` keys, the function gives the keys (array of string) of the ``document``.
+        may be ``several`` keys, the function gives the keys (array of string) of the ``parse_document``.
     reason : value → Column
         Why a message isn't valid for the source type (string). Null if it is.
     several : bool
@@ -69,43 +69,43 @@ class Splitter:
 
     """
 
-    keys: Fields | Callable[[Column], Column]
+    keys: JsonFields | Callable[[Column], Column]
     reason: Callable[[Column], Column]
     several: bool = False
     condition: tuple[Column, Column] | None = None
 
     @property
-    def fields(self) -> Fields | None:
-        """The fields that Python reads when Spark has ``opened`` the messages. None: there are none."""
-        return self.keys if isinstance(self.keys, Fields) else None
+    def fields(self) -> JsonFields | None:
+        """The fields that Python reads when Spark has ``open`` the messages. None: there are none."""
+        return self.keys if isinstance(self.keys, JsonFields) else None
 
     @property
-    def counted(self) -> bool:
+    def has_counts(self) -> bool:
         """Whether messages have a count."""
         return self.fields is not None and self.fields.number is not None
 
-    def opened(self, messages: DataFrame, *carry: Column) -> DataFrame:
+    def open(self, messages: DataFrame, *carry: Column) -> DataFrame:
         """Messages (with a column ``value``) → rows of ``carry``, and ``MESSAGE`` for ``fields``, or else ``key``."""
         value = F.col("value")
-        if isinstance(self.keys, Fields):
+        if isinstance(self.keys, JsonFields):
             return messages.select(*carry, self._if_met(value).alias(MESSAGE))
         if not self.several:
             return messages.select(
-                *carry, self._if_met(_of_length(self.keys(value), value, several=False)).alias("key")
+                *carry, self._if_met(_drop_long_keys(self.keys(value), value, several=False)).alias("key")
             )
         # The document is a column of its own that the keys name twice, so Spark keeps the column and parses once.
-        read = messages.withColumn(_DOCUMENT, document(value))
-        keys = self._if_met(_of_length(self.keys(F.col(_DOCUMENT)), value, several=True))
+        read = messages.withColumn(_DOCUMENT, parse_document(value))
+        keys = self._if_met(_drop_long_keys(self.keys(F.col(_DOCUMENT)), value, several=True))
         # A rejected message gives one tuple without a key; a message with an empty list of keys gives none.
         return read.select(*carry, F.explode(F.coalesce(keys, F.array(F.lit(None).cast("string")))).alias("key"))
 
     def split(self, messages: DataFrame, *carry: Column) -> DataFrame:
         """Messages (with a column ``value``) → a row for each tuple: ``carry``, key, and count if there is one."""
-        opened = self.opened(messages, *carry)
+        opened = self.open(messages, *carry)
         if self.fields is None:
             return opened
         schema = opened.drop(MESSAGE).schema.add("key", StringType())
-        return opened.mapInArrow(self.fields.rows, schema.add("count", LongType()) if self.counted else schema)
+        return opened.mapInArrow(self.fields.rows, schema.add("count", LongType()) if self.has_counts else schema)
 
     def rejects(self, value: Column) -> Column:
         """Whether a message is rejected (boolean)."""
@@ -114,8 +114,8 @@ class Splitter:
     def why(self, value: Column) -> Column:
         """Why a message is rejected (string). Null if it isn't."""
         reason = self.reason(value)
-        if not isinstance(self.keys, Fields):
-            size = _longest(self.keys(document(value) if self.several else value), several=self.several)
+        if not isinstance(self.keys, JsonFields):
+            size = _measure_longest(self.keys(parse_document(value) if self.several else value), several=self.several)
             said = F.concat(F.lit("the key has "), size, F.lit(f" bytes, not {LONGEST_KEY} at most"))
             reason = F.coalesce(reason, F.when(size > LONGEST_KEY, said))
         return reason if self.condition is None else F.coalesce(reason, F.when(~self.condition[0], self.condition[1]))
@@ -125,39 +125,39 @@ class Splitter:
         return column if self.condition is None else F.when(self.condition[0], column)
 
 
-def _longest(keys: Column, *, several: bool) -> Column:
+def _measure_longest(keys: Column, *, several: bool) -> Column:
     """The bytes of a message's key, or of the longest of its keys; null if there is none."""
     return F.array_max(F.transform(keys, F.octet_length)) if several else F.octet_length(keys)
 
 
-def _of_length(keys: Column, value: Column, *, several: bool) -> Column:
+def _drop_long_keys(keys: Column, value: Column, *, several: bool) -> Column:
     """The keys of a message; null if one is too long."""
     # No key has four times its message's bytes, so the keys of nearly all messages needn't be measured.
     short = 4 * F.octet_length(value) <= LONGEST_KEY
-    return F.when(short | (F.coalesce(_longest(keys, several=several), F.lit(0)) <= LONGEST_KEY), keys)
+    return F.when(short | (F.coalesce(_measure_longest(keys, several=several), F.lit(0)) <= LONGEST_KEY), keys)
 
 
-def over_arrays(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
+def apply_to_column(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
     """A function over a task's Arrow arrays, applied to a column. ``ddl`` is the type of its results."""
     # Spark reads the kind of the function from its hints.
     function.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
     return F.arrow_udf(function, ddl)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
-def by_fields(fields: Fields) -> Splitter:
+def make_field_splitter(fields: JsonFields) -> Splitter:
     """The splitter of JSON messages whose keys are read in Python. The same reader gives the reasons."""
 
     def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
         yield from map(fields.reasons, batches)
 
-    return Splitter(fields, lambda value: over_arrays(reasons, "string", value))
+    return Splitter(fields, lambda value: apply_to_column(reasons, "string", value))
 
 
 # The times that every part of a run can hold, Python's own among them (ms since the epoch).
 _FIRST, LAST = 0, 253_402_300_799_999
 
 
-def rejecting_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitter:
+def reject_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitter:
     """A splitter that also rejects messages because of their time (column ``timestamp``).
 
     It rejects times before 1970, such as Kafka's −1 for "no time", and times after 9999. With ``ahead`` (s), it also

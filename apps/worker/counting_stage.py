@@ -9,20 +9,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
-from unskew.apps.operators.interface import KeyedWork
+from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import packets_at_workers
+from unskew.apps.router.tuple_packets import send_packets
 from unskew.apps.splitter.splitter import POSITION, Splitter
 from unskew.apps.worker.failures import FailureLog
-from unskew.apps.worker.monitors import Monitors
-from unskew.apps.worker.stage import Query, Stage
+from unskew.apps.worker.monitors import WorkerMonitors
+from unskew.apps.worker.stage import QueryContext, WorkerStage
 from unskew.apps.worker.worker import Worker
 from unskew.errors import UsageError
-from unskew.spark.micro_batches import batch_time, heartbeats
+from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 
 
 @dataclass(frozen=True)
-class Counting(Stage):
+class CountingStage(WorkerStage):
     """Counts of tuples, or of the results of a function of the user's.
 
     Raises
@@ -39,25 +39,25 @@ class Counting(Stage):
             if value is not None:
                 raise UsageError(f"{name} is {value!r}, but no work has states: give it with --work")
 
-    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: Query) -> DataFrame:
-        """As ``Stage``."""
+    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: QueryContext) -> DataFrame:
+        """As ``WorkerStage``."""
         settings = self.settings
-        assert not isinstance(settings.work, KeyedWork)
+        assert not isinstance(settings.work, KeyedOperator)
         by_event = settings.time == "event"
         carry = [
-            *settings.carried,
+            *settings.carried_columns,
             *(["time"] if by_event else []),
-            *(POSITION if settings.rejecting else []),
-            *(["count"] if splitter.counted else []),
+            *(POSITION if settings.rejects_failures else []),
+            *(["count"] if splitter.has_counts else []),
             "key",
         ]
-        packets = packets_at_workers(
+        packets = send_packets(
             messages,
             routing,
             "key",
             carry,
             source="source",
-            time="time" if by_event else batch_time(query.ahead_ms),
+            time="time" if by_event else make_batch_time(query.ahead_ms),
             tasks=self._tasks(messages.sparkSession),
             fields=splitter.fields,
             messages=True,
@@ -68,10 +68,10 @@ class Counting(Stage):
             settings.window_ms if by_event else None,
             query.reports,
             settings.work_errors,
-            FailureLog(settings.location) if settings.rejecting else None,
-            Monitors(routing),
+            FailureLog(settings.location) if settings.rejects_failures else None,
+            WorkerMonitors(routing),
         )
-        return self._windowed(packets.mapInArrow(worker.__call__, worker.ddl), query)
+        return self._sum_windows(packets.mapInArrow(worker.__call__, worker.ddl), query)
 
     def _tasks(self, spark: SparkSession) -> int:
         """The number of tasks in which the workers work.
@@ -83,7 +83,7 @@ class Counting(Stage):
             return self.settings.workers
         return spark.sparkContext.defaultParallelism
 
-    def _windowed(self, partials: DataFrame, query: Query) -> DataFrame:
+    def _sum_windows(self, partials: DataFrame, query: QueryContext) -> DataFrame:
         """Sum the partials per (window, key, worker) over tumbling windows; rows come when their window closes.
 
         By event time a partial has its own ``time``, and a window closes when a tuple has come that is later than its
@@ -93,10 +93,10 @@ class Counting(Stage):
             moment = F.lit(query.flush_at).cast("timestamp")
             lateness = self.settings.lateness
         else:
-            moment = batch_time(query.ahead_ms, F.col("value"))
-            partials = partials.withColumn("time", batch_time(query.ahead_ms, F.col("worker")))
+            moment = make_batch_time(query.ahead_ms, F.col("value"))
+            partials = partials.withColumn("time", make_batch_time(query.ahead_ms, F.col("worker")))
             lateness = 0
-        empty = heartbeats(partials.sparkSession).select(
+        empty = read_heartbeats(partials.sparkSession).select(
             F.lit(-1).alias("worker"),
             F.lit(None).cast("string").alias("key"),
             F.lit(0).cast("long").alias("tuples"),
@@ -111,7 +111,7 @@ class Counting(Stage):
         )
 
     @contextmanager
-    def executed(
+    def execute_batch(
         self,
         rows: DataFrame,
         batch: Batch,
@@ -120,7 +120,7 @@ class Counting(Stage):
         *,
         may_close: bool,
     ) -> Iterator[DataFrame | None]:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         counts = rows.where("worker >= 0")
         # Where no window can close, only the job that updates the state runs. If it returns rows after all, the batch
         # runs again, as after a failure, and nothing is lost.

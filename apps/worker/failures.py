@@ -29,23 +29,23 @@ MOST_FAILED = 10_000
 MOST_RAISED = 16 * MOST_FAILED
 
 #: A tuple: partition and offset of its message, and its key. A message may have a key several times.
-Place: TypeAlias = tuple[int, int, str]
+TuplePosition: TypeAlias = tuple[int, int, str]
 
 
 @dataclass
-class Failed:
+class FailedTuples:
     """The tuples of a worker's share of a batch on which the work failed.
 
     Attributes
     ----------
-    tuples : list of (Place, str)
+    tuples : list of (TuplePosition, str)
         The tuples, each with the reason.
     raised : int
         How often the work has raised so far, on one tuple or on several.
 
     """
 
-    tuples: list[tuple[Place, str]] = field(default_factory=list)
+    tuples: list[tuple[TuplePosition, str]] = field(default_factory=list)
     raised: int = 0
 
     @classmethod
@@ -61,11 +61,11 @@ class Failed:
         """The messages of the tuples, and why each is rejected."""
         return {place[:2]: why for place, why in sorted(self.tuples, reverse=True)}
 
-    def places(self) -> Mapping[Place, int]:
+    def positions(self) -> Mapping[TuplePosition, int]:
         """How many tuples have failed at each place. Tuples of a place are alike, so any of them may be meant."""
         return Counter(place for place, _ in self.tuples)
 
-    def add(self, place: Place, reason: str) -> None:
+    def add(self, place: TuplePosition, reason: str) -> None:
         """Add a tuple.
 
         Raises
@@ -95,12 +95,12 @@ class FailureLog:
 
     where: Where
 
-    def read(self, worker: int, batch: int) -> Failed | None:
+    def read(self, worker: int, batch: int) -> FailedTuples | None:
         """What the first attempt of a worker that finished wrote in a batch. None: there was none."""
         found = self._versions(worker).at(batch)
-        return None if found is None else Failed.of(found)
+        return None if found is None else FailedTuples.of(found)
 
-    def write(self, worker: int, batch: int, failed: Failed) -> None:
+    def write(self, worker: int, batch: int, failed: FailedTuples) -> None:
         """Write what an attempt found, if ``read`` has told it that it is the first one.
 
         Raises

@@ -12,14 +12,14 @@ from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.router.router import Routing
 from unskew.grouping.feedback import Monitor
-from unskew.grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.keys import KeyArray, Keys, encode_keys
 from unskew.grouping.state import Value
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Monitors:
+class WorkerMonitors:
     """The monitors of all workers. Spark sends it to the tasks.
 
     If a monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It depends on
@@ -64,7 +64,7 @@ class Monitors:
         if monitor is None:
             return None
         if len(arrived):
-            keys = encode(arrived)
+            keys = encode_keys(arrived)
             costs = self.routing.cost.of(keys)
             monitor.observe(keys, costs + max(0.0, 1000 * seconds - float(costs.sum())) / len(keys))
         return self.close(monitor, worker, batch)
@@ -77,9 +77,9 @@ class Monitors:
         return Versions(Location.of(checkpoint).below("unskew", "monitors", str(worker)))
 
 
-def costs_by(keys: Keys, results: pa.Table) -> NDArray[np.float64]:
+def share_costs(keys: Keys, results: pa.Table) -> NDArray[np.float64]:
     """Each tuple's cost according to a work's results, float64[n], ms: its key's cost, divided by the key's tuples."""
-    given = encode(results.column("key"))
+    given = encode_keys(results.column("key"))
     costs = results.column("cost").to_numpy().astype(np.float64)
     hashes, index = np.unique(np.concatenate([keys.hashes, given.hashes]), return_inverse=True)
     at, of = index[: len(keys.hashes)][keys.codes], index[len(keys.hashes) :][given.codes]

@@ -20,30 +20,32 @@ NO_WINDOW = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ResultMessage:
     """A record for a result topic: Kafka key and JSON value."""
 
     key: str
     value: bytes
 
 
-def message(kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], fields: dict[str, Any]) -> Message:
+def make_message(
+    kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], fields: dict[str, Any]
+) -> ResultMessage:
     """One message, built on the driver."""
     body = {
         "key": key,
-        "messageId": message_id(kafka_key),
+        "messageId": make_message_id(kafka_key),
         "timestamp": timestamp_ms,
         "tags": tags,
         "fields": fields,
     }
-    return Message(kafka_key, orjson.dumps(body))
+    return ResultMessage(kafka_key, orjson.dumps(body))
 
 
-def message_id(kafka_key: str) -> str:
+def make_message_id(kafka_key: str) -> str:
     """The id of a message. It is the same for the same Kafka key."""
     return hashlib.sha256(kafka_key.encode()).hexdigest()[:ID_DIGITS]
 
 
-def window_id(start_ms: int) -> str:
+def format_window(start_ms: int) -> str:
     """A window as text: its start in UTC."""
     return datetime.fromtimestamp(start_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{start_ms % 1000:03d}Z"

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.metrics.task_reports import Reports, StateSummary, TaskReports
-from unskew.apps.router.planner_protocol import Address
+from unskew.apps.router.planner_protocol import PlannerAddress
 from unskew.apps.router.router import Routing
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.splitter import Splitter
 
 
 @dataclass(frozen=True)
-class Query:
+class QueryContext:
     """What one query of a run is told, besides the run's settings.
 
     Attributes
@@ -32,10 +32,10 @@ class Query:
     flush_at : datetime, optional
         By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
     ahead_ms : int
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     count_bytes : bool
-        Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.reading``).
-    planner : Address, optional
+        Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.open_topic``).
+    planner : PlannerAddress, optional
         The planner of the query, if its grouping plans batches.
 
     """
@@ -44,11 +44,11 @@ class Query:
     flush_at: datetime | None = None
     ahead_ms: int = 0
     count_bytes: bool = False
-    planner: Address | None = None
+    planner: PlannerAddress | None = None
 
 
 @dataclass(frozen=True)
-class Stage(ABC):
+class WorkerStage(ABC):
     """The stage of one run. It is checked when it is made.
 
     Parameters
@@ -75,7 +75,7 @@ class Stage(ABC):
         """The fields that a checkpoint records of such a run, besides the settings' own."""
         return {}
 
-    def taken_over(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
+    def changed_fields(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
         """The fields of a checkpoint's record that change when this run resumes from it."""
         return {}
 
@@ -99,21 +99,21 @@ class Stage(ABC):
         """By event time, how long after the last tuple states may publish results, apart from a window's end (ms)."""
         return 0
 
-    def merged(self, states: StateSummary | None, end_ms: int) -> bool:
+    def is_merged(self, states: StateSummary | None, end_ms: int) -> bool:
         """Whether all fragments of states have been merged since that time."""
         return True
 
     @abstractmethod
-    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: Query) -> DataFrame:
+    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: QueryContext) -> DataFrame:
         """The rows of closed windows.
 
         Parameters
         ----------
         messages : DataFrame
-            The stream of messages, as ``unskew.apps.splitter.kafka_source.messages`` gives it.
+            The stream of messages, as ``unskew.apps.splitter.kafka_source.select_messages`` gives it.
         splitter, routing
             They make the messages tuples, and route these.
-        query : Query
+        query : QueryContext
             What else the query is told.
 
         Returns
@@ -124,7 +124,7 @@ class Stage(ABC):
         """
 
     @abstractmethod
-    def executed(
+    def execute_batch(
         self,
         rows: DataFrame,
         batch: Batch,

@@ -1,13 +1,13 @@
 """The choice of the stage of a run's workers."""
 
-from unskew.apps.operators.interface import KeyedWork
+from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.settings import Settings
-from unskew.apps.worker.counting_stage import Counting
-from unskew.apps.worker.stage import Stage
-from unskew.apps.worker.stateful.stage import Keyed
+from unskew.apps.worker.counting_stage import CountingStage
+from unskew.apps.worker.stage import WorkerStage
+from unskew.apps.worker.stateful.stage import KeyedStage
 
 
-def stage_of(settings: Settings) -> Stage:
+def make_stage(settings: Settings) -> WorkerStage:
     """The stage of a run's workers.
 
     Raises
@@ -16,4 +16,4 @@ def stage_of(settings: Settings) -> Stage:
         Its work can't have one of the settings.
 
     """
-    return (Keyed if isinstance(settings.work, KeyedWork) else Counting)(settings)
+    return (KeyedStage if isinstance(settings.work, KeyedOperator) else CountingStage)(settings)

@@ -10,17 +10,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from unskew.apps.metrics.balance_observation import Load, Observation, of_workers
+from unskew.apps.metrics.balance_observation import Observation, WorkerLoad, observe_workers
 from unskew.apps.router import tuple_packets
-from unskew.grouping.keys import Keys, encode, hashed
-from unskew.spark.compat import arrow_schema
+from unskew.grouping.keys import Keys, encode_keys, keys_from_hashes
+from unskew.spark.compat import convert_schema_to_arrow
 
 Batches = Iterator[pa.RecordBatch]
 
 _WORKER, _REPORT = "__unskew_worker", "__unskew_report"
 
 
-class Worked:
+class WorkerUsage:
     """What a worker has had of a batch.
 
     Attributes
@@ -41,7 +41,7 @@ class Worked:
 
     def add(self, keys: pa.Array) -> None:
         """Note the key of each tuple of a packet. The packet itself isn't held."""
-        found = encode(keys)
+        found = encode_keys(keys)
         self._codes.append(found.codes + np.int32(self._distinct))
         self._hashes.append(found.hashes)
         self._distinct += len(found.hashes)
@@ -50,12 +50,12 @@ class Worked:
     def keys(self) -> Keys:
         """The keys of all tuples that it had, by their hashes."""
         if not self._codes:
-            return hashed(np.empty(0, np.uint64))
+            return keys_from_hashes(np.empty(0, np.uint64))
         hashes, position = np.unique(np.concatenate(self._hashes), return_inverse=True)
         return Keys(position[np.concatenate(self._codes)].astype(np.int32), hashes, pa.nulls(len(hashes)))
 
 
-def at_workers(
+def map_at_workers(
     arrived: DataFrame,
     work: Callable[[Batches], Batches],
     schema: StructType | str,
@@ -63,7 +63,7 @@ def at_workers(
     key: str,
     workers: int,
     observation: Observation | None,
-    tell: Callable[[Worked], None] | None,
+    tell: Callable[[WorkerUsage], None] | None,
 ) -> DataFrame:
     """What ``work`` makes of packets at workers that report what they had.
 
@@ -81,34 +81,36 @@ def at_workers(
         W.
     observation : Observation, optional
         What Spark observes.
-    tell : Worked → None, optional
+    tell : WorkerUsage → None, optional
         Called in a worker's task, at its end.
 
     """
-    kinds = result_type(arrived.sparkSession, schema)
+    kinds = parse_result_type(arrived.sparkSession, schema)
     results = StructType([StructField(each.name, each.dataType) for each in kinds])
     reported = StructType([*results, StructField(_WORKER, IntegerType()), StructField(_REPORT, StringType())])
-    empty = arrow_schema(results)
+    empty = convert_schema_to_arrow(results)
 
     def run(batches: Batches) -> Batches:
-        worked = Worked()
-        made = noted(work, batches, names, key, worked)
-        yield from made if observation is None else with_report(made, worked, empty)
+        worked = WorkerUsage()
+        made = track_usage(work, batches, names, key, worked)
+        yield from made if observation is None else append_report(made, worked, empty)
         if tell is not None and worked.worker >= 0:
             tell(worked)
 
     if observation is None:
         return arrived.mapInArrow(run, schema)
-    rows = of_workers(arrived.mapInArrow(run, reported), F.col(_WORKER), F.col(_REPORT), workers, observation)
+    rows = observe_workers(arrived.mapInArrow(run, reported), F.col(_WORKER), F.col(_REPORT), workers, observation)
     return rows.where(F.col(_REPORT).isNull()).drop(_WORKER, _REPORT)
 
 
-def result_type(spark: SparkSession, schema: StructType | str) -> StructType:
+def parse_result_type(spark: SparkSession, schema: StructType | str) -> StructType:
     """What a user's function yields, as Spark understands it. Spark's own error says what it doesn't."""
     return schema if isinstance(schema, StructType) else spark.createDataFrame([], schema).schema
 
 
-def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, worked: Worked) -> Batches:
+def track_usage(
+    work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, worked: WorkerUsage
+) -> Batches:
     """Run ``work`` over a worker's packets, and note what the worker has had.
 
     Parameters
@@ -121,12 +123,12 @@ def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str]
         The columns that ``work`` gets.
     key : str
         The key's column.
-    worked : Worked
+    worked : WorkerUsage
         Complete when the last batch has been taken.
 
     """
 
-    def fetched() -> Batches:
+    def fetch() -> Batches:
         while True:
             started = time.perf_counter()
             batch = next(arrived, None)
@@ -135,15 +137,15 @@ def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str]
                 return
             yield batch
 
-    def unpacked() -> Batches:
-        for batch in fetched():
+    def unpack() -> Batches:
+        for batch in fetch():
             for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
-                part = tuple_packets.read(packet)
+                part = tuple_packets.read_packet(packet)
                 worked.worker = worker
                 worked.add(part.column(key))
-                yield tuple_packets.plain(part.select(names))
+                yield tuple_packets.decode_dictionaries(part.select(names))
 
-    yielded = iter(work(unpacked()))
+    yielded = iter(work(unpack()))
     while True:
         started = time.perf_counter()
         batch = next(yielded, None)
@@ -153,22 +155,22 @@ def noted(work: Callable[[Batches], Batches], arrived: Batches, names: list[str]
         yield batch
 
 
-def with_report(results: Batches, worked: Worked, schema: pa.Schema) -> Batches:
+def append_report(results: Batches, worked: WorkerUsage, schema: pa.Schema) -> Batches:
     """Give results two columns more, and a last row with the worker's report. ``schema`` is theirs if there are none.
 
     A worker without tuples has no report.
     """
     for batch in results:
         schema, n = batch.schema, batch.num_rows
-        yield _widened(batch.columns, schema, pa.nulls(n, pa.int32()), pa.nulls(n, pa.string()))
+        yield _widen_batch(batch.columns, schema, pa.nulls(n, pa.int32()), pa.nulls(n, pa.string()))
     if worked.worker >= 0:
         keys = worked.keys
-        load = Load(len(keys), len(np.unique(keys.codes)), worked.busy)
+        load = WorkerLoad(len(keys), len(np.unique(keys.codes)), worked.busy)
         none = [pa.nulls(1, each.type) for each in schema]
-        yield _widened(none, schema, pa.array([worked.worker], pa.int32()), pa.array([load.text()]))
+        yield _widen_batch(none, schema, pa.array([worked.worker], pa.int32()), pa.array([load.text()]))
 
 
-def _widened(columns: Sequence[pa.Array], schema: pa.Schema, worker: pa.Array, report: pa.Array) -> pa.RecordBatch:
+def _widen_batch(columns: Sequence[pa.Array], schema: pa.Schema, worker: pa.Array, report: pa.Array) -> pa.RecordBatch:
     own = [pa.field(_WORKER, worker.type), pa.field(_REPORT, report.type)]
     nullable = [each.with_nullable(True) for each in schema]
     return pa.RecordBatch.from_arrays([*columns, worker, report], schema=pa.schema([*nullable, *own]))

@@ -10,20 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.metrics.task_reports import Reports, WorkerReport
-from unskew.apps.operators.errors import StateFault, WorkFault, raised_at
+from unskew.apps.operators.errors import StateFault, UserCodeFault, locate_error
 from unskew.apps.router import tuple_packets
 from unskew.apps.splitter.splitter import POSITION
-from unskew.apps.worker.failures import MOST_RAISED, Failed, FailureLog, Place
-from unskew.apps.worker.monitors import Monitors, costs_by
-from unskew.grouping import encode
+from unskew.apps.worker.failures import MOST_RAISED, FailedTuples, FailureLog, TuplePosition
+from unskew.apps.worker.monitors import WorkerMonitors, share_costs
+from unskew.grouping import encode_keys
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import sum_by_key
 from unskew.grouping.simulated_cost import FREE, Cost
-from unskew.spark.micro_batches import batch_number, milliseconds, windows_of
+from unskew.spark.micro_batches import get_batch_number, split_by_window, to_milliseconds
 
-#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
-#: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost
-#: of their key's tuples; else the time that the work takes is measured, and divided evenly among the tuples.
+#: The user's work: tuples in (columns ``key``, ``count_keys`` where the source has one, and the run's
+#: ``work_columns``), results out (columns ``key``, ``count_keys``): any number of rows. The results may have a column
+#: ``cost`` (ms), the cost of their key's tuples; else the time that the work takes is measured, and divided evenly
+#: among the tuples.
 Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _COSTS = ["key", "cost"]
@@ -36,7 +37,7 @@ class WorkResult:
     Attributes
     ----------
     counts : Table
-        The counts of the results, as ``count`` makes them.
+        The counts of the results, as ``count_keys`` makes them.
     costs : Table, optional
         The columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
 
@@ -46,7 +47,7 @@ class WorkResult:
     costs: pa.Table | None
 
 
-def results(
+def apply_function(
     work: Work, tuples: pa.RecordBatch, raised: Callable[[Exception], None] = lambda _: None
 ) -> Iterator[tuple[pa.RecordBatch, WorkResult | Exception]]:
     """Parts of the tuples, each with the work's result, or a single tuple with the error that the work raised.
@@ -59,23 +60,23 @@ def results(
     try:
         given = work(seen)
         costs = pa.Table.from_batches([given.select(_COSTS)]) if "cost" in given.schema.names else None
-        result = WorkResult(count(given, load=False), costs)
+        result = WorkResult(count_keys(given, load=False), costs)
     except Exception as error:  # noqa: BLE001  whatever the user's code may raise
         raised(error)
         if tuples.num_rows == 1:
             yield tuples, error
             return
         half = tuples.num_rows // 2
-        yield from results(work, tuples.slice(0, half), raised)
-        yield from results(work, tuples.slice(half), raised)
+        yield from apply_function(work, tuples.slice(0, half), raised)
+        yield from apply_function(work, tuples.slice(half), raised)
     else:
         yield tuples, result
 
 
-def described(work: Work, error: Exception) -> str:
+def describe_error(work: Work, error: Exception) -> str:
     """An error of the work in one line, with the line of the user's code that raised it."""
     file = getattr(getattr(work, "__code__", None), "co_filename", None)
-    return raised_at(error, {file}, getattr(work, "__name__", str(work)))
+    return locate_error(error, {file}, getattr(work, "__name__", str(work)))
 
 
 # Rows gathered before they are merged: memory is bounded by the distinct keys, not by the tuples.
@@ -84,11 +85,11 @@ _SCHEMA = pa.schema([("key", pa.string()), ("tuples", pa.int64()), ("count", pa.
 _WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms", pa.int64()))
 
 
-def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
+def count_keys(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
     """One row for each distinct key of the batch.
 
-    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count`` is the sum of their ``count`` column, or
-    their number if there is no such column, or 0 unless ``results``.
+    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count_keys`` is the sum of their ``count_keys``
+    column, or their number if there is no such column, or 0 unless ``results``.
     """
     key = batch.column("key")
     if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
@@ -109,7 +110,7 @@ def count(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> 
 
 
 class Partials:
-    """Gathers tables of ``count``, and merges them."""
+    """Gathers tables of ``count_keys``, and merges them."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -152,10 +153,10 @@ class _Share:
     partials: Partials = field(default_factory=Partials)
     tuples: int = 0
     busy: float = 0.0
-    failed: Failed = field(default_factory=Failed)
+    failed: FailedTuples = field(default_factory=FailedTuples)
     monitor: Monitor | None = None
-    before: Failed | None = None
-    due: dict[Place, int] = field(default_factory=dict)
+    before: FailedTuples | None = None
+    due: dict[TuplePosition, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Worker:
     Parameters
     ----------
     work : Work, optional
-        Default: count the tuples, or sum their ``count`` if they have one.
+        Default: count the tuples, or sum their ``count_keys`` if they have one.
     cost : Cost
         The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
     window_ms : int, optional
@@ -177,7 +178,7 @@ class Worker:
         ``fail``, or ``reject``: a message is rejected if the work raises on its tuple. Tuples then carry ``POSITION``.
     failure_log : FailureLog, optional
         Where each attempt finds what the first one rejected. None: each attempt rejects what fails in it.
-    monitors : Monitors, optional
+    monitors : WorkerMonitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
 
     """
@@ -188,7 +189,7 @@ class Worker:
     reports: Reports | None = None
     work_errors: str = "fail"
     failure_log: FailureLog | None = None
-    monitors: Monitors | None = None
+    monitors: WorkerMonitors | None = None
 
     @property
     def ddl(self) -> str:
@@ -214,7 +215,7 @@ class Worker:
     def _packet(self, packet: pa.BinaryScalar, share: _Share) -> None:
         """Execute the tuples of a packet; the worker's monitor observes their costs."""
         started = time.perf_counter()
-        arrived = tuple_packets.read(packet)
+        arrived = tuple_packets.read_packet(packet)
         executed = [
             each
             for window, latest, part in self._by_window(arrived)
@@ -228,36 +229,36 @@ class Worker:
         share.tuples += tuples
         if share.monitor is not None:
             for part, costs in executed:
-                keys = encode(part.column("key"))
+                keys = encode_keys(part.column("key"))
                 rest = 1000 * max(0.0, seconds - simulated) / tuples
-                share.monitor.observe(keys, self.cost.of(keys) + rest if costs is None else costs_by(keys, costs))
+                share.monitor.observe(keys, self.cost.of(keys) + rest if costs is None else share_costs(keys, costs))
 
     def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
         """(window number, latest time in ms, its tuples) for each window that the tuples fall into."""
         if self.window_ms is None:
             yield 0, 0, tuples
             return
-        for start, part, latest in windows_of(tuples, milliseconds(tuples.column("time")), self.window_ms):
+        for start, part, latest in split_by_window(tuples, to_milliseconds(tuples.column("time")), self.window_ms):
             yield start // self.window_ms, latest, part
 
     def _execute(self, tuples: pa.RecordBatch, share: _Share, window: int, latest: int) -> Iterator[_Executed]:
         """Execute the tuples of one window; yield those that are counted, which are all but the failures."""
         if self.work is None:
-            share.partials.add(count(tuples), window, latest)
+            share.partials.add(count_keys(tuples), window, latest)
             yield tuples, None
             return
-        tuples = self._left(tuples, share)
+        tuples = self._drop_rejected(tuples, share)
         if not tuples.num_rows:
             return
-        for part, result in results(self.work, tuples, partial(self._raised, share)):
+        for part, result in apply_function(self.work, tuples, partial(self._count_raise, share)):
             if isinstance(result, Exception):
                 self._fail(part, result, share)
             else:
-                share.partials.add(count(part, results=False), window, latest)
+                share.partials.add(count_keys(part, results=False), window, latest)
                 share.partials.add(result.counts, window, latest)
                 yield part, result.costs
 
-    def _left(self, tuples: pa.RecordBatch, share: _Share) -> pa.RecordBatch:
+    def _drop_rejected(self, tuples: pa.RecordBatch, share: _Share) -> pa.RecordBatch:
         """The tuples without those that an attempt before this one has rejected."""
         if not share.due:
             return tuples
@@ -269,22 +270,22 @@ class Worker:
                 share.due[place] = rejected - 1
         return tuples.filter(pa.array(kept, pa.bool_()))
 
-    def _raised(self, share: _Share, error: Exception) -> None:
+    def _count_raise(self, share: _Share, error: Exception) -> None:
         """Count a call that raised. Too many of them end the search for the tuples that fail."""
         assert self.work is not None
         share.failed.raised += 1
         if share.failed.raised > MOST_RAISED:
             raise StateFault(
                 f"the work raised more than {MOST_RAISED:,} times in one batch of a worker, at last: "
-                f"{described(self.work, error)}"
+                f"{describe_error(self.work, error)}"
             ) from error
 
     def _fail(self, part: pa.RecordBatch, error: Exception, share: _Share) -> None:
         """Reject a tuple, or raise an error that names it."""
         assert self.work is not None
-        reason, key = described(self.work, error), part.column("key")[0].as_py()
+        reason, key = describe_error(self.work, error), part.column("key")[0].as_py()
         if self.work_errors == "fail":
-            raise WorkFault(f"the work failed on key {key!r} ({reason})") from error
+            raise UserCodeFault(f"the work failed on key {key!r} ({reason})") from error
         if share.before is not None:
             raise StateFault(
                 f"the work failed on key {key!r} ({reason}), but didn't when the batch ran before: the message may be "
@@ -294,21 +295,21 @@ class Worker:
         share.failed.add((partition, offset, key), reason)
 
     def _share(self, worker: int) -> _Share:
-        batch, before = batch_number(), None
+        batch, before = get_batch_number(), None
         if self.failure_log is not None and batch is not None:
             before = self.failure_log.read(worker, batch)
-        due = {} if before is None else dict(before.places())
+        due = {} if before is None else dict(before.positions())
         monitor = self.monitors.open(worker, batch) if self.monitors is not None and batch is not None else None
         return _Share(monitor=monitor, before=before, due=due)
 
     def _log(self, worker: int, share: _Share) -> None:
         """Write what failed for later attempts, before anything of this one can be seen."""
-        batch = batch_number()
+        batch = get_batch_number()
         if self.failure_log is not None and batch is not None and share.before is None:
             self.failure_log.write(worker, batch, share.failed)
 
     def _report(self, worker: int, table: pa.Table, share: _Share) -> None:
-        batch = batch_number()
+        batch = get_batch_number()
         if self.reports is None or batch is None:
             return
         windows: dict[int, int] = {}

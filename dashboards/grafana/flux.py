@@ -23,7 +23,7 @@ NAMED = 'series: r.grouping + " · " + regexp.replaceAllString(r: /-[a-z]+$/, v:
 #: The variables that select runs, and with them workers.
 RUN = ("run", "grouping")
 WITH_WORKER = (*RUN, "worker")
-_HOT = tuple(catalogue.metric("hot_key", name) for name in ("key", "tuples", "holders"))
+_HOT = tuple(catalogue.get_metric("hot_key", name) for name in ("key", "tuples", "holders"))
 
 
 class FluxQuery(Dataquery):
@@ -222,7 +222,7 @@ def happened(kinds: Sequence[str]) -> str:
     """A row an event of those kinds, as Grafana's annotations want it."""
     where = "(" + " or ".join(f'r.kind == "{kind}"' for kind in kinds) + ")"
     return (
-        read(catalogue.metric("event", "text"), where=where)
+        read(catalogue.get_metric("event", "text"), where=where)
         + f"\n  |> map(fn: (r) => ({{time: r._time, text: r._value, tags: r.kind, {NAMED}}}))"
         + "\n  |> map(fn: (r) => ({time: r.time, title: r.series, text: r.text, tags: r.tags}))"
         + "\n  |> group()"
@@ -231,15 +231,15 @@ def happened(kinds: Sequence[str]) -> str:
 
 
 # A run's numbers, for all dashboards that show them.
-STD_DEV = spread(catalogue.metric("worker", "tuples"))
-DIST_COST = weighted(catalogue.metric("window", "dist_cost"), catalogue.metric("window", "distinct_keys"))
-STRAGGLING = ratio(catalogue.metric("batch", "slowest"), catalogue.metric("batch", "mean"))
+STD_DEV = spread(catalogue.get_metric("worker", "tuples"))
+DIST_COST = weighted(catalogue.get_metric("window", "dist_cost"), catalogue.get_metric("window", "distinct_keys"))
+STRAGGLING = ratio(catalogue.get_metric("batch", "slowest"), catalogue.get_metric("batch", "mean"))
 THROUGHPUT_IS = (
     "Tuples in closed windows per second, from the start of the run's first batch to the end of the newest closed "
     "window. The tuples/s after the first batch, which a run, unskew compare and the demo print, go from that batch's "
     "end to the end of the last one: they are higher in a short run."
 )
-THROUGHPUT = over_range(catalogue.metric("window", "throughput_ratio"), "last")
+THROUGHPUT = over_range(catalogue.get_metric("window", "throughput_ratio"), "last")
 
 
 def _by(metric: Metric, tag: str, fn: str, order: str, variables: Sequence[str]) -> str:

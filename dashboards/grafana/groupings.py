@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, THROUGHPUT_IS, Flux
 from unskew.dashboards.grafana.page import Row, page
@@ -10,8 +10,8 @@ from unskew.dashboards.grafana.panels import UNITS, Column
 
 _NANO = 1e9
 
-_ROUTING = flux.ratio(metric("batch", "routing"), metric("batch", "tuples"), _NANO)
-_TUPLES = flux.over_range(metric("window", "tuples"), "sum")
+_ROUTING = flux.ratio(get_metric("batch", "routing"), get_metric("batch", "tuples"), _NANO)
+_TUPLES = flux.over_range(get_metric("window", "tuples"), "sum")
 
 
 def groupings() -> Dashboard:
@@ -69,7 +69,7 @@ def _show_time() -> Row:
             "Where does a batch's time go?",
             "Mean duration of each stage of the micro-batches; addBatch is the work.",
             UNITS["seconds"],
-            Flux(flux.by_stage(metric("stage", "duration"))),
+            Flux(flux.by_stage(get_metric("stage", "duration"))),
             "stage",
             6,
             lying=True,
@@ -132,7 +132,7 @@ def _show_extremes() -> Row:
             "How far above the mean is the busiest worker?",
             "Imbalance of each window: the largest load minus the mean load, in percent of the window's tuples.",
             "percentunit",
-            Flux(flux.over_time(metric("window", "imbalance_fraction"))),
+            Flux(flux.over_time(get_metric("window", "imbalance_fraction"))),
         ),
         panels.lines(
             "How big is the state?",

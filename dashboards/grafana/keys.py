@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import Flux
 from unskew.dashboards.grafana.page import MARKS, Row, page
@@ -78,7 +78,7 @@ def _show_knowledge() -> Row:
             "What does the grouping know?",
             "The newest value of each of the grouping's own numbers, all sources together. A grouping that keeps "
             "no state has none.",
-            Flux(flux.internals(metric("scheme", "value"))),
+            Flux(flux.internals(get_metric("scheme", "value"))),
             height=9,
         ).no_value("These groupings keep no numbers of their own"),
         panels.rows(

@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, THROUGHPUT_IS, Flux
 from unskew.dashboards.grafana.page import Row, page
@@ -53,13 +53,13 @@ def _show_numbers() -> Row:
             "How many messages wait?",
             "Messages in the topic that no micro-batch had taken at the newest report.",
             UNITS["messages"],
-            Flux(flux.over_range(metric("query", "lag"), "last")),
+            Flux(flux.over_range(get_metric("query", "lag"), "last")),
         ),
         panels.numbers(
             "How many were invalid?",
             "Messages in the time range that are invalid for the source type.",
             UNITS["messages"],
-            Flux(flux.over_range(metric("batch", "rejected"), "sum")),
+            Flux(flux.over_range(get_metric("batch", "rejected"), "sum")),
         ),
     ]
 
@@ -78,7 +78,7 @@ def _show_loads() -> Row:
             "Each worker's tuples in percent of its run's, over the time range. Level bars mean balance; "
             "100 / W is ideal.",
             UNITS["percent"],
-            Flux(flux.share_by_worker(metric("worker", "tuples"))),
+            Flux(flux.share_by_worker(get_metric("worker", "tuples"))),
             "worker",
             9,
         ),

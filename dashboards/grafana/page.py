@@ -146,7 +146,7 @@ def data_source(name: str) -> DatasourceVariable:
 def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
     """The variable of a tag: any of its values in the time range, or all; for ``worker``, those of selected runs."""
     if prometheus:
-        known = catalogue.metric("run", "tuples").prometheus_name
+        known = catalogue.get_metric("run", "tuples").prometheus_name
         query, where = f"label_values({known}, {name})", PROMETHEUS
     else:
         predicate = "r.run =~ /^${run:regex}$/" if name == "worker" else 'r._measurement == "batch"'

@@ -242,7 +242,7 @@ def rows(
 
 def over_time(subject: str, name: str, **how: Any) -> tuple[str, Flux]:
     """A metric's unit, and the metric in the course of time: ``flux.over_time`` has the further arguments."""
-    found = catalogue.metric(subject, name)
+    found = catalogue.get_metric(subject, name)
     return UNITS[found.unit], Flux(flux.over_time(found, **how))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import panels, promql
 from unskew.dashboards.grafana.page import Row, page
 from unskew.dashboards.grafana.panels import UNITS, Query
@@ -44,31 +44,31 @@ def _show_newest() -> Row:
             "How old is the newest batch?",
             "Time since the newest micro-batch was planned. It grows when the query hangs.",
             UNITS["seconds"],
-            promql.query(promql.age(metric("query", "batch"))),
+            promql.query(promql.age(get_metric("query", "batch"))),
         ),
         panels.numbers(
             "How old is the watermark?",
             "Time since the end of the last closed window (the watermark).",
             UNITS["seconds"],
-            promql.query(promql.age(metric("query", "watermark"))),
+            promql.query(promql.age(get_metric("query", "watermark"))),
         ),
         panels.numbers(
             "How many were invalid?",
             "Messages in the time range that are invalid for the source type.",
             UNITS["messages"],
-            promql.query(promql.increase(metric("run", "rejected"))),
+            promql.query(promql.increase(get_metric("run", "rejected"))),
         ),
         panels.numbers(
             "How many came too late?",
             "Tuples in the time range that came after their window was closed.",
             UNITS["tuples"],
-            promql.query(promql.increase(metric("run", "late"))),
+            promql.query(promql.increase(get_metric("run", "late"))),
         ),
         panels.numbers(
             "How many metrics were lost?",
             "Points in the time range that InfluxDB did not take. The stream doesn't wait for InfluxDB.",
             UNITS["records"],
-            promql.query(promql.increase(metric("influxdb", "lost"))),
+            promql.query(promql.increase(get_metric("influxdb", "lost"))),
         ).no_value("No run writes to InfluxDB"),
     ]
 
@@ -80,21 +80,23 @@ def _show_shares() -> Row:
             "Does one worker have too much?",
             "The busiest worker's tuples in the newest window, divided by the mean of all workers. 1 is ideal.",
             UNITS["ratio"],
-            promql.query(promql.busiest(metric("worker", "tuples"))),
+            promql.query(promql.busiest(get_metric("worker", "tuples"))),
             alert="LoadImbalanced",
         ),
         panels.lines(
             "What part is invalid?",
             "Messages that are invalid for the source type, as a part of all messages of the last five minutes.",
             units.PercentUnit,
-            promql.query(promql.part(metric("run", "rejected"), metric("run", "rejected"), metric("run", "tuples"))),
+            promql.query(
+                promql.part(get_metric("run", "rejected"), get_metric("run", "rejected"), get_metric("run", "tuples"))
+            ),
             alert="RejectsRising",
         ),
         panels.lines(
             "What part comes too late?",
             "Tuples that came after their window was closed, as a part of all tuples of the last five minutes.",
             units.PercentUnit,
-            promql.query(promql.part(metric("run", "late"), metric("run", "tuples"))),
+            promql.query(promql.part(get_metric("run", "late"), get_metric("run", "tuples"))),
             alert="LateRising",
         ),
     ]
@@ -107,14 +109,14 @@ def _show_speed() -> Row:
             "How many tuples a second?",
             "Tuples routed per second, over the last minute.",
             UNITS["tuples/s"],
-            promql.query(promql.rate(metric("run", "tuples"))),
+            promql.query(promql.rate(get_metric("run", "tuples"))),
         ),
         panels.lines(
             "Is it falling behind?",
             "How long the messages that wait would take, at the newest batch's speed, if no others came. A flat "
             "line: it keeps up.",
             UNITS["seconds"],
-            promql.query(promql.catching_up(metric("query", "lag"), metric("query", "processed_rate"))),
+            promql.query(promql.catching_up(get_metric("query", "lag"), get_metric("query", "processed_rate"))),
             alert="FallingBehind",
         ),
         panels.lines(
@@ -153,7 +155,7 @@ def _show_gaps() -> Row:
             "How long was there no batch?",
             "Time since the newest micro-batch was planned. An idle stream has a batch a minute.",
             UNITS["seconds"],
-            promql.query(promql.age(metric("query", "batch"))),
+            promql.query(promql.age(get_metric("query", "batch"))),
             alert="BatchesStopped",
         ),
         panels.numbers(
@@ -166,7 +168,7 @@ def _show_gaps() -> Row:
             "Do the metrics arrive?",
             "Points that InfluxDB has taken per second.",
             "si: points/s",
-            promql.query(promql.rate(metric("influxdb", "written"))),
+            promql.query(promql.rate(get_metric("influxdb", "written"))),
         ).no_value("No run writes to InfluxDB"),
     ]
 
@@ -262,5 +264,5 @@ def _show_waits() -> Row:
 
 def _now(subject: str, name: str, by: Sequence[str] = ()) -> tuple[str, Query]:
     """A gauge's unit, and the gauge as it is: a series for each run and each value of the labels ``by``."""
-    gauge = metric(subject, name)
+    gauge = get_metric(subject, name)
     return UNITS[gauge.unit], promql.query(promql.now(gauge, by), by)

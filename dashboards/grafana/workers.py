@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
-from unskew.apps.metrics.catalogue import metric
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import Flux
 from unskew.dashboards.grafana.page import Row, page
@@ -34,7 +34,7 @@ def _show_shares() -> Row:
             "What share of the load does each worker have?",
             "Each worker's tuples in percent of its run's, over the time range; 100 / W is ideal.",
             UNITS["percent"],
-            Flux(flux.share_by_worker(metric("worker", "tuples"), flux.WITH_WORKER)),
+            Flux(flux.share_by_worker(get_metric("worker", "tuples"), flux.WITH_WORKER)),
             "worker",
             9,
         ),
@@ -54,7 +54,7 @@ def _show_work() -> Row:
             "How long was each worker at work?",
             "Seconds at work, all batches of the time range together.",
             UNITS["seconds"],
-            Flux(flux.by_worker(metric("task", "busy"))),
+            Flux(flux.by_worker(get_metric("task", "busy"))),
             "worker",
             9,
         ),
@@ -68,14 +68,14 @@ def _show_keys_and_counts() -> Row:
             "How many keys does each worker hold?",
             "Distinct keys of each worker in a window, mean over the windows: the state it has to keep.",
             UNITS["keys"],
-            Flux(flux.by_worker(metric("worker", "distinct_keys"), "mean")),
+            Flux(flux.by_worker(get_metric("worker", "distinct_keys"), "mean")),
             "worker",
         ),
         panels.bars(
             "How much does each worker count?",
             "Sum of the counts of each worker's tuples; their number if they carry no counts.",
             UNITS["number"],
-            Flux(flux.by_worker(metric("worker", "counts"))),
+            Flux(flux.by_worker(get_metric("worker", "counts"))),
             "worker",
         ),
     ]

@@ -15,7 +15,7 @@ from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.rest import ApiException
 from urllib3.exceptions import HTTPError as ConnectionFault
 
-from unskew.apps.metrics.influx_target import Target, require_http
+from unskew.apps.metrics.influx_target import InfluxTarget, require_http
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers import stack
 from unskew.errors import EnvironmentFault
@@ -203,11 +203,11 @@ class DataSources:
             No server is named, and no stack runs.
 
         """
-        target = Target.of(url, token, org, bucket)
+        target = InfluxTarget.of(url, token, org, bucket)
         if target is None:
             raise _missing("InfluxDB", "--influx-url")
         if prometheus is None:
-            found = stack.running("prometheus")
+            found = stack.find_server("prometheus")
             if found is None:
                 raise _missing("Prometheus", "--prometheus-url")
             prometheus = found.url

@@ -9,7 +9,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from unskew.deploy.installation.jars import identity
+from unskew.deploy.installation.jars import description_hash
 from unskew.deploy.installation.machine import find_java
 from unskew.directories import data_directory
 
@@ -21,33 +21,33 @@ RECORD = "UNSKEW_RECORD_CLASSES"
 _SILENT = "-Xlog:cds*=off"  # a user needn't know that an archive doesn't fit
 
 
-def folder() -> Path:
+def archives_directory() -> Path:
     """The directory of the archives."""
     return data_directory() / "class-data"
 
 
-def archive(program: str) -> Path:
+def archive_path(program: str) -> Path:
     """The file of a program's archive for this Java and these jars. It need not exist."""
     java = find_java()
     modules = (java.home / "lib" / "modules").stat()  # an update of Java changes it
-    parts = (java.home, modules.st_size, modules.st_mtime_ns, identity())
-    return folder() / f"{program}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
+    parts = (java.home, modules.st_size, modules.st_mtime_ns, description_hash())
+    return archives_directory() / f"{program}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}.jsa"
 
 
-def recorded(program: str) -> Path:
+def recording_path(program: str) -> Path:
     """The file that a recording program writes. It is complete when the program has ended."""
-    return archive(program).with_suffix(".part")
+    return archive_path(program).with_suffix(".part")
 
 
-def missing() -> bool:
+def has_missing_archive() -> bool:
     """Whether a program has no archive."""
-    return not all(archive(program).is_file() for program in PROGRAMS)
+    return not all(archive_path(program).is_file() for program in PROGRAMS)
 
 
-def options(program: str) -> list[str]:
+def jvm_options(program: str) -> list[str]:
     """Options for a program's JVM that make it record, or use the archive if there is one."""
     if os.environ.get(RECORD):
         quick = "-XX:TieredStopAtLevel=1"  # to record, code needn't be fast
-        return [f"-XX:ArchiveClassesAtExit={recorded(program)}", "-Xlog:disable", quick]
-    found = archive(program)
+        return [f"-XX:ArchiveClassesAtExit={recording_path(program)}", "-Xlog:disable", quick]
+    found = archive_path(program)
     return [f"-XX:SharedArchiveFile={found}", _SILENT] if found.is_file() else []

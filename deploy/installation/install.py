@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from unskew.deploy.installation import class_data
-from unskew.deploy.installation.jars import connector_jars, fetched
+from unskew.deploy.installation.jars import connector_jars, has_all_jars
 from unskew.deploy.installation.machine import find_java, require_disk, require_python
 from unskew.errors import EnvironmentFault, UserError
 
@@ -27,7 +27,7 @@ _SILENT = 20.0  # s
 _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 
 
-def install() -> None:
+def install_missing() -> None:
     """Take the steps that are missing, and print a line before each.
 
     Raises
@@ -39,33 +39,37 @@ def install() -> None:
     stamp = ENVIRONMENT / "installed"
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in _DESCRIPTIONS)).hexdigest()
     current = stamp.is_file() and stamp.read_text() == wanted
-    if not (current and fetched()):
+    if not (current and has_all_jars()):
         find_java()  # before minutes of downloads, not after
     if not current:
         require_disk(ROOT)
-        if not _runs(ENVIRONMENT / "bin" / "python", "import pip"):
+        if not _python_runs(ENVIRONMENT / "bin" / "python", "import pip"):
             _make_environment()
-        _announce("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
+        _announce_step("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
         _install_packages()
-        shutil.rmtree(class_data.folder(), ignore_errors=True)  # they are of the jars that were installed before
+        shutil.rmtree(
+            class_data.archives_directory(), ignore_errors=True
+        )  # they are of the jars that were installed before
         stamp.write_text(wanted)
-    _compile(*(package.resolve() for package in (ROOT / "src" / "unskew").iterdir()))
+    _compile_sources(*(package.resolve() for package in (ROOT / "src" / "unskew").iterdir()))
     python = ENVIRONMENT / "bin" / "python"  # unlike the user's, it has pyspark
-    if not fetched():
-        _run("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
-    if class_data.missing():
-        _announce("recording which classes Spark and Kafka load, and compiling the groupings, once (a minute) ...")
+    if not has_all_jars():
+        _run_step("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
+    if class_data.has_missing_archive():
+        _announce_step("recording which classes Spark and Kafka load, and compiling the groupings, once (a minute) ...")
         unskew = ENVIRONMENT / "bin" / "unskew"
         with subprocess.Popen(
             [unskew, "simulate", "--tuples", "10000"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ):
-            recorded = _succeeds(python, "-m", "unskew.apps.driver.class_data_archive")
+            recorded = _command_succeeds(python, "-m", "unskew.apps.driver.class_data_archive")
         if not recorded:
-            _announce("that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again")
+            _announce_step(
+                "that failed: all works, but starts as slowly as Spark does by itself; `make setup` tries again"
+            )
 
 
 def _make_environment() -> None:
-    _announce(f"making {ENVIRONMENT} with {sys.executable} ...")
+    _announce_step(f"making {ENVIRONMENT} with {sys.executable} ...")
     shutil.rmtree(ENVIRONMENT, ignore_errors=True)  # an interruption may have left one
     done = subprocess.run([sys.executable, "-m", "venv", ENVIRONMENT], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -90,53 +94,56 @@ def _install_packages() -> None:
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install")
     uv = (ENVIRONMENT / "bin" / "uv", "pip", "install", "--quiet", "--no-deps", "--python", python)
     [wanted] = re.findall(r"^uv==\S+", pinned.read_text(), re.MULTILINE)
-    if not (_succeeds(*pip, wanted) and _succeeds(*uv, "--require-hashes", "--requirement", pinned, told=_installed)):
-        _announce("uv can't install them, pip does ...")
-        _run("packages", *pip, "--require-hashes", "--requirement", pinned)
-    _run("packages", *pip, "--no-deps", "--editable", ROOT)
-    _compile(ENVIRONMENT / "lib")
+    if not (
+        _command_succeeds(*pip, wanted)
+        and _command_succeeds(*uv, "--require-hashes", "--requirement", pinned, told=_describe_packages)
+    ):
+        _announce_step("uv can't install them, pip does ...")
+        _run_step("packages", *pip, "--require-hashes", "--requirement", pinned)
+    _run_step("packages", *pip, "--no-deps", "--editable", ROOT)
+    _compile_sources(ENVIRONMENT / "lib")
 
 
-def _compile(*sources: Path) -> None:
+def _compile_sources(*sources: Path) -> None:
     """Compile each source to the file of bytecode that Python would write at the first import.
 
     uv doesn't compile. Where Python must not write these files (PYTHONDONTWRITEBYTECODE, as in many containers), each
     process would compile all that it imports: three seconds for each driver, and as many for its Python workers.
     """
     # It fails where a source is for another Python.
-    _succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)
+    _command_succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)
 
 
-def _succeeds(*command: str | Path, told: Callable[[], str] = str) -> bool:
+def _command_succeeds(*command: str | Path, told: Callable[[], str] = str) -> bool:
     """Whether a command that prints nothing to us succeeds. While it runs, a line says so, and how far it is."""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
         while True:
             try:
                 return program.wait(_SILENT) == 0
             except subprocess.TimeoutExpired:
-                _announce(f"... still at it{told()}")
+                _announce_step(f"... still at it{told()}")
             except BaseException:  # an interrupted user shouldn't wait for the rest
                 program.kill()
                 raise
 
 
-def _installed() -> str:
+def _describe_packages() -> str:
     """How many of the pinned packages are installed. (A few are for other platforms.)"""
     wanted = len(re.findall(r"^[\w.-]+==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     there = sum(1 for _ in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info"))
     return f": {there} of about {wanted} packages are installed"
 
 
-def _run(what: str, *command: str | Path) -> None:
+def _run_step(what: str, *command: str | Path) -> None:
     if subprocess.run(command, cwd=ROOT, check=False).returncode:
         raise EnvironmentFault(f"could not install the {what}, see above; mend that and run `make setup` again")
 
 
-def _runs(python: Path, code: str) -> bool:
+def _python_runs(python: Path, code: str) -> bool:
     return python.exists() and subprocess.run([python, "-c", code], capture_output=True, check=False).returncode == 0
 
 
-def _announce(step: str) -> None:
+def _announce_step(step: str) -> None:
     print(f"[{time.monotonic() - _START:3.0f} s] {step}", flush=True)
 
 
@@ -146,9 +153,9 @@ def main() -> None:
         if sys.argv[1:] == ["jars"]:
             connector_jars()
         else:
-            install()
+            install_missing()
             if "setup" in sys.argv[1:] or time.monotonic() - _START > _SILENT:
-                _announce("ready; next: source .venv/bin/activate, unskew doctor")
+                _announce_step("ready; next: source .venv/bin/activate, unskew doctor")
     except UserError as error:
         print(f"unskew: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -21,8 +21,8 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.installation.steps import Progress, exclusive, followed
-from unskew.deploy.installation.timestamp_patch import lenient
+from unskew.deploy.installation.steps import ProgressBar, exclusive_lock, run_with_progress
+from unskew.deploy.installation.timestamp_patch import patch_jar
 from unskew.directories import jars_directory
 from unskew.errors import EnvironmentFault
 
@@ -46,38 +46,38 @@ def connector_jars() -> list[Path]:
     Raises
     ------
     EnvironmentFault
-        They can't be fetched (`described_jars`), or there are none of that version.
+        They can't be fetched (`resolve_jars`), or there are none of that version.
     """
-    pinned, installed = _pinned(), _installed()
+    pinned, installed = _pinned_version(), _pyspark_version()
     if pinned in (None, installed):
-        found = described_jars(DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
+        found = resolve_jars(DESCRIPTION, "connector", "the JVM jars", *_ABOUT, _SUMS)
     else:
         try:
-            found = connector_of(installed)
+            found = fetch_connector(installed)
         except EnvironmentFault as fault:
             raise EnvironmentFault(
                 f"pyspark {installed} is installed, and its Kafka connector can't be had: {fault}. If there is none of "
                 f"this version: install pyspark=={pinned}, which unskew is made with"
             ) from fault
-    return [lenient(jar) if jar.name.startswith(SOURCE) else jar for jar in found]
+    return [patch_jar(jar) if jar.name.startswith(SOURCE) else jar for jar in found]
 
 
-def connector_of(version: str) -> list[Path]:
+def fetch_connector(version: str) -> list[Path]:
     """The archives of the Kafka connector of any version of Spark. Missing ones are fetched first; none has a hash.
 
     Raises
     ------
     EnvironmentFault
-        They can't be fetched (`described_jars`).
+        They can't be fetched (`resolve_jars`).
     """
-    return described_jars(
-        _description_of(version), "connector", f"Spark {version}'s Kafka connector", *_ABOUT_CONNECTOR
+    return resolve_jars(
+        _write_description(version), "connector", f"Spark {version}'s Kafka connector", *_ABOUT_CONNECTOR
     )
 
 
 def broker_jars() -> list[Path]:
     """The class path of the embedded broker. Missing archives are fetched first."""
-    return described_jars(DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
+    return resolve_jars(DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
 def store_jars(scheme: str) -> list[Path]:
@@ -88,14 +88,14 @@ def store_jars(scheme: str) -> list[Path]:
     scheme = "abfs" if scheme == "abfss" else scheme
     if scheme not in _STORES:
         return []
-    return described_jars(
-        _described_store(scheme), scheme, f"what Spark needs for {scheme}://", *_STORES[scheme], _SUMS
+    return resolve_jars(
+        _store_description(scheme), scheme, f"what Spark needs for {scheme}://", *_STORES[scheme], _SUMS
     )
 
 
-def fetched() -> bool:
+def has_all_jars() -> bool:
     """Whether the archives are here, so that no network is needed."""
-    return _target().is_dir()
+    return _archives_directory().is_dir()
 
 
 def pyspark_home() -> Path:
@@ -112,23 +112,23 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def _pinned() -> str | None:
+def _pinned_version() -> str | None:
     """The version of the connector that `ivy.xml` names."""
-    return next((row.get("rev") for row in _described().iterfind(_DEPENDENCIES) if _is_source(row)), None)
+    return next((row.get("rev") for row in _parse_description().iterfind(_DEPENDENCIES) if _is_source(row)), None)
 
 
-def _installed() -> str:
+def _pyspark_version() -> str:
     """The version of the installed pyspark, without what a vendor has added to it."""
     source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no metadata of a package
     [installed] = re.findall(r"""^__version__.*?=\s*["']([^"']+)["']""", source, re.MULTILINE)
     return installed.partition("+")[0]
 
 
-def _described() -> ET.Element:
+def _parse_description() -> ET.Element:
     return ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
 
 
-def _described_store(scheme: str) -> Path:
+def _store_description(scheme: str) -> Path:
     return DESCRIPTION.with_name(f"{scheme}.xml")
 
 
@@ -136,9 +136,9 @@ def _is_source(dependency: ET.Element) -> bool:
     return dependency.get("name", "").startswith(SOURCE)
 
 
-def _description_of(version: str) -> Path:
+def _write_description(version: str) -> Path:
     """An Ivy file as ours, with the connector of another version of Spark alone. It is made once."""
-    root = _described()
+    root = _parse_description()
     for parent in root.iterfind("dependencies"):
         for row in parent.findall("dependency"):
             if _is_source(row):
@@ -155,7 +155,7 @@ def _description_of(version: str) -> Path:
     return path
 
 
-def described_jars(
+def resolve_jars(
     description: Path, configuration: str, what: str, about: int, size: str, sums: Path | None = None
 ) -> list[Path]:
     """The archives of one configuration of an Ivy file. If any is missing, all of the file are fetched first.
@@ -175,47 +175,47 @@ def described_jars(
     EnvironmentFault
         If they can't be fetched, there is no room for them, or their hashes are others.
     """
-    target = _target(description)
+    target = _archives_directory(description)
     if not target.is_dir():
-        _fetch(description, target, Progress(f"fetching {what}, once", about, size), sums)
-    elif wrong := _unlike(target, configuration, sums):
-        raise EnvironmentFault(f"{_other(target / wrong)}; remove {target}, and they are fetched anew")
+        _fetch_archives(description, target, ProgressBar(f"fetching {what}, once", about, size), sums)
+    elif wrong := _find_mismatch(target, configuration, sums):
+        raise EnvironmentFault(f"{_describe_mismatch(target / wrong)}; remove {target}, and they are fetched anew")
     return sorted((target / configuration).glob("*.jar"))
 
 
-def _hashes(target: Path, configuration: str) -> dict[str, str]:
+def _hash_archives(target: Path, configuration: str) -> dict[str, str]:
     """Path below the directory → SHA-256, of the archives of a configuration."""
     found = sorted((target / configuration).glob("*.jar"))
     return {f"{configuration}/{jar.name}": hashlib.sha256(jar.read_bytes()).hexdigest() for jar in found}
 
 
-def _unlike(target: Path, configuration: str, sums: Path | None) -> str | None:
+def _find_mismatch(target: Path, configuration: str, sums: Path | None) -> str | None:
     """An archive that isn't the one of the hash, is missing, or has no hash; None: all are right, or unknown."""
     if sums is None:
         return None
     rows = (line.split() for line in sums.read_text().splitlines())
     wanted = {name: digest for digest, name in rows if name.startswith(f"{configuration}/")}
-    found = _hashes(target, configuration)
+    found = _hash_archives(target, configuration)
     return next((name for name in sorted(wanted | found) if wanted.get(name) != found.get(name)), None)
 
 
-def _other(jar: Path) -> str:
+def _describe_mismatch(jar: Path) -> str:
     return f"{jar} is not the archive that this version was made with (its SHA-256 is another)"
 
 
-def identity(description: Path | None = None) -> str:
+def description_hash(description: Path | None = None) -> str:
     """A hash of the Ivy file. It distinguishes its archives from those of other versions."""
     return hashlib.sha256((description or DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
-def _target(description: Path | None = None) -> Path:
+def _archives_directory(description: Path | None = None) -> Path:
     # One directory for each content of the file: a new version of ours fetches anew. A directory that exists is whole.
-    return jars_directory() / identity(description)
+    return jars_directory() / description_hash(description)
 
 
-def _fetch(description: Path, target: Path, progress: Progress, sums: Path | None) -> None:
-    java, ivy = find_java(), _ivy()
-    with _writable_jars(target.parent) as directory, exclusive(directory / "fetch.lock"):
+def _fetch_archives(description: Path, target: Path, progress: ProgressBar, sums: Path | None) -> None:
+    java, ivy = find_java(), _find_ivy()
+    with _writable_jars(target.parent) as directory, exclusive_lock(directory / "fetch.lock"):
         if target.is_dir():  # another process was faster
             return
         cache = directory / "ivy-cache"  # it survives an interruption: the next attempt goes on from there
@@ -234,14 +234,16 @@ def _fetch(description: Path, target: Path, progress: Progress, sums: Path | Non
             log = directory / "fetch.log"
             log.unlink(missing_ok=True)
             with progress:
-                failed = followed(command, log, progress, lambda line: "[SUCCESSFUL ]" in line)
+                failed = run_with_progress(command, log, progress, lambda line: "[SUCCESSFUL ]" in line)
             if failed:
-                raise EnvironmentFault(_fault(log))
+                raise EnvironmentFault(_read_fault(log))
             new = Path(temporary) / "jars"
             for folder in new.iterdir():
-                if wrong := _unlike(new, folder.name, sums):
+                if wrong := _find_mismatch(new, folder.name, sums):
                     shutil.rmtree(cache, ignore_errors=True)
-                    raise EnvironmentFault(f"{_other(Path(wrong))}: ask who runs the server that it was fetched from")
+                    raise EnvironmentFault(
+                        f"{_describe_mismatch(Path(wrong))}: ask who runs the server that it was fetched from"
+                    )
             new.rename(target)
         shutil.rmtree(cache, ignore_errors=True)
 
@@ -258,7 +260,7 @@ def _writable_jars(directory: Path) -> Iterator[Path]:
         ) from error
 
 
-def _ivy() -> Path:
+def _find_ivy() -> Path:
     found = sorted((pyspark_home() / "jars").glob("ivy-*.jar"))
     if not found:
         raise EnvironmentFault(f"there is no ivy-*.jar in {pyspark_home() / 'jars'}; reinstall pyspark: `make setup`")
@@ -278,7 +280,7 @@ def ivy_settings(directory: Path) -> Path | None:
         if not path.is_file():
             raise EnvironmentFault(f"UNSKEW_IVYSETTINGS names {path}, which is no file")
         return path
-    mirror = _mirror(Path("~/.m2/settings.xml").expanduser())
+    mirror = _read_mirror(Path("~/.m2/settings.xml").expanduser())
     if mirror is None:
         return None
     path = directory / "ivysettings.xml"
@@ -289,7 +291,7 @@ def ivy_settings(directory: Path) -> Path | None:
     return path
 
 
-def _mirror(settings: Path) -> str | None:
+def _read_mirror(settings: Path) -> str | None:
     # Without the password of a mirror that needs one: a file of UNSKEW_IVYSETTINGS can have it.
     try:
         mirrors = ET.parse(settings).getroot().iterfind("{*}mirrors/{*}mirror")  # noqa: S314  the user's own file
@@ -302,7 +304,7 @@ def _mirror(settings: Path) -> str | None:
     return None
 
 
-def _fault(log: Path) -> str:
+def _read_fault(log: Path) -> str:
     text = log.read_text(errors="replace")
     if "No space left on device" in text:
         return f"no space is left for the JVM jars in {log.parent}; make room, or set UNSKEW_JARS to another directory"
@@ -321,17 +323,17 @@ def _fault(log: Path) -> str:
     )
 
 
-def lock() -> None:
+def lock_hashes() -> None:
     """Fetch all missing archives, and write the hashes of all to the file."""
     lines: list[str] = []
-    stores = [(_described_store(scheme), scheme) for scheme in _STORES]
+    stores = [(_store_description(scheme), scheme) for scheme in _STORES]
     for description, configuration in [(DESCRIPTION, "broker"), (DESCRIPTION, "connector"), *stores]:
-        described_jars(description, configuration, "archives", *_ABOUT)
-        hashes = _hashes(_target(description), configuration)
+        resolve_jars(description, configuration, "archives", *_ABOUT)
+        hashes = _hash_archives(_archives_directory(description), configuration)
         lines += [f"{digest}  {name}\n" for name, digest in hashes.items()]
     _SUMS.write_text("".join(lines))
     print(f"wrote {len(lines)} hashes to {_SUMS}")
 
 
 if __name__ == "__main__":
-    lock()
+    lock_hashes()

@@ -84,7 +84,7 @@ _INSTALL = (
 
 
 @dataclass(frozen=True)
-class Java:
+class JavaRuntime:
     """A Java runtime: its launcher, its home (the value for `JAVA_HOME`) and its feature version."""
 
     launcher: Path
@@ -92,12 +92,12 @@ class Java:
     version: int
 
 
-def find_java() -> Java:
+def find_java() -> JavaRuntime:
     """The first Java 17 or 21 of these two: `$JAVA_HOME/bin/java`, and the `java` on the PATH.
 
     Returns
     -------
-    Java
+    JavaRuntime
         For a program that looks for Java itself, as pyspark does, set `JAVA_HOME` to its `home`.
 
     Raises
@@ -106,8 +106,8 @@ def find_java() -> Java:
         If there is none. The message lists the others that were found, and says how to install the right one.
     """
     found: list[str] = []
-    for origin, launcher in _candidates():
-        java = _inspect(launcher)
+    for origin, launcher in _list_candidates():
+        java = _inspect_java(launcher)
         if java is None:
             found.append(f"{origin} {launcher} does not run")
         elif java.version in JAVA:
@@ -118,7 +118,7 @@ def find_java() -> Java:
     raise EnvironmentFault(f"Java 17 or 21 is needed: {seen}; {_INSTALL}")
 
 
-def _candidates() -> list[tuple[str, Path]]:
+def _list_candidates() -> list[tuple[str, Path]]:
     candidates: list[tuple[str, Path]] = []
     if java_home := os.environ.get("JAVA_HOME"):
         candidates.append(("JAVA_HOME's", Path(java_home) / "bin" / "java"))
@@ -127,7 +127,7 @@ def _candidates() -> list[tuple[str, Path]]:
     return candidates
 
 
-def _inspect(launcher: Path) -> Java | None:
+def _inspect_java(launcher: Path) -> JavaRuntime | None:
     # The launcher itself knows, be it a link, a wrapper or macOS' stub; a directory's name may be wrong.
     try:
         output = subprocess.run(
@@ -139,4 +139,4 @@ def _inspect(launcher: Path) -> Java | None:
     version = properties.get("java.specification.version", "").removeprefix("1.")  # Java 8 calls itself 1.8
     if not version.isdigit() or "java.home" not in properties:
         return None
-    return Java(launcher, Path(properties["java.home"].strip()), int(version))
+    return JavaRuntime(launcher, Path(properties["java.home"].strip()), int(version))

@@ -12,16 +12,16 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from unskew.directories import checkout
+from unskew.directories import find_checkout
 
-LOCK = (checkout() or Path()) / "requirements.lock"
+LOCK = (find_checkout() or Path()) / "requirements.lock"
 #: The packages that a run needs, and those that build packages without wheels. The Docker image has no others.
 IMAGE_LOCK = LOCK.parent / "deploy" / "requirements.lock"
 _HEADER = "# Written by `make lock` from pyproject.toml, installed by {}.\n"
 _BUILDS = "setuptools>=77\n"
 
 
-def locked_versions() -> dict[str, str]:
+def read_lock() -> dict[str, str]:
     """Package → version as pinned for this platform. Empty if this copy of the project isn't a checkout."""
     if not LOCK.is_file():
         return {}
@@ -32,17 +32,17 @@ def locked_versions() -> dict[str, str]:
 
 def missing_packages() -> list[str]:
     """The pinned packages that are not installed. Without pins: the command's dependencies that are not installed."""
-    names = list(locked_versions()) or [
+    names = list(read_lock()) or [
         wanted.name
         for wanted in map(Requirement, metadata.requires("unskew") or [])
         if wanted.marker is None or any(wanted.marker.evaluate({"extra": extra}) for extra in ("app", "keyed", "spark"))
     ]
-    return [name for name in names if _installed(name) is None]
+    return [name for name in names if _installed_version(name) is None]
 
 
 def other_versions() -> list[str]:
     """The packages that are installed in another version than the pinned one, as `name found (pinned)`."""
-    found = ((name, _installed(name), pinned) for name, pinned in locked_versions().items())
+    found = ((name, _installed_version(name), pinned) for name, pinned in read_lock().items())
     return [
         f"{name} {version} ({pinned})"
         for name, version, pinned in found
@@ -50,20 +50,20 @@ def other_versions() -> list[str]:
     ]
 
 
-def _installed(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def lock() -> None:
+def lock_packages() -> None:
     """Let uv choose versions as in an empty environment, and write them to `requirements.lock` and the image's lock."""
-    _write(LOCK, "`make setup`", "--upgrade", "--extra", "dev")
-    _write(IMAGE_LOCK, "the Docker image", "--extra", "app", "--constraint", str(LOCK), "-", given=_BUILDS)
+    _write_lock(LOCK, "`make setup`", "--upgrade", "--extra", "dev")
+    _write_lock(IMAGE_LOCK, "the Docker image", "--extra", "app", "--constraint", str(LOCK), "-", given=_BUILDS)
 
 
-def _write(path: Path, installed_by: str, *more: str, given: str | None = None) -> None:
+def _write_lock(path: Path, installed_by: str, *more: str, given: str | None = None) -> None:
     choose = ("--universal", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url")
     project = str(LOCK.with_name("pyproject.toml"))
     command = ("uv", "pip", "compile", "--quiet", *choose, "--no-emit-package", "unskew", project, *more)
@@ -73,4 +73,4 @@ def _write(path: Path, installed_by: str, *more: str, given: str | None = None) 
 
 
 if __name__ == "__main__":
-    lock()
+    lock_packages()

@@ -16,7 +16,7 @@ from typing import Self
 _PATIENCE = 2.0  # seconds before a step is shown: with a warm cache it is over by then
 
 
-def exclusive(lock: Path) -> AbstractContextManager[object]:
+def exclusive_lock(lock: Path) -> AbstractContextManager[object]:
     """Wait until no other process has the file's lock, and hold it inside the block. If we die, the kernel frees it."""
     from filelock import FileLock
 
@@ -24,7 +24,7 @@ def exclusive(lock: Path) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def workshop(directory: Path) -> Iterator[Path]:
+def temporary_workspace(directory: Path) -> Iterator[Path]:
     """A temporary directory in one that the caller has locked. Removes those that killed processes left there."""
     for left in directory.glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -32,7 +32,7 @@ def workshop(directory: Path) -> Iterator[Path]:
         yield Path(temporary)
 
 
-class Progress:
+class ProgressBar:
     """A bar on a terminal. Elsewhere it is a line that is printed once. Neither is shown for a very short step.
 
     Parameters
@@ -80,10 +80,10 @@ class Progress:
             self._bars.start()
 
 
-def followed(
+def run_with_progress(
     command: Sequence[str | Path],
     log: Path,
-    progress: Progress,
+    progress: ProgressBar,
     counts: Callable[[str], bool],
     *,
     directory: Path | None = None,

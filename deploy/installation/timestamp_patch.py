@@ -39,12 +39,12 @@ _STRICT = (
 )
 
 
-def lenient(jar: Path) -> Path:
+def patch_jar(jar: Path) -> Path:
     """A copy of an archive whose source takes all timestamps. If there can be none, a warning, and the archive itself.
 
-    The copy is in the folder ``lenient`` beside the archive. If it isn't as it should be, it is made again.
+    The copy is in the folder ``patch_jar`` beside the archive. If it isn't as it should be, it is made again.
     """
-    content = _copy(jar)
+    content = _build_copy(jar)
     if content is None:
         log.warning(_STRICT, f"{jar} reads timestamps in a way that this version doesn't know")
         return jar
@@ -61,11 +61,11 @@ def lenient(jar: Path) -> Path:
     return copy
 
 
-def _copy(jar: Path) -> bytes | None:
+def _build_copy(jar: Path) -> bytes | None:
     """The copy's bytes, which are always the same; None if there is nothing to change."""
     made = io.BytesIO()
     with zipfile.ZipFile(jar) as archive, zipfile.ZipFile(made, "w") as new:
-        found = changed(archive.read(_CLASS)) if _CLASS in archive.namelist() else None
+        found = patch_class(archive.read(_CLASS)) if _CLASS in archive.namelist() else None
         if found is None:
             return None
         for entry in archive.infolist():
@@ -74,9 +74,9 @@ def _copy(jar: Path) -> bytes | None:
     return made.getvalue()
 
 
-def changed(code: bytes) -> bytes | None:
+def patch_class(code: bytes) -> bytes | None:
     """The class with the other conversion. None if it isn't the class that we know."""
-    constants = {_constant(before): _constant(after) for before, after in _CONSTANTS.items()}
+    constants = {_encode_constant(before): _encode_constant(after) for before, after in _CONSTANTS.items()}
     for before, after in (constants | {_BEFORE_CALL: _AFTER_CALL, _BEFORE_FIELD: _AFTER_FIELD}).items():
         if code.count(before) != 1:
             return None
@@ -84,6 +84,6 @@ def changed(code: bytes) -> bytes | None:
     return code
 
 
-def _constant(text: str) -> bytes:
+def _encode_constant(text: str) -> bytes:
     """A text as a class file's table of constants has it: a tag, the length, UTF-8."""
     return b"\x01" + len(text).to_bytes(2, "big") + text.encode()

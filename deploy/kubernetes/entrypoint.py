@@ -30,7 +30,7 @@ _ARGUMENTS = {
 _OPTION = "SPARK_JAVA_OPT_"  # with a number: one of the JVM's options
 
 
-def command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def container_command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """The command of a container, and the variables that it gets besides those of the container.
 
     Parameters
@@ -43,13 +43,13 @@ def command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[l
 
     """
     if arguments[:1] == ["driver"]:
-        return _driver(arguments[1:], environment)
+        return _driver_command(arguments[1:], environment)
     if arguments == ["executor"]:
-        return _executor(environment), {}
+        return _executor_command(environment), {}
     return ["unskew", *arguments], {}
 
 
-def _driver(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def _driver_command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     at, options = 0, {}
     while arguments[at].startswith("--"):
         options[arguments[at]] = arguments[at + 1]
@@ -65,7 +65,7 @@ def _driver(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[l
     return [sys.executable, "-u", urlsplit(arguments[at]).path, *arguments[at + 1 :]], more
 
 
-def _executor(environment: Mapping[str, str]) -> list[str]:
+def _executor_command(environment: Mapping[str, str]) -> list[str]:
     home = environment.get("JAVA_HOME")
     numbered = {name.removeprefix(_OPTION): value for name, value in environment.items() if name.startswith(_OPTION)}
     paths = [environment.get(name) for name in ("HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_CLASSPATH")]
@@ -82,7 +82,7 @@ def _executor(environment: Mapping[str, str]) -> list[str]:
 
 def main() -> None:
     """Become the container's command."""
-    run, more = command(sys.argv[1:], os.environ)
+    run, more = container_command(sys.argv[1:], os.environ)
     if run[0] != "unskew":
         os.chdir(tempfile.mkdtemp())  # Spark copies files to the working directory, which the image's user can't write
     os.execvpe(run[0], run, os.environ | more)  # noqa: S606

@@ -10,7 +10,7 @@ from pathlib import Path
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.server import PortTakenError, Server
+from unskew.deploy.servers.server import PortTakenError, ServerProcess
 from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
 from unskew.kafka.embedded_broker import KIND
@@ -28,7 +28,7 @@ _CAUSES = (
 )
 
 
-class Broker(Server):
+class Broker(ServerProcess):
     """An embedded broker. It is a context manager: the broker runs inside the block.
 
     Acknowledged records survive `stop`, `kill` and `restart`. A later `Broker` on the same directory has them too. It
@@ -86,7 +86,7 @@ class Broker(Server):
     @property
     def bootstrap_servers(self) -> str:
         """`host:port` for clients. It is known from the first start on."""
-        return self.listens
+        return self.listen_address
 
     @property
     def cluster_id(self) -> str:
@@ -106,7 +106,7 @@ class Broker(Server):
     def _command(self) -> list[str | Path]:
         java, jars = find_java(), broker_jars()
         settings = self.data / _SETTINGS
-        port = int(self.listens.rpartition(":")[2])
+        port = int(self.listen_address.rpartition(":")[2])
         properties = _server_properties(
             self.data / "records", port, self._choose_controller_port(), self._properties, self.node_id
         )
@@ -116,7 +116,7 @@ class Broker(Server):
             f"-Xmx{self._heap_mb}m",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # a short life: compile fast
-            *class_data.options("broker"),
+            *class_data.jvm_options("broker"),
             "-Djava.awt.headless=true",
             f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
             f"-Dunskew.log={self.log}",
@@ -152,7 +152,7 @@ class Broker(Server):
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
-        admin = AdminClient({"bootstrap.servers": self.listens, "log_level": 0, "reconnect.backoff.max.ms": 200})
+        admin = AdminClient({"bootstrap.servers": self.listen_address, "log_level": 0, "reconnect.backoff.max.ms": 200})
         try:
             found = admin.list_topics(timeout=1)
         except KafkaException:
@@ -171,7 +171,7 @@ class Broker(Server):
         return errors[0].strip()[:300] if errors else super()._cause(output)
 
     def _announcement(self) -> dict[str, str]:
-        return {"bootstrap_servers": self.listens}
+        return {"bootstrap_servers": self.listen_address}
 
 
 def _server_properties(

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.process import end
+from unskew.deploy.servers.process import end_process
 from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
-from unskew.kafka.embedded_broker import Address, address_of, current_file, default_data, running
+from unskew.kafka.embedded_broker import BrokerAddress, current_file, default_data, find_broker, read_broker_address
 
 
-def start(data: Path | None = None, port: int | None = None, properties: Mapping[str, str] | None = None) -> Address:
+def start_broker(
+    data: Path | None = None, port: int | None = None, properties: Mapping[str, str] | None = None
+) -> BrokerAddress:
     """Start a broker that outlives this process, for all commands to find. If one runs already, return that.
 
     Parameters
@@ -23,26 +25,26 @@ def start(data: Path | None = None, port: int | None = None, properties: Mapping
     EnvironmentFault
         If it can't be started, or a broker with other data or another port runs already.
     """
-    if address := running():
+    if address := find_broker():
         require_none_other(address, data, port)
         return address
     broker = Broker(data or default_data(), port=port, properties=properties)
     broker.start(detached=True)
-    return announce(broker)
+    return announce_broker(broker)
 
 
-def announce(broker: Broker) -> Address:
+def announce_broker(broker: Broker) -> BrokerAddress:
     """Make a running broker the one that commands find."""
     current = current_file()
     current.parent.mkdir(parents=True, exist_ok=True)
     write_private(current, f"{broker.data}\n")
-    address = address_of(broker.data)
+    address = read_broker_address(broker.data)
     if address is None:
         raise EnvironmentFault(f"the broker ended right after its start; its log is {broker.log}")
     return address
 
 
-def require_none_other(address: Address, data: Path | None, port: int | None) -> None:
+def require_none_other(address: BrokerAddress, data: Path | None, port: int | None) -> None:
     """Refuse a running broker if the user wants another data directory or another port.
 
     Raises
@@ -58,15 +60,15 @@ def require_none_other(address: Address, data: Path | None, port: int | None) ->
         )
 
 
-def stop() -> Address | None:
+def stop_broker() -> BrokerAddress | None:
     """Stop the broker that runs in an orderly way, and wait until it has ended. Its data stay.
 
     Returns
     -------
-    Address or None
+    BrokerAddress or None
         The broker that was stopped. None if none ran.
     """
-    address = running()
+    address = find_broker()
     if address is not None:
-        end(address.pid, lambda: running() == address)
+        end_process(address.pid, lambda: find_broker() == address)
     return address

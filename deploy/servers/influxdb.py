@@ -1,4 +1,4 @@
-"""An InfluxDB 2.7 in its own process on the loopback interface, for trying out and for tests."""
+"""An InfluxDBServer 2.7 in its own process on the loopback interface, for trying out and for tests."""
 
 import json
 import os
@@ -11,21 +11,21 @@ from unskew.deploy.servers.server import HttpServer
 from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
-from unskew.loopback import response
+from unskew.loopback import fetch_response
 
 #: What the tests run, and what `make servers` puts into the user's cache.
 VERSION = "2.7.12"
 
 
-def influxd() -> Path:
-    """The server's program, `influxd`, as `present` finds it.
+def require_influxd() -> Path:
+    """The server's program, `require_influxd`, as `find_influxd` finds it.
 
     Raises
     ------
     EnvironmentFault
-        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDB 2.
+        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDBServer 2.
     """
-    if found := present():
+    if found := find_influxd():
         return found
     raise EnvironmentFault(
         "InfluxDB is not on this machine: put an influxd of InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD; "
@@ -33,13 +33,14 @@ def influxd() -> Path:
     )
 
 
-def present() -> Path | None:
-    """The `influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDB 2, or the user's cache's, or None.
+def find_influxd() -> Path | None:
+    """The `require_influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDBServer 2, or the user's cache's, or
+    None.
 
     Raises
     ------
     EnvironmentFault
-        If the variable names something else than InfluxDB 2.
+        If the variable names something else than InfluxDBServer 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()
@@ -49,16 +50,16 @@ def present() -> Path | None:
     on_path = shutil.which("influxd")
     if on_path and is_version_2(Path(on_path)):
         return Path(on_path)
-    return cached() if cached().is_file() else None
+    return influxd_cache_path() if influxd_cache_path().is_file() else None
 
 
-def cached() -> Path:
+def influxd_cache_path() -> Path:
     """The path at which `make servers` puts the program."""
     return cache_directory() / "influxd" / VERSION / "influxd"
 
 
 def is_version_2(program: Path) -> bool:
-    """Whether the program is an `influxd` of InfluxDB 2 that runs on this machine."""
+    """Whether the program is an `require_influxd` of InfluxDBServer 2 that runs on this machine."""
     try:
         answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -66,11 +67,11 @@ def is_version_2(program: Path) -> bool:
     return answer.startswith("InfluxDB v2.")
 
 
-class InfluxDB(HttpServer):
+class InfluxDBServer(HttpServer):
     """InfluxDB with an organisation, a bucket and a token for all of it. As a context manager it runs inside the block.
 
-    The first start on a directory sets InfluxDB up. Later starts find organisation, bucket and token there. Written
-    points survive `stop`, `kill` and `restart`.
+    The first start on a directory sets InfluxDBServer up. Later starts find organisation, bucket and token there.
+    Written points survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class InfluxDB(HttpServer):
     Examples
     --------
     >>> from influxdb_client import InfluxDBClient
-    >>> with InfluxDB(Path("out/influxdb")) as server:  # doctest: +SKIP
+    >>> with InfluxDBServer(Path("out/influxdb")) as server:  # doctest: +SKIP
     ...     client = InfluxDBClient(server.url, server.token, org=server.org)
     """
 
@@ -111,8 +112,8 @@ class InfluxDB(HttpServer):
 
     def _command(self) -> list[str | Path]:
         return [
-            influxd(),
-            f"--http-bind-address={self.listens}",
+            require_influxd(),
+            f"--http-bind-address={self.listen_address}",
             f"--bolt-path={self.directory / 'influxd.bolt'}",
             f"--sqlite-path={self.directory / 'influxd.sqlite'}",
             f"--engine-path={self.directory / 'engine'}",
@@ -122,14 +123,14 @@ class InfluxDB(HttpServer):
         ]
 
     def _ready(self) -> None:
-        if not response(f"{self.url}/api/v2/setup")["allowed"]:
+        if not fetch_response(f"{self.url}/api/v2/setup")["allowed"]:
             return
         access = {"token": self.token, "org": self.org, "bucket": self.bucket}
         write_private(self._access, json.dumps(access))
         # The password is for the web interface, which isn't there.
         login = {"username": "unskew", "password": secrets.token_urlsafe(32)}
         try:
-            response(f"{self.url}/api/v2/setup", {**access, **login})
+            fetch_response(f"{self.url}/api/v2/setup", {**access, **login})
         except OSError as error:
             raise EnvironmentFault(f"InfluxDB refuses to be set up: {error}") from error
 

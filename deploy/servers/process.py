@@ -17,7 +17,7 @@ from pathlib import Path
 _UNTIL_PARENT_DIES = Path(__file__).with_name("parent_death.py")
 
 
-class Child:
+class ChildProcess:
     """A server process.
 
     It has its own session, so that Ctrl-C reaches only us, and we stop it in an orderly way. Unless `detached`, it gets
@@ -73,7 +73,7 @@ class Child:
                     pass_fds=tuple(keep_open),
                 )
 
-        self._process = _in_lasting_thread(start)
+        self._process = _start_in_lasting_thread(start)
 
     @property
     def pid(self) -> int:
@@ -101,7 +101,7 @@ class Child:
         self._process.wait()
 
 
-def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
+def end_process(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
     """End a server that another process of ours has started: first SIGTERM, then SIGKILL after `patience` seconds.
 
     Parameters
@@ -122,10 +122,10 @@ def end(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
         time.sleep(0.05)
 
 
-def _in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+def _start_in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     # Linux sends the parent-death signal when the *thread* that forked ends. The caller's thread may end soon.
     answer: queue.SimpleQueue[subprocess.Popen[bytes] | BaseException] = queue.SimpleQueue()
-    _requests(os.getpid()).put((start, answer))
+    _request_queue(os.getpid()).put((start, answer))
     result = answer.get()
     if isinstance(result, BaseException):
         raise result
@@ -133,7 +133,7 @@ def _in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> subproce
 
 
 @cache
-def _requests(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a fork doesn't inherit the thread
+def _request_queue(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a fork doesn't inherit the thread
     requests = queue.SimpleQueue()
 
     def serve() -> None:
@@ -141,14 +141,14 @@ def _requests(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a
             start, answer = requests.get()
             try:
                 answer.put(start())
-            except BaseException as error:  # noqa: BLE001  `_in_lasting_thread` raises it
+            except BaseException as error:  # noqa: BLE001  `_start_in_lasting_thread` raises it
                 answer.put(error)
 
     threading.Thread(target=serve, name="unskew-children", daemon=True).start()
     return requests
 
 
-class Foreground:
+class ForegroundCommand:
     """A command that stays with its server until the user stops it.
 
     From now on Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return. The command can then stop the

@@ -13,7 +13,7 @@ import orjson
 from unskew.deploy.servers.server import HttpServer
 from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
-from unskew.loopback import response
+from unskew.loopback import fetch_response
 
 #: What to tell a user who has no Prometheus.
 INSTALL = (
@@ -39,22 +39,22 @@ class PrometheusPrograms:
     pages: Path | None = None
 
 
-def prometheus_programs() -> PrometheusPrograms:
-    """The programs, as `present` finds them.
+def require_programs() -> PrometheusPrograms:
+    """The programs, as `find_programs` finds them.
 
     Raises
     ------
     EnvironmentFault
         If there are none, or what `$UNSKEW_PROMETHEUS` names doesn't exist.
     """
-    if found := present():
+    if found := find_programs():
         return found
     raise EnvironmentFault(
         f"Prometheus is not on this machine: {INSTALL}; in the project's repository, `make servers` fetches it"
     )
 
 
-def present() -> PrometheusPrograms | None:
+def find_programs() -> PrometheusPrograms | None:
     """The programs beside `$UNSKEW_PROMETHEUS`, or the PATH's, or those in the user's cache, or None.
 
     Raises
@@ -72,18 +72,18 @@ def present() -> PrometheusPrograms | None:
     server, tool = shutil.which("prometheus"), shutil.which("promtool")
     if server and tool:
         return PrometheusPrograms(Path(server), Path(tool))
-    usr = cached() / "usr"
+    usr = programs_cache_directory() / "usr"
     if not usr.is_dir():
         return None
     return PrometheusPrograms(usr / "bin" / "prometheus", usr / "bin" / "promtool", usr / "share/prometheus/web")
 
 
-def cached() -> Path:
+def programs_cache_directory() -> Path:
     """The directory in which `make servers` unpacks Debian's package."""
     return cache_directory() / "debian" / "prometheus"
 
 
-class Prometheus(HttpServer):
+class PrometheusServer(HttpServer):
     """Prometheus that scrapes what its targets export. As a context manager it runs inside the block.
 
     Samples survive `stop`, `kill` and `restart`.
@@ -106,7 +106,8 @@ class Prometheus(HttpServer):
 
     Examples
     --------
-    >>> with Prometheus(Path("out/prometheus"), targets={"unskew": ["127.0.0.1:9464"]}) as server:  # doctest: +SKIP
+    >>> targets = {"unskew": ["127.0.0.1:9464"]}
+    >>> with PrometheusServer(Path("out/prometheus"), targets=targets) as server:  # doctest: +SKIP
     ...     server.query("unskew_window_std_dev_ratio")
     """
 
@@ -125,7 +126,7 @@ class Prometheus(HttpServer):
     ) -> None:
         super().__init__(directory, port=port)
         self._targets_from = targets_from
-        self._configuration = _configuration(targets or {}, targets_from, rules, every)
+        self._configuration = _make_configuration(targets or {}, targets_from, rules, every)
 
     def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
         """The series of an instant query, each with its `metric` (labels) and `value` (time, text).
@@ -143,10 +144,10 @@ class Prometheus(HttpServer):
             If Prometheus refuses the query or doesn't answer.
         """
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
-        return response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
+        return fetch_response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
 
     def _command(self) -> list[str | Path]:
-        programs = prometheus_programs()
+        programs = require_programs()
         if self._targets_from is not None:
             self._targets_from.mkdir(parents=True, exist_ok=True)  # Prometheus doesn't watch for what isn't there
         settings = self.directory / "prometheus.yml"
@@ -154,14 +155,14 @@ class Prometheus(HttpServer):
         return [
             programs.prometheus,
             f"--config.file={settings}",
-            f"--web.listen-address={self.listens}",
+            f"--web.listen-address={self.listen_address}",
             f"--storage.tsdb.path={self.directory / 'samples'}",
             "--log.level=warn",
             *([f"--web.local-assets={programs.pages}"] if programs.pages else []),
         ]
 
 
-def _configuration(
+def _make_configuration(
     targets: Mapping[str, Sequence[str]], targets_from: Path | None, rules: Sequence[Path], every: float
 ) -> dict[str, Any]:
     interval = f"{round(every * 1000)}ms"

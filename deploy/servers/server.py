@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from unskew.deploy.servers.process import Child
+from unskew.deploy.servers.process import ChildProcess
 from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
-from unskew.loopback import LOOPBACK, free_port, is_free, response
-from unskew.server_addresses import occupied, write_address
+from unskew.loopback import LOOPBACK, fetch_response, free_port, is_free
+from unskew.server_addresses import lock_directory, write_address
 
 _ATTEMPTS = 3  # to start on a port that the caller hasn't named
 _LOG_BYTES = 10 << 20  # a start puts a larger log aside, in the place of the one before
 
 
-class Server:
+class ServerProcess:
     """A server. As a context manager it runs inside the block.
 
     A subclass says what to run, and when the server is ready. The server keeps its port over all starts of this object,
@@ -46,7 +46,7 @@ class Server:
         self.log = self.directory / f"{self.name.lower()}.log"
         self._title = f"the {self.name}" if self.name.islower() else self.name  # a proper name has no article
         self._port = port
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._log_start = 0
 
     def __enter__(self) -> Self:
@@ -57,7 +57,7 @@ class Server:
         self.stop()
 
     @property
-    def listens(self) -> str:
+    def listen_address(self) -> str:
         """`host:port` for clients. It is known from the first start on."""
         if self._port is None:
             raise RuntimeError(f"{self._title} has not been started yet")
@@ -143,7 +143,7 @@ class Server:
         os.kill(self.pid, signal.SIGCONT)
 
     def _command(self) -> Sequence[str | Path]:
-        """The program, which will listen at `listens`, and its arguments; writes the files that it needs."""
+        """The program, which will listen at `listen_address`, and its arguments; writes the files that it needs."""
         raise NotImplementedError
 
     def _answers(self) -> bool:
@@ -166,7 +166,9 @@ class Server:
             raise EnvironmentFault(
                 f"cannot write {self._title}'s data to {self.directory}: {error.strerror}"
             ) from error
-        with occupied(self.directory, self.name, patience=1) as lock:  # `read_address` holds the lock for a moment
+        with lock_directory(
+            self.directory, self.name, patience=1
+        ) as lock:  # `read_address` holds the lock for a moment
             if self._port is None:
                 self._port = free_port()
             elif not is_free(self._port):
@@ -176,7 +178,7 @@ class Server:
                 self.log.touch()
             self._log_start = self.log.stat().st_size
             command = self._command()
-            self._child = Child(command, self.log, detached=detached, keep_open=[lock], at_our_death=self.leash)
+            self._child = ChildProcess(command, self.log, detached=detached, keep_open=[lock], at_our_death=self.leash)
 
     def _await_ready(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -205,7 +207,7 @@ class PortTakenError(Exception):
         super().__init__(f"port {port} is taken by another program; stop that, or choose another port")
 
 
-class HttpServer(Server):
+class HttpServer(ServerProcess):
     """A server that answers HTTP. The status at a path of its URL shows when it is ready."""
 
     health: str
@@ -217,11 +219,11 @@ class HttpServer(Server):
     @property
     def url(self) -> str:
         """`http://host:port` for clients. It is known from the first start on."""
-        return f"http://{self.listens}"
+        return f"http://{self.listen_address}"
 
     def _answers(self) -> bool:
         try:
-            response(self.url + self.health, timeout=2)
+            fetch_response(self.url + self.health, timeout=2)
         except OSError:
             return False
         if not self.alive:  # another server on the port has answered
@@ -236,7 +238,7 @@ class HttpServer(Server):
         return {"url": self.url}
 
 
-def moved(title: str, port: int) -> str:
+def describe_move(title: str, port: int) -> str:
     """One line for the users of a server whose port isn't the one of its previous run.
 
     Parameters

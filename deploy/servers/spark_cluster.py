@@ -11,11 +11,11 @@ from typing import Self
 from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.process import Child
+from unskew.deploy.servers.process import ChildProcess
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
-from unskew.file_locks import hold, is_held, write_private
-from unskew.loopback import LOOPBACK, free_port, response
+from unskew.file_locks import is_locked, lock_and_rename, write_private
+from unskew.loopback import LOOPBACK, fetch_response, free_port
 
 _PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy needs a minute
 
@@ -33,7 +33,7 @@ AUTHENTICATED = {
 _CLOSED = {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 
 
-class Cluster:
+class SparkCluster:
     """A master and workers on the loopback interface. It is a context manager: they run inside the block.
 
     They end when this process ends, however it ends.
@@ -56,7 +56,7 @@ class Cluster:
     Examples
     --------
     >>> from pyspark.sql import SparkSession
-    >>> with Cluster(Path("out/cluster"), workers=2) as cluster:  # doctest: +SKIP
+    >>> with SparkCluster(Path("out/cluster"), workers=2) as cluster:  # doctest: +SKIP
     ...     builder = SparkSession.builder.master(cluster.master).config(map=cluster.conf)
     """
 
@@ -67,8 +67,8 @@ class Cluster:
         self._cores = cores
         self._memory_mb = memory_mb
         self._ui = free_port()
-        self._master: Child | None = None
-        self._workers: list[Child] = []
+        self._master: ChildProcess | None = None
+        self._workers: list[ChildProcess] = []
         self._launched = 0
         self._held: int | None = None
 
@@ -87,7 +87,7 @@ class Cluster:
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.executor.memory": f"{self._memory_mb}m",
-            "spark.executor.extraJavaOptions": " ".join(class_data.options("spark")),
+            "spark.executor.extraJavaOptions": " ".join(class_data.jvm_options("spark")),
             **AUTHENTICATED,
         }
 
@@ -155,20 +155,20 @@ class Cluster:
 
     def _write_secret(self) -> None:
         for left in self.directory.glob("*.secret"):
-            if not is_held(left):
+            if not is_locked(left):
                 left.unlink(missing_ok=True)
         new = self.secret_file.with_suffix(".new")
         write_private(new, os.environ[SECRET])
-        self._held = hold(new, self.secret_file)
+        self._held = lock_and_rename(new, self.secret_file)
 
-    def _worker(self) -> Child:
+    def _worker(self) -> ChildProcess:
         name = f"worker-{self._launched}"
         self._launched += 1
         size = ("--cores", str(self._cores), "--memory", f"{self._memory_mb}m")
         work = ("--work-dir", str(self.directory / name))
         return self._launch("worker.Worker", name, "--port", "0", "--webui-port", "0", *size, *work, self.master)
 
-    def _launch(self, main: str, name: str, *arguments: str) -> Child:
+    def _launch(self, main: str, name: str, *arguments: str) -> ChildProcess:
         spark = pyspark_home()
         command = [spark / "bin" / "spark-class", f"org.apache.spark.deploy.{main}", "--host", LOOPBACK, *arguments]
         environment = {
@@ -184,12 +184,12 @@ class Cluster:
                     os.environ.get("SPARK_DAEMON_JAVA_OPTS", ""),
                     "-Dspark.authenticate=true",
                     *(f"-D{name}={value}" for name, value in _CLOSED.items()),
-                    *class_data.options("spark"),
+                    *class_data.jvm_options("spark"),
                 ]
             ),
             "PYSPARK_PYTHON": sys.executable,
         }
-        return Child(command, self.directory / f"{name}.log", environment=environment)
+        return ChildProcess(command, self.directory / f"{name}.log", environment=environment)
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _PATIENCE
@@ -198,25 +198,25 @@ class Cluster:
                 raise EnvironmentFault(f"the Spark cluster did not start; see the logs in {self.directory}")
             time.sleep(0.1)
 
-    def _children(self) -> list[Child]:
+    def _children(self) -> list[ChildProcess]:
         return [*self._workers, *filter(None, [self._master])]
 
     def _alive_workers(self) -> int:
         try:
-            return int(response(f"http://{LOOPBACK}:{self._ui}/json/", timeout=5)["aliveworkers"])
+            return int(fetch_response(f"http://{LOOPBACK}:{self._ui}/json/", timeout=5)["aliveworkers"])
         except (OSError, TypeError):  # no answer, or text that isn't JSON
             return 0
 
 
-def home() -> Path:
+def clusters_directory() -> Path:
     """The directory of the clusters that `unskew cluster` starts."""
     return data_directory() / "cluster"
 
 
-def secret_of(master: str) -> str | None:
+def read_secret(master: str) -> str | None:
     """The secret of this master. None if no `unskew cluster` of this user's runs it."""
-    file = _secret_file(home(), master)
-    return file.read_text() if master.startswith(f"spark://{LOOPBACK}:") and file.exists() and is_held(file) else None
+    file = _secret_file(clusters_directory(), master)
+    return file.read_text() if master.startswith(f"spark://{LOOPBACK}:") and file.exists() and is_locked(file) else None
 
 
 def _secret_file(directory: Path, master: str) -> Path:

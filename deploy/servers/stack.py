@@ -1,6 +1,6 @@
 """InfluxDB and Prometheus, which run on between commands, without Docker: one starts them, the others find them.
 
-A process that exports metrics registers with Prometheus here, for as long as it is in ``scraped``.
+A process that exports metrics registers with Prometheus here, for as long as it is in ``register_target``.
 """
 
 import json
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from unskew.deploy.servers import influxdb, prometheus
-from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.process import end
-from unskew.deploy.servers.prometheus import Prometheus
+from unskew.deploy.servers.influxdb import InfluxDBServer
+from unskew.deploy.servers.process import end_process
+from unskew.deploy.servers.prometheus import PrometheusServer
 from unskew.deploy.servers.server import HttpServer
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
-from unskew.file_locks import hold, is_held, lives
+from unskew.file_locks import is_alive, is_locked, lock_and_rename
 from unskew.loopback import LOOPBACK
 from unskew.server_addresses import read_address
 
 RULES = tuple(sorted((Path(__file__).parents[1] / "rules").glob("*.yml")))
 _EVERY = 2  # seconds between scrapes: a topology's batches take one or a few
 
-_SERVERS: dict[str, type[HttpServer]] = {"influxdb": InfluxDB, "prometheus": Prometheus}
+_SERVERS: dict[str, type[HttpServer]] = {"influxdb": InfluxDBServer, "prometheus": PrometheusServer}
 PARTS = tuple(_SERVERS)
 
 
 @dataclass(frozen=True)
-class Running:
+class StackServer:
     """A running server of the stack.
 
     Attributes
@@ -44,7 +44,7 @@ class Running:
     directory
         Its data and log.
     access
-        What clients of InfluxDB need besides the URL: `token`, `org`, `bucket`.
+        What clients of InfluxDBServer need besides the URL: `token`, `org`, `bucket`.
     moved_from
         The port of its previous run, if another program has taken that.
     """
@@ -62,17 +62,17 @@ class Running:
         return self.directory / f"{self.name.lower()}.log"
 
 
-def running(part: str) -> Running | None:
+def find_server(part: str) -> StackServer | None:
     """The running server of this part, one of `PARTS`. None if there is none, however it ended."""
     name = _SERVERS[part].name
-    found = read_address(_directory(part), name)
+    found = read_address(_server_directory(part), name)
     if found is None:
         return None
     url, pid, moved_from = found.pop("url"), found.pop("pid"), found.pop("moved_from", None)
-    return Running(name, url, pid, _directory(part), found, moved_from)
+    return StackServer(name, url, pid, _server_directory(part), found, moved_from)
 
 
-def start(part: str, port: int | None = None) -> Running:
+def start_server(part: str, port: int | None = None) -> StackServer:
     """Start a server that outlives this process, for all commands to find. If it runs already, return that one.
 
     Parameters
@@ -87,11 +87,11 @@ def start(part: str, port: int | None = None) -> Running:
     EnvironmentFault
         If there is no such program, it can't be started, or it runs already on another port.
     """
-    found = running(part)
+    found = find_server(part)
     if found is None:
-        server = _server(part, port)
+        server = _make_server(part, port)
         server.start(detached=True)
-        found = running(part)
+        found = find_server(part)
         if found is None:
             raise EnvironmentFault(f"{server.name} ended right after its start; its log is {server.log}")
     elif port is not None and not found.url.endswith(f":{port}"):
@@ -99,7 +99,7 @@ def start(part: str, port: int | None = None) -> Running:
     return found
 
 
-def at_hand(part: str) -> bool:
+def has_program(part: str) -> bool:
     """Whether the part's program is on this machine, so that a start finds it.
 
     Raises
@@ -107,55 +107,57 @@ def at_hand(part: str) -> bool:
     EnvironmentFault
         If the program that the user has named is another one.
     """
-    return (influxdb.present() if part == "influxdb" else prometheus.present()) is not None
+    return (influxdb.find_influxd() if part == "influxdb" else prometheus.find_programs()) is not None
 
 
-def stop(part: str) -> Running | None:
+def stop_server(part: str) -> StackServer | None:
     """Stop the server in an orderly way, and wait until it has ended. Its data stay.
 
     Returns
     -------
-    Running or None
+    StackServer or None
         The server that was stopped. None if it didn't run.
     """
-    found = running(part)
+    found = find_server(part)
     if found is not None:
-        end(found.pid, lambda: running(part) == found)
+        end_process(found.pid, lambda: find_server(part) == found)
     return found
 
 
-def _server(part: str, port: int | None) -> HttpServer:
+def _make_server(part: str, port: int | None) -> HttpServer:
     if part == "influxdb":
-        return InfluxDB(_directory(part), port=port)
-    return Prometheus(_directory(part), port=port, targets_from=targets(), rules=RULES, every=_EVERY)
+        return InfluxDBServer(_server_directory(part), port=port)
+    return PrometheusServer(
+        _server_directory(part), port=port, targets_from=targets_directory(), rules=RULES, every=_EVERY
+    )
 
 
-def _directory(part: str) -> Path:
+def _server_directory(part: str) -> Path:
     return data_directory() / part
 
 
-def targets() -> Path:
+def targets_directory() -> Path:
     """The directory in which the stack's Prometheus looks for the processes to scrape."""
-    return _directory("prometheus") / "targets"
+    return _server_directory("prometheus") / "targets"
 
 
 @contextmanager
-def scraped(port: int) -> Iterator[None]:
+def register_target(port: int) -> Iterator[None]:
     """Inside the block, the stack's Prometheus scrapes `/metrics` on this machine's `port`, if it runs.
 
     A process that is killed inside the block stays listed, and is shown as down, until another process enters one.
     """
-    if running("prometheus") is None:
+    if find_server("prometheus") is None:
         yield
         return
-    for file in targets().glob("*.json"):
-        process = _process(file)
-        if process and not is_held(file) and not lives(process):  # earlier versions didn't hold theirs
+    for file in targets_directory().glob("*.json"):
+        process = _read_process(file)
+        if process and not is_locked(file) and not is_alive(process):  # earlier versions didn't hold theirs
             file.unlink(missing_ok=True)
-    own = targets() / f"{os.getpid()}-{port}.json"  # a process may have several pages
+    own = targets_directory() / f"{os.getpid()}-{port}.json"  # a process may have several pages
     new = own.with_suffix(".new")
     new.write_text(json.dumps([{"targets": [f"{LOOPBACK}:{port}"]}]))
-    held = hold(new, own)
+    held = lock_and_rename(new, own)
     try:
         yield
     finally:
@@ -163,7 +165,7 @@ def scraped(port: int) -> Iterator[None]:
         os.close(held)
 
 
-def _process(file: Path) -> int | None:
+def _read_process(file: Path) -> int | None:
     """The process that has written a file of targets; None if a user has. Earlier versions named it by that alone."""
     found = re.fullmatch(r"([0-9]{1,9})(-[0-9]+)?", file.stem)
     return int(found[1]) if found else None

@@ -25,8 +25,8 @@ from matplotlib import pyplot as plt
 from numba import njit
 
 from evidence.balance.tables import open_table
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import GROUPINGS, create, encode, with_sources
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import GROUPINGS, add_sources, create, encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator.sources import Substreams
 from unskew.grouping.streams import drifting, hot, lognormal, uniform, zipf
@@ -39,7 +39,7 @@ def dataset(name):
     """The keys of one of the producers' datasets."""
 
     def take(n, seed):
-        blocks = registry.create(name, records=n, seed=seed).blocks()
+        blocks = registry.create_dataset(name, records=n, seed=seed).blocks()
         return pa.chunked_array([block.keys.cast(pa.string()) for block in blocks])[:n]
 
     return take
@@ -171,7 +171,7 @@ def routed(grouping, keys, workers, sources, seed):
     Groupings that look at batches get batches of 100,000 tuples.
     """
     name, given = variant(grouping)
-    options = with_sources(name, sources, given)
+    options = add_sources(name, sources, given)
     if GROUPINGS[name].batched:
         return planned(create(name, workers, seed=seed, **options), keys, sources)
     routers = [create(name, workers, seed=seed, **options) for _ in range(sources)]
@@ -181,7 +181,7 @@ def routed(grouping, keys, workers, sources, seed):
     for number, router in enumerate(routers):
         router.at_source(number)
         own = slice(number, None, len(routers))
-        router.foresee(Keys(keys.codes[own], keys.hashes, keys.distinct))
+        router.fit(Keys(keys.codes[own], keys.hashes, keys.distinct))
         part = keys.codes[own]
         times = np.arange(len(part)) * (600_000 / len(part))  # ten minutes
         chosen[own] = router.route(Keys(part, keys.hashes, keys.distinct), times=times.astype(np.int64), costs=1.0)
@@ -194,7 +194,9 @@ def planned(planner, keys, sources):
     cut = Substreams(keys)
     for start in range(0, len(keys), WINDOW):
         own = [slice(start + number, start + WINDOW, sources) for number in range(sources)]
-        for one, workers in zip(own, planner.together([cut.part(one) for one in own], [1.0] * sources), strict=True):
+        for one, workers in zip(
+            own, planner.route_together([cut.part(one) for one in own], [1.0] * sources), strict=True
+        ):
             chosen[one] = workers
     return chosen
 
@@ -219,7 +221,7 @@ def compare(names, arguments):
     """The figures of all combinations, one after the other."""
     for stream in arguments.streams:
         for seed in range(arguments.seeds):
-            keys = encode({**STREAMS, **ORDERED}[stream](arguments.tuples, seed))
+            keys = encode_keys({**STREAMS, **ORDERED}[stream](arguments.tuples, seed))
             for workers in arguments.workers:
                 least = bound(keys.codes, workers, CHANGES.get(stream, 1))
                 for sources, name in product(arguments.sources, names):
@@ -265,7 +267,7 @@ def draw(found, path):
             point = (one.added, max(one.worst - 1, 1e-3))
             size = 70 if one.grouping in ("BOUNDED_LOAD", "PLANNED") else 30
             axes.scatter(
-                *point, s=size, color=colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
+                *point, s=size, color=get_colour(variant(one.grouping)[0]), label=one.grouping, zorder=3, clip_on=False
             )
         axes.axhline(CAP - 1, color="grey", linewidth=0.9)
         axes.set_xscale("symlog", linthresh=10)

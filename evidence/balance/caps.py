@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from evidence.balance.balance import ORDERED, STREAMS, WINDOW, measure, routed
 from evidence.balance.reachable import Places
 from evidence.balance.tables import open_table
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 from unskew.grouping.keys import Keys
 
 ALL = {**STREAMS, **ORDERED}
@@ -92,7 +92,7 @@ def figures(keys: Keys, chosen: NDArray[np.int32], case: Case, name: str, source
 def compare(arguments: argparse.Namespace) -> Iterator[Found]:
     """The figures of all combinations, one after the other."""
     for stream in arguments.streams:
-        keys = encode(ALL[stream](arguments.tuples, 0))
+        keys = encode_keys(ALL[stream](arguments.tuples, 0))
         for workers in arguments.workers:
             cases = [Case(stream, cap, workers, fewest(keys.codes, workers, cap)) for cap in arguments.caps]
             for case in cases:

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib import pyplot as plt
 
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import GROUPINGS, create
-from unskew.grouping.simulator import Feedback, arrivals_at, simulate, workload
+from unskew.grouping.simulator import FeedbackTiming, make_arrivals, make_workload, simulate
 from unskew.grouping.streams import hot, zipf
 
 TUPLES, MINUTES, SLICES, BUSY = 600_000, 10, 60, 0.75
@@ -33,14 +33,14 @@ def outcomes():
     found = {}
     for stream, (keys, workers) in STREAMS.items():
         cost = BUSY * workers * MINUTES * 60_000 / TUPLES
-        load = workload(keys.take(0, TUPLES), arrivals_at(BUSY, cost, TUPLES, workers), cost)
+        load = make_workload(keys.take(0, TUPLES), make_arrivals(BUSY, cost, TUPLES, workers), cost)
         found[stream] = {}
         for name in GROUPINGS:
             outcome = simulate(
                 lambda name=name, workers=workers: create(name, workers),
                 load,
                 sources=5,
-                feedback=Feedback(interval=1000, delay=100),
+                feedback=FeedbackTiming(interval=1000, delay=100),
                 samples=SLICES,
             )
             slices = outcome.series["recent_imbalance_fraction"][SLICES // 2 :]
@@ -82,7 +82,7 @@ def draw(found, path):
     for axes, stream in zip(panels, STREAMS, strict=True):
         points = {name: (o.replication, max(of_slice, ONE_TUPLE)) for name, (o, of_slice) in found[stream].items()}
         for name, point in points.items():
-            axes.scatter(*point, s=70, color=colour(name), zorder=3, clip_on=False)
+            axes.scatter(*point, s=70, color=get_colour(name), zorder=3, clip_on=False)
         for point, names in clusters(points):
             text = textwrap.fill(", ".join(names), 34, break_long_words=False)
             left = point[0] > RANGES[stream] / 2

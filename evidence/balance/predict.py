@@ -30,17 +30,24 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, ours, settings
-from unskew.apps.cli.simulation.batch_times import Timing
-from unskew.apps.cli.simulation.input_stream import Given
+from unskew.apps.cli.simulation.batch_times import BatchTiming
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.cli.simulation.simulation import Contestant
-from unskew.apps.cli.simulation.time_model import KEY, Course, Prediction, Prices, TupleCost, recommended
-from unskew.apps.driver.session import session
+from unskew.apps.cli.simulation.time_model import (
+    KEY,
+    CostConstants,
+    Prediction,
+    SimulatedBatches,
+    TupleCost,
+    recommend_grouping,
+)
+from unskew.apps.driver.session import open_session
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 STREAMS = {"R0": "COUNTRY_SKEW_R0", "R30": "COUNTRY_SKEW_R30", "R80": "COUNTRY_SKEW_R80", "ZIPF": "ZIPF"}
 #: Cost of a tuple (ms), and W.
@@ -63,11 +70,11 @@ class Combination(NamedTuple):
         """The tuples of a batch of so many seconds' work of all workers, a multiple of the sources."""
         return max(1, round(1000 * seconds * self.workers / self.cost / SOURCES)) * SOURCES
 
-    def predicted(self, size: int, batches: int, prices: Prices) -> dict[str, Course]:
+    def predicted(self, size: int, batches: int, prices: CostConstants) -> dict[str, SimulatedBatches]:
         """The batches under KEY and the groupings."""
-        given = Given(STREAMS[self.stream], size * batches, 0, _unconnected)
+        given = StreamSpec(STREAMS[self.stream], size * batches, 0, _unconnected)
         cost, usual = TupleCost(self.cost), {"factors": [1.0], "factors_end": None, "split": "even", "seed": 0}
-        timing = Timing(given, cost, [self.cost], cores=1, prices=prices, sources=SOURCES, batch=size, **usual)
+        timing = BatchTiming(given, cost, [self.cost], cores=1, prices=prices, sources=SOURCES, batch=size, **usual)
         return timing.courses([Contestant(name, name, {}) for name in GROUPINGS], self.workers)
 
     def run(self, base: Settings, grouping: str, size: int) -> Settings:
@@ -124,7 +131,7 @@ def measured(spark: SparkSession, run: Settings, batches: int, warm: int) -> lis
     topic = run.topic
     ensure_topic(run.connection, topic, SOURCES)
     if run.max_tuples is not None and topic not in _PUBLISHED:
-        publish(run.connection, topic, create(run.source_type, records=run.max_tuples * batches))
+        publish_dataset(run.connection, topic, create_dataset(run.source_type, records=run.max_tuples * batches))
         _PUBLISHED.add(topic)
     return [batch.seconds for batch in ours(spark, run)[warm:batches]]
 
@@ -145,14 +152,14 @@ def held(spark: SparkSession, base: Settings, each: Combination, fixed: float, g
     size, batches = each.size(given.seconds), given.warm + given.batches
     counted = slice(given.warm, batches)
 
-    def predictions(prices: Prices) -> tuple[dict[str, Prediction], Course]:
+    def predictions(prices: CostConstants) -> tuple[dict[str, Prediction], SimulatedBatches]:
         courses = each.predicted(size, batches, prices)
         late = {label: replace(course, batches=course.batches[counted]) for label, course in courses.items()}
         return {label: Prediction.of(course, late[KEY]) for label, course in late.items()}, late[KEY]
 
-    of_all, key = predictions(Prices(fixed=fixed))
+    of_all, key = predictions(CostConstants(fixed=fixed))
     others = {label: found for label, found in of_all.items() if label != KEY}
-    advised = recommended(others)
+    advised = recommend_grouping(others)
     chosen = advised or max(others, key=lambda label: others[label].speedup.value)
     live = {name: measured(spark, each.run(base, name, size), batches, given.warm) for name in (KEY, chosen)}
     speedup = of_all[chosen].speedup
@@ -168,7 +175,7 @@ def held(spark: SparkSession, base: Settings, each: Combination, fixed: float, g
         speedup.low,
         speedup.high,
         sum(live[KEY]) / sum(live[chosen]),
-        predictions(Prices())[0][chosen].speedup.value,
+        predictions(CostConstants())[0][chosen].speedup.value,
     )
 
 
@@ -194,7 +201,7 @@ def summary(found: Sequence[Found], fixed: dict[int, float]) -> str:
     costs = ", ".join(f"{1000 * seconds:.0f} ms with W = {workers}" for workers, seconds in fixed.items())
     return (
         f"{close} of {len(found)} measured speedups are within {100 * CLOSE:.0f} % of the predicted ones, at a fixed "
-        f"cost of {costs}. With the default {1000 * Prices().fixed:.0f} ms: {usual} of {len(found)}."
+        f"cost of {costs}. With the default {1000 * CostConstants().fixed:.0f} ms: {usual} of {len(found)}."
     )
 
 
@@ -221,7 +228,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         base = settings(connection, KEY, Path(folder) / "run", speed="x1", trigger=0.0, workers=widest)
-        with session(base, (KEY, EVEN, *GROUPINGS)) as spark:
+        with open_session(base, (KEY, EVEN, *GROUPINGS)) as spark:
             if given.fixed is None:
                 for attempt, each in product(("cold", "warm"), _of_each_w(combinations)):
                     run = replace(base, checkpoint=f"{base.checkpoint}-{attempt}")

@@ -13,7 +13,7 @@ from math import comb
 import numpy as np
 
 from evidence.balance.balance import measure, routed
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 
 SOURCES = (2, 4, 16, 64)
 SPREAD = range(2, 33)  # n
@@ -59,7 +59,7 @@ def main():
         spread = max(SPREAD, key=lambda n: least(sources, n))
         cells = [f"{least(sources, spread):.2f}"]
         if arguments.measure:
-            keys = encode(stream(sources, spread, arguments.workers, 0))
+            keys = encode_keys(stream(sources, spread, arguments.workers, 0))
             chosen = routed("BOUNDED_LOAD", keys, arguments.workers, sources, 0)
             lasting, replication = measure(keys, chosen, arguments.workers)
             cells.append(f"{replication:.2f}, {lasting:.2f}")

@@ -23,7 +23,7 @@ from numba import njit
 
 from evidence.balance.balance import CHANGES, STREAMS, bound, bound_of_windows, measure, routed
 from evidence.balance.tables import open_table
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 
 SHOWN = ("R0", "R20", "R80", "Zipf 0.5, 10k keys", "Zipf 1.0, 10k keys", "fast drift")
 TUPLES = 2_000_000
@@ -102,7 +102,7 @@ def known(keys, workers, cap):
 
 def points(stream, counts):
     """The points of all curves of a stream, one after the other."""
-    keys = encode(STREAMS[stream](TUPLES, 0))
+    keys = encode_keys(STREAMS[stream](TUPLES, 0))
     for workers in counts:
         for slack in SLACKS:
             for curve, sources in (("one source", 1), ("sixteen sources", 16)):

@@ -53,7 +53,7 @@ from evidence.engines.running import LOOK_EVERY, SETTLE, made, running
 from evidence.speed.measuring import in_turns
 from unskew.apps.metrics.colours import COLOURS
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping.measures import straggling
+from unskew.grouping.measures import straggler_ratio
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets
@@ -89,7 +89,9 @@ class Measured(NamedTuple):
 
     def balance(self) -> tuple[str, str]:
         """The loads' max/mean, and Flink's data skew in %, as a table has them."""
-        return ("", "") if self.loads is None else (f"{straggling(self.loads):.2f}", f"{data_skew(self.loads):.0f}")
+        return (
+            ("", "") if self.loads is None else (f"{straggler_ratio(self.loads):.2f}", f"{data_skew(self.loads):.0f}")
+        )
 
     def __str__(self) -> str:
         return self.wrong or f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MiB"

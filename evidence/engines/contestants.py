@@ -22,7 +22,7 @@ from evidence.engines.jobs import LAST, NO_AUCTION, STATISTICS, WINDOW_MS, Job, 
 from evidence.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from evidence.engines.matcher import write
 from evidence.speed.measuring import settings
-from unskew.apps.driver.python_processes import python
+from unskew.apps.driver.python_processes import prepare_python
 from unskew.apps.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
@@ -197,11 +197,11 @@ class Ours(Shuffling):
         if job.shuffles:
             output = f"{topic}-{self.slug}-{folder.name}"
             of = [bootstrap, topic, output, job.workers, _segments(job, folder), self.name, job.partitions]
-            return _query("ours/shuffle.py", output, of, python())
+            return _query("ours/shuffle.py", output, of, prepare_python())
         if job.query:
             output = f"{topic}-{self.slug}-{folder.name}"
             of = [bootstrap, topic, output, job.workers, folder / "checkpoint", self.name, job.partitions]
-            return _query(f"ours/{'last_bids' if job.query == 'q18' else 'channels'}.py", output, of, python())
+            return _query(f"ours/{'last_bids' if job.query == 'q18' else 'channels'}.py", output, of, prepare_python())
         run = self._settings(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from unskew.deploy.installation.jars import described_jars
+from unskew.deploy.installation.jars import resolve_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
@@ -41,7 +41,7 @@ def python_of(engine: str) -> Path:
 def jars_of(engine: str) -> list[Path]:
     """The archives that an engine's ``ivy.xml`` names, fetched if they aren't there. Raises as ``python_of``."""
     try:
-        return described_jars(_HERE / engine / "ivy.xml", engine, f"{engine}'s jars", 10, "some 80 MB")
+        return resolve_jars(_HERE / engine / "ivy.xml", engine, f"{engine}'s jars", 10, "some 80 MB")
     except EnvironmentFault as fault:
         raise Unavailable(str(fault)) from fault
 

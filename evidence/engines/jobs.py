@@ -40,10 +40,10 @@ from evidence.engines.matcher import CIRCLE, EVERY
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
-from unskew.kafka.topics import ensure_topic, topics
-from unskew.producers.datasets.interface import Block, Dataset, Generated
-from unskew.producers.datasets.registry import create, parsed
-from unskew.producers.publish import publish
+from unskew.kafka.topics import ensure_topic, list_topics
+from unskew.producers.datasets.interface import Block, Dataset, GeneratedDataset
+from unskew.producers.datasets.registry import create_dataset, parse_parameters
+from unskew.producers.publish import publish_dataset
 
 WINDOW_MS = 5_000
 #: The windows of the job ``hot-items``: how long each is, and how far apart they begin.
@@ -221,7 +221,7 @@ JOBS = {
 }
 
 
-class Records(Generated):
+class Records(GeneratedDataset):
     """ShuffleBench's records: random bytes. They have no keys."""
 
     name, summary, chunk = SHUFFLEBENCH, "random bytes", 1 << 13
@@ -276,12 +276,12 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     if job.shuffles:
         dataset: Dataset = Records(job.records)
     else:
-        dataset = create(job.source_type, records=job.records, **parsed(job.source_type, job.options))
+        dataset = create_dataset(job.source_type, records=job.records, **parse_parameters(job.source_type, job.options))
     first = int(time.time() * 1000) - _SPAN_MS
     for name in (topic, ended(topic)) if job.closes else (topic,):
         ensure_topic(connection, name, job.partitions)
         if not job.gap_ms:
-            publish(connection, name, dataset)
+            publish_dataset(connection, name, dataset)
             continue
         producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
         for number, (value, at) in enumerate(_timed(dataset, job)):
@@ -316,7 +316,7 @@ def send_last(connection: Connection, topic: str, job: Job, truth: Truth) -> Non
     last: Any = reduce(lambda value, name: {name: value}, reversed(job.path), key)
     if job.query:
         last["bid"]["dateTime"] = f"{datetime.fromtimestamp(later / 1000, UTC):%Y-%m-%d %H:%M:%S}"
-    for partition in range(topics(connection)[topic]):
+    for partition in range(list_topics(connection)[topic]):
         producer.produce(topic, orjson.dumps(last), orjson.dumps(key), partition, timestamp=later)
     producer.flush()
 

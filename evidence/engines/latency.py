@@ -40,9 +40,9 @@ from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Block
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 _TRICKLE = 20.0  # messages/s
 _FIRST = 180.0  # s until an engine's first result, after which it is given up
@@ -172,9 +172,9 @@ class Tap(Rate):
 def flowing(connection: Connection, topic: str, stream: Stream) -> Iterator[Tap]:
     """The stream flows into a topic, at first as a trickle. It ends with the block."""
     tap, over = Tap(_TRICKLE), threading.Event()
-    dataset = create(stream.job.source_type, records=stream.most)
+    dataset = create_dataset(stream.job.source_type, records=stream.most)
     with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(publish, connection, topic, dataset, pace=tap, stopped=over.is_set)
+        sent = pool.submit(publish_dataset, connection, topic, dataset, pace=tap, stopped=over.is_set)
         try:
             yield tap
         finally:

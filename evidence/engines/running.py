@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from evidence.engines.contestants import Started
 from evidence.speed.processes import end
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic, topics
+from unskew.kafka.topics import ensure_topic, list_topics
 
 _MOST_MEMORY = 0.5  # of the machine's, above which a run is given up
 LOOK_EVERY = 0.2  # s between two looks at a contestant
@@ -120,9 +120,9 @@ def running(started: Started, folder: Path) -> Iterator[Running]:
 
 def made(connection: Connection, topic: str, partitions: int) -> None:
     """Make a topic whose records have the broker's time, in place of an earlier run's. (Ours has one name for all.)"""
-    if topic in topics(connection):
+    if topic in list_topics(connection):
         admin = AdminClient(connection.client())  # it must outlive the answer
         admin.delete_topics([topic])[topic].result()
-        while topic in topics(connection):
+        while topic in list_topics(connection):
             time.sleep(0.1)
     ensure_topic(connection, topic, partitions, {"message.timestamp.type": "LogAppendTime"})

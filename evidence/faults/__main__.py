@@ -64,7 +64,7 @@ from evidence.faults.faults import KINDS
 from evidence.faults.preloaded import Preloaded
 from evidence.faults.stage import SHORT_LIVED, Stage
 from evidence.speed import processes
-from unskew.deploy.servers.influxdb import present
+from unskew.deploy.servers.influxdb import find_influxd
 from unskew.errors import UserError
 
 _INSIDE = "UNSKEW_FAULTS_INSIDE"
@@ -110,7 +110,7 @@ def main() -> None:
         *(kind for kind in KINDS if kind not in given.only),
         *(() if small_disk else ("disk",)),
         *(() if Preloaded.possible() else ("clock", "listing")),
-        *(() if present() is not None else ("influxdb", "influxdb-stopped")),
+        *(() if find_influxd() is not None else ("influxdb", "influxdb-stopped")),
     }
     number = 1 if given.rounds else max(1, math.ceil(given.minutes / given.each))
     long = f"rounds: {given.rounds}" if given.rounds else f"{given.minutes:g} minutes, {given.each:g} each"

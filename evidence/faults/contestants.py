@@ -15,7 +15,7 @@ from evidence.faults.stage import Contestant, Stage
 from tests.oracle import rows, truth
 from tests.oracle.truth import Published, Record, Verdict
 from unskew.apps.cli.result_topics import reader
-from unskew.apps.cli.result_topics.reader import ALL, Selection
+from unskew.apps.cli.result_topics.reader import ALL, RecordSelection
 
 WORKERS = 4
 WINDOW_MS = 10_000
@@ -23,7 +23,7 @@ BATCH = 20_000  # messages at most
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
 _UNSKEW = (sys.executable, "-c", "from unskew.apps.cli.main import main; main()")
 _DISTINCT = ("--work=unskew.operators:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
-_RUNNING = ("--work=unskew.operators:Running", "--work-option=value=offset", "--merge-every=2 batches")
+_RUNNING = ("--work=unskew.operators:Statistics", "--work-option=value=offset", "--merge-every=2 batches")
 _FLAKY = ("--work=evidence.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject")
 #: Groupings that have states or plans → the short name in their topics' names, and options of the command.
 GROUPINGS = {
@@ -51,10 +51,10 @@ def summaries(expected: truth.Truth) -> dict[tuple[str, str], Summary]:
 
 def kept(published: Iterable[Record]) -> dict[tuple[str, str], Summary]:
     """(window, key) → the summary that `unskew results` keeps of those that were published one after the other."""
-    chosen = Selection(ALL)
+    chosen = RecordSelection(ALL)
     for record in published:
         chosen.add([reader.Record(record.key, record.value or b"null")])
-    results = [record.parsed() for records in chosen.windows.values() for record in records.values()]
+    results = [record.parse() for records in chosen.windows.values() for record in records.values()]
     return {
         (each["tags"]["window"], each["key"]): tuple(int(each["fields"][name]) for name in ("count", "min", "max"))
         for each in results

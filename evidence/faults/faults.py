@@ -22,8 +22,8 @@ from evidence.faults.leaders import settle
 from evidence.faults.proxy import Proxy
 from evidence.faults.stage import TOPIC, Stage
 from evidence.speed.processes import of_kind
-from unskew.deploy.servers.server import Server
-from unskew.kafka.topics import partitions_of
+from unskew.deploy.servers.server import ServerProcess
+from unskew.kafka.topics import count_partitions
 
 
 @dataclass(frozen=True)
@@ -247,12 +247,12 @@ def _machine(stage: Stage, fault: Fault) -> Undo:
     return stage.cluster.add_worker
 
 
-def _killed_server(server: Server) -> Undo:
+def _killed_server(server: ServerProcess) -> Undo:
     server.kill()
     return server.start
 
 
-def _stopped_server(server: Server) -> Undo:
+def _stopped_server(server: ServerProcess) -> Undo:
     server.pause()
     return server.resume
 
@@ -275,7 +275,7 @@ def _leaders(stage: Stage, _: Fault) -> Undo:
     return back
 
 
-def _influxdb(stage: Stage) -> Server:
+def _influxdb(stage: Stage) -> ServerProcess:
     assert stage.influxdb is not None
     return stage.influxdb
 
@@ -351,7 +351,7 @@ def _remade(stage: Stage, fault: Fault) -> Undo:
 
 
 def _partitions(stage: Stage, _: Fault) -> Undo:
-    there = partitions_of(stage.connection, TOPIC) or 0
+    there = count_partitions(stage.connection, TOPIC) or 0
     if there < _MOST_PARTITIONS:
         admin = AdminClient(stage.connection.client())  # a name of its own: a client that is gone gives no answer
         with contextlib.suppress(KafkaException):

@@ -20,8 +20,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from tests.oracle.messages import fuzzed, large, largest, valid
 from unskew.errors import UserError
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import partitions_of
-from unskew.producers.datasets.country import SKEW_KEY, countries
+from unskew.kafka.topics import count_partitions
+from unskew.producers.datasets.country import SKEW_KEY, load_countries
 
 # The time (ms) of messages from a far future, 2100, and how far other messages are ahead: ten days.
 _FAR_MS = 4_102_444_800_000
@@ -50,7 +50,7 @@ class Numbered:
         self._topic, self._life = topic, life
         self._notes = notes.open("a", buffering=1 << 16)
         self._sent = 0
-        self._partitions = partitions_of(self._connection, topic) or 1
+        self._partitions = count_partitions(self._connection, topic) or 1
         self._looked = self._noted = time.monotonic()
 
     def send(self, value: bytes | None, ms: int | None = None) -> None:
@@ -77,7 +77,7 @@ class Numbered:
             self._noted = now
         if now - self._looked > _LOOK_EVERY:
             with contextlib.suppress(UserError, KafkaException):  # no broker now
-                self._partitions = partitions_of(self._connection, self._topic) or self._partitions
+                self._partitions = count_partitions(self._connection, self._topic) or self._partitions
             self._looked = time.monotonic()
 
     def finish(self) -> None:
@@ -143,7 +143,7 @@ def _note(message: Message) -> str:
 
 def steady(to: Numbered, rng: random.Random, rate: float) -> None:
     """Send valid messages at a rate (messages/s) for ever, most of the hot key; what a pause delays is left out."""
-    names = countries()
+    names = load_countries()
     before = time.monotonic()
     due = 0.0
     while True:

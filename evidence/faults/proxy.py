@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from unskew.deploy.servers.process import Child
+from unskew.deploy.servers.process import ChildProcess
 from unskew.errors import EnvironmentFault
 from unskew.loopback import LOOPBACK, free_port, is_free
 
@@ -53,7 +53,7 @@ class Proxy:
     def __init__(self, log: Path, ports: range) -> None:
         self._log = log
         self.ports = ports
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
 
     def __enter__(self) -> Self:
         """Start it, and wait until it listens.
@@ -66,7 +66,7 @@ class Proxy:
         """
         command = [sys.executable, "-m", "evidence.faults.proxy", OUTSIDE, LOOPBACK, *map(str, self.ports)]
         # It may be stopped when we die, and would sleep through SIGTERM.
-        self._child = Child(command, self._log, at_our_death=signal.SIGKILL)
+        self._child = ChildProcess(command, self._log, at_our_death=signal.SIGKILL)
         deadline = time.monotonic() + _PATIENCE
         while not self._listens():
             if not self._child.alive or time.monotonic() > deadline:

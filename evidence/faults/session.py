@@ -21,10 +21,10 @@ from pyspark.sql import functions as F
 
 from tests.oracle.rows import KEY_BYTES, SHARED, place
 from unskew import balance, keyed_map
-from unskew.apps.driver.termination import cause
+from unskew.apps.driver.termination import describe_cause
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.grouping.registry import OWNING
+from unskew.grouping.registry import SINGLE_OWNER
 from unskew.operators import Distinct
 
 #: Seconds that a key's state lives after the key's last tuple: longer than any campaign.
@@ -79,7 +79,7 @@ def remembered(stream: DataFrame, grouping: str, workers: int, checkpoint: str) 
     """A row for each key and id, when the id first appears."""
     shared = F.when(F.col("offset") % 2 == 1, F.col("offset")).otherwise(F.col("offset") - F.col("offset") % SHARED)
     tuples = stream.withColumn("id", _place(shared))
-    every = None if grouping in OWNING else "2 batches"  # they split no keys
+    every = None if grouping in SINGLE_OWNER else "2 batches"  # they split no keys
     how: dict[str, Any] = {"ttl": TTL, "merge_every": every, "idle_batches": True, "source": "partition"}
     how |= {"theta_max": 0, "window": 1} if grouping == "MIXED" else {}  # plans in nearly every batch
     found = keyed_map(tuples, "key", workers, Distinct("id", "int64"), grouping, checkpoint, **how)
@@ -123,7 +123,7 @@ def main() -> None:
         query.stop()
         spark.stop()
     except StreamingQueryException as error:
-        sys.exit(f"session: {cause(error)}")
+        sys.exit(f"session: {describe_cause(error)}")
     except (PySparkException, Py4JError, OSError) as error:
         sys.exit(f"session: {type(error).__name__}: {(str(error).strip() or '-').splitlines()[0]}")
 

@@ -20,11 +20,11 @@ from evidence.speed import processes
 from tests.oracle import truth
 from tests.oracle.truth import Record, Verdict
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.spark_cluster import Cluster
+from unskew.deploy.servers.influxdb import InfluxDBServer
+from unskew.deploy.servers.spark_cluster import SparkCluster
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import end_offsets, ensure_topic, topics
+from unskew.kafka.topics import end_offsets, ensure_topic, list_topics
 from unskew.loopback import LOOPBACK
 
 TOPIC = "faults"
@@ -108,9 +108,9 @@ class Stage:
     rate : float
         Valid messages a second.
     influxdb, disk, preloaded, proxied, replicated : bool
-        Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists of the
-        executors' own, proxies between the query and the brokers, and between executors and the driver, and a second
-        broker, with a replica of each partition.
+        Whether there is an InfluxDBServer, a small disk of the checkpoint's own, a clock of the driver's own and lists
+        of the executors' own, proxies between the query and the brokers, and between executors and the driver, and a
+        second broker, with a replica of each partition.
 
     Attributes
     ----------
@@ -164,9 +164,9 @@ class Stage:
 
         self.broker = broker(0)
         self.second = broker(1, beside=self.broker) if replicated else None
-        self.influxdb = InfluxDB(folder / "influxdb") if influxdb else None
+        self.influxdb = InfluxDBServer(folder / "influxdb") if influxdb else None
         # A second driver gets executors beside those of the first.
-        self.cluster = Cluster(folder / "cluster", workers=2, cores=4, memory_mb=2 * _MEMORY_MB)
+        self.cluster = SparkCluster(folder / "cluster", workers=2, cores=4, memory_mb=2 * _MEMORY_MB)
         self.clock = Clock(folder) if preloaded else None
         self.listing = Listing(folder, self.disk) if preloaded else None
         self.batches = BatchLog(self.checkpoint, TOPIC)
@@ -363,11 +363,11 @@ class Stage:
 
     def _delete(self, which: Callable[[str], bool]) -> None:
         """Delete topics, and wait until they are gone."""
-        names = [name for name in topics(self.connection) if which(name)]
+        names = [name for name in list_topics(self.connection) if which(name)]
         admin = AdminClient(self.connection.client())  # a name of its own: a client that is gone gives no answer
         for deleted in admin.delete_topics(names).values() if names else ():
             deleted.result()
-        while {*names} & {*topics(self.connection)}:
+        while {*names} & {*list_topics(self.connection)}:
             time.sleep(0.2)
         time.sleep(1)  # until both brokers know
 

@@ -7,11 +7,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
-from unskew.apps.cli.simulation.input_stream import read
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import create, encode
+from unskew.apps.cli.simulation.input_stream import read_stream
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import Keys
-from unskew.grouping.simulator import Outcome, simulate, workload
+from unskew.grouping.simulator import SimulationOutcome, make_workload, simulate
 from unskew.kafka.connection import Connection
 
 RECORDS, SECONDS = 10_000_000, 1000.0  # 10 workers at 1 ms a tuple take 1,000 s for 10 M
@@ -63,16 +63,16 @@ def half_skew(settings: Sizing) -> Report:
 
 def _keys(name: str, settings: Sizing) -> Keys:
     n = settings.of(RECORDS, least=200_000)
-    return encode(read(name, n, settings.seed, Connection.of).keys)
+    return encode_keys(read_stream(name, n, settings.seed, Connection.of).keys)
 
 
 def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], settings: Sizing) -> Report:
     rows: list[tuple[Cell, ...]] = []
-    curves: dict[str, list[Outcome]] = {}
+    curves: dict[str, list[SimulationOutcome]] = {}
     labels: list[str] = []
     for label, keys, workers in points:
         labels.append(label)
-        load = workload(keys, np.arange(len(keys)) * (1000 * SECONDS / len(keys)), 0.0)
+        load = make_workload(keys, np.arange(len(keys)) * (1000 * SECONDS / len(keys)), 0.0)
         for name in GROUPINGS:
             made = partial(create, name, workers, seed=settings.seed)
             outcome = simulate(made, load, sources=SOURCES, samples=round(SECONDS / 60))
@@ -89,12 +89,12 @@ def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], sett
     return Report(title, columns, rows, notes, lambda figure: _draw(figure, what, labels, curves), _SHARES)
 
 
-def _hottest(outcome: Outcome, keys: Keys) -> int:
+def _hottest(outcome: SimulationOutcome, keys: Keys) -> int:
     first = np.bincount(keys.codes).argmax()
     return len(np.unique(outcome.assigned[keys.codes == first]))
 
 
-def _why(name: str, curves: dict[str, list[Outcome]], keys: Keys) -> str | None:
+def _why(name: str, curves: dict[str, list[SimulationOutcome]], keys: Keys) -> str | None:
     """Does the figure bear the README's word out?"""
     here = curves[name][-1]
     if name == "DYNAMIC_KEY":
@@ -111,7 +111,7 @@ def _has_cooled(keys: Keys) -> bool:
     return bool((recent == first).mean() < (keys.codes == first).mean() / 2)
 
 
-def _draw(figure: Figure, what: str, labels: list[str], curves: dict[str, list[Outcome]]) -> None:
+def _draw(figure: Figure, what: str, labels: list[str], curves: dict[str, list[SimulationOutcome]]) -> None:
     panels = {
         "STD_DEV since the start, %": lambda o: o.std_dev,
         "STD_DEV of the last minute, %": lambda o: o.series["recent_std_dev"][-1],
@@ -120,7 +120,7 @@ def _draw(figure: Figure, what: str, labels: list[str], curves: dict[str, list[O
     figure.set_size_inches(12, 4)
     for axes, (title, value) in zip(figure.subplots(1, 3), panels.items(), strict=True):
         for name, outcomes in curves.items():
-            axes.plot(labels, [value(o) for o in outcomes], marker="o", color=colour(name), label=name)
+            axes.plot(labels, [value(o) for o in outcomes], marker="o", color=get_colour(name), label=name)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(what)
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)

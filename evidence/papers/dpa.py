@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
-from unskew.grouping import create, encode
-from unskew.grouping.simulator import Feedback, simulate, workload
+from unskew.grouping import create, encode_keys
+from unskew.grouping.simulator import FeedbackTiming, make_workload, simulate
 
 REDUCERS, ITEMS = 4, 100
 
@@ -63,7 +63,7 @@ def letters(name: str, seed: int) -> Sequence[str] | None:
 
 
 def _owners(method: str, alphabet: NDArray[np.str_], seed: int) -> NDArray[np.int32]:
-    return create("CONSISTENT_HASH", REDUCERS, seed=seed, method=method).route(encode(alphabet.tolist()))
+    return create("CONSISTENT_HASH", REDUCERS, seed=seed, method=method).route(encode_keys(alphabet.tolist()))
 
 
 def _fill(shape: Shape, there: NDArray[np.bool_], rng: np.random.Generator) -> NDArray[np.int64] | None:
@@ -150,9 +150,9 @@ def _run(chosen: Sequence[str], method: str, rounds: int, seed: int, interval: f
     n = len(chosen)
     # Each mapper takes its next item when it has mapped the one before.
     mapped = np.sort(np.cumsum(rng.exponential(_MAP, (n // MAPPERS, MAPPERS)), axis=0).ravel())
-    load = workload(chosen, mapped, rng.exponential(_REDUCE, n))
+    load = make_workload(chosen, mapped, rng.exponential(_REDUCE, n))
     made = partial(create, "CONSISTENT_HASH", REDUCERS, seed=seed, method=method, rounds=rounds)
-    return simulate(made, load, sources=MAPPERS, feedback=Feedback(interval), samples=1).skew
+    return simulate(made, load, sources=MAPPERS, feedback=FeedbackTiming(interval), samples=1).skew
 
 
 def table_1(settings: Sizing) -> Report:

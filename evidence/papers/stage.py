@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
@@ -117,7 +117,7 @@ class Stage:
         checkpoint = str(self.folder / f"{topic}-{grouping}-{run}")
         settings = {"format": "text", "trigger": 0.0, "window": 5.0, "until_drained": True} | settings
         chosen = Settings(*arguments, self.connection, checkpoint, max_tuples=batch, **settings)
-        Run(chosen, [reports.append]).run(self.spark)
+        StreamingJob(chosen, [reports.append]).run(self.spark)
         full = [report for report in reports if report.loads.any()]
         return Course(
             np.array([report.loads for report in full]),
@@ -137,7 +137,7 @@ def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
     """Start a broker and Spark, give a stage on them, and stop both again."""
     names = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        spark = session.start("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})
+        spark = session.start_spark("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})
         try:
             yield Stage(spark, Connection(broker.bootstrap_servers), Path(folder))
         finally:

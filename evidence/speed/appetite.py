@@ -21,13 +21,13 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, in_turns, ours, rate, records_option, settings, spread
 from evidence.speed.native import native
-from unskew.apps.driver.session import session
+from unskew.apps.driver.session import open_session
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import DATASETS, create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import DATASETS, create_dataset
+from unskew.producers.publish import publish_dataset
 
 GROUPING = "PARTIAL_KEY"
 DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]
@@ -54,10 +54,10 @@ def main() -> None:
         table.add_column(column, justify="right")
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
-        with session(settings(connection, GROUPING, Path(folder) / "first"), [GROUPING]) as spark:
+        with open_session(settings(connection, GROUPING, Path(folder) / "first"), [GROUPING]) as spark:
             for name in arguments.datasets:
                 ensure_topic(connection, name, SOURCES)
-                loaded = publish(connection, name, create(name, records=arguments.records))
+                loaded = publish_dataset(connection, name, create_dataset(name, records=arguments.records))
                 run = settings(connection, GROUPING, Path(folder) / name)
                 run = replace(run, source_type=name, topic=name)
                 runs = {

@@ -28,16 +28,16 @@ from rich.table import Table
 
 from evidence.speed.latency import compete
 from evidence.speed.measuring import SOURCES, TYPE, in_turns, ours, rate, records_option, settings
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.session import session
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.session import open_session
 from unskew.apps.settings import DELIVERIES, Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 _WARM = 60.0  # s
 #: A result: seconds since the run began, and its latency in s.
@@ -46,7 +46,7 @@ Result = tuple[float, float]
 
 def draining(run: Settings, pipe: Pipe) -> None:
     """Drain a topic in a process of its own, and send the rate."""
-    with session(run) as spark:
+    with open_session(run) as spark:
         pipe.send(rate(ours(spark, run)))
 
 
@@ -68,7 +68,7 @@ def arriving(run: Settings) -> Iterator[list[Result]]:
     over, begun = threading.Event(), time.time()
 
     def read() -> None:
-        with TopicReader(run.connection, result_topics(run)["aggregator"]) as reader:
+        with TopicReader(run.connection, list_result_topics(run)["aggregator"]) as reader:
             while not over.is_set():
                 messages, now = reader.new(0.005), time.time()
                 ends = (orjson.loads(message.value() or b"")["timestamp"] / 1000 for message in messages)
@@ -85,7 +85,7 @@ def arriving(run: Settings) -> Iterator[list[Result]]:
 
 def steady(run: Settings, tuples: float) -> list[Result]:
     """The results of a run beside its producer, which publishes so many tuples a second."""
-    for topic in (run.topic, result_topics(run)["aggregator"]):
+    for topic in (run.topic, list_result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
@@ -93,8 +93,8 @@ def steady(run: Settings, tuples: float) -> list[Result]:
     process.start()
     assert here.recv() == "ready"
     over = threading.Event()
-    of = run.connection, run.topic, create(TYPE, records=round(tuples * (run.run_time or 0)))
-    producer = threading.Thread(target=publish, args=of, kwargs={"pace": Rate(tuples), "stopped": over.is_set})
+    of = run.connection, run.topic, create_dataset(TYPE, records=round(tuples * (run.run_time or 0)))
+    producer = threading.Thread(target=publish_dataset, args=of, kwargs={"pace": Rate(tuples), "stopped": over.is_set})
     with arriving(run) as found:
         producer.start()
         here.recv()
@@ -122,7 +122,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
-        publish(connection, "bench", create(TYPE, records=arguments.records))
+        publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
 
         def one(delivery: str, kind: str, number: int) -> Settings:
             how = {"delivery": delivery, "window": arguments.window}

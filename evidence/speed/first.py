@@ -26,14 +26,14 @@ from rich.table import Table
 from evidence.speed.latency import CONTESTANTS, compete
 from evidence.speed.measuring import TYPE, in_turns, settings
 from evidence.speed.processes import end, spent
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 _PATIENCE = 300.0  # s for a result
 _QUIET = 15.0  # s without a result before a stream counts as idle
@@ -41,7 +41,7 @@ _QUIET = 15.0  # s without a result before a stream counts as idle
 
 def started(name: str, run: Settings) -> tuple[int, float, float]:
     """Start a contestant and wait for its next result: its process' number, the seconds until then, the CPU seconds."""
-    topic = result_topics(run)["aggregator"]
+    topic = list_result_topics(run)["aggregator"]
     before = end_offsets(run.connection, topic)
     # Not a daemon: it has children of its own.
     process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, _Silent()))
@@ -64,12 +64,12 @@ class _Silent:
 
 def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, float]:
     """Run a contestant beside its producer, kill it, start it again, and let it run idle: figures by their names."""
-    for topic in (run.topic, result_topics(run)["aggregator"]):
+    for topic in (run.topic, list_result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     over = threading.Event()
-    messages = create(TYPE, records=round(rate * run.run_time))
+    messages = create_dataset(TYPE, records=round(rate * run.run_time))
     pace = {"pace": Rate(rate), "stopped": over.is_set}
-    producer = threading.Thread(target=publish, args=(run.connection, run.topic, messages), kwargs=pace)
+    producer = threading.Thread(target=publish_dataset, args=(run.connection, run.topic, messages), kwargs=pace)
     producer.start()
     found: dict[str, float] = {}
     pid = None
@@ -91,7 +91,7 @@ def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, flo
 
 def idling(run: Settings, pid: int, seconds: float) -> float:
     """CPU seconds a second over so many seconds, once no more results come."""
-    topic = result_topics(run)["aggregator"]
+    topic = list_result_topics(run)["aggregator"]
     ends, since = end_offsets(run.connection, topic), time.monotonic()
     while time.monotonic() - since < _QUIET:
         time.sleep(1.0)

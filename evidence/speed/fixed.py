@@ -24,12 +24,12 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
 from evidence.speed.native import native
-from unskew.apps.driver.session import session
+from unskew.apps.driver.session import open_session
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 
@@ -63,9 +63,11 @@ def main() -> None:
         for size in given.sizes:
             for sources in given.sources:
                 ensure_topic(connection, f"bench-{size}-{sources}", sources)
-                publish(connection, f"bench-{size}-{sources}", create(TYPE, records=size * given.batches))
+                publish_dataset(
+                    connection, f"bench-{size}-{sources}", create_dataset(TYPE, records=size * given.batches)
+                )
         base = settings(connection, given.grouping, Path(folder) / "first")
-        with session(base, [given.grouping]) as spark:
+        with open_session(base, [given.grouping]) as spark:
 
             def run(each: Contestant, size: int, repeat: int) -> list[float]:
                 checkpoint = str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}")

@@ -22,11 +22,11 @@ from rich.table import Table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import FORMATS, create
-from unskew.producers.publish import publish
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.datasets.registry import FORMATS, create_dataset
+from unskew.producers.publish import publish_dataset
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 NAME, STEPS = "WIKIPEDIA_CLICKSTREAM", 10
 JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'
@@ -35,7 +35,7 @@ JSON = r'^\{"prev":"(.*)","curr":"(.*)","type":"(.*)","n":(.*)\}$'
 def write(path, size):
     """A file of about so many bytes in Wikimedia's format."""
     with path.open("wb") as file:
-        for block in create(NAME, scale=1, records=1 << 40).blocks():
+        for block in create_dataset(NAME, scale=1, records=1 << 40).blocks():
             rows = pc.replace_substring_regex(block.messages.cast("string"), JSON, "\\1\t\\2\t\\3\t\\4\n")
             file.write(memoryview(rows.buffers()[2])[: pc.sum(pc.binary_length(rows)).as_py()])
             if file.tell() >= size:
@@ -60,7 +60,7 @@ def main():
         writer.start()
         writer.join()
         assert writer.exitcode == 0
-        dataset = Files(NAME, inputs([str(path)]), FORMATS[NAME], Rejects())
+        dataset = FileDataset(NAME, find_inputs([str(path)]), FORMATS[NAME], RejectLog())
 
         def progress(records, _, seen=[0]):  # noqa: B006  the default keeps the steps that were printed
             if dataset.consumed >= seen[0] * dataset.size / STEPS:
@@ -73,7 +73,7 @@ def main():
         with Broker(Path(directory) / "broker", properties={"log.retention.check.interval.ms": "5000"}) as broker:
             connection = Connection(broker.bootstrap_servers)
             ensure_topic(connection, "large", 5, {"retention.bytes": "10000000", "segment.bytes": "10000000"})
-            summary = publish(connection, "large", dataset, progress=progress)
+            summary = publish_dataset(connection, "large", dataset, progress=progress)
     Console().print(table)
     Console().print(summary.table())
 

@@ -30,18 +30,18 @@ from rich.table import Table
 
 from evidence.speed.measuring import TYPE, in_turns, messages, settings
 from evidence.speed.native import counted
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.listeners import Follower, follow
-from unskew.apps.driver.session import session
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.listeners import Follower, follow_progress
+from unskew.apps.driver.session import open_session
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import stop_between_batches
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 #: Spark's own settings where we set others: no class data that `make setup` records, its own way to write a checkpoint.
 AS_IT_COMES = {
@@ -77,7 +77,7 @@ def compete(name: str, run: Settings, pipe: Pipe) -> None:
     It sends ``ready`` when Spark has started, and its batches at the end.
     """
     batches: list[Batch] = []
-    with session(run) as spark:
+    with open_session(run) as spark:
         pipe.send("ready")
         begun = time.monotonic()
 
@@ -85,7 +85,7 @@ def compete(name: str, run: Settings, pipe: Pipe) -> None:
             batches.append((time.monotonic() - begun, progress))
 
         if name == "ours":
-            Run(run, [], [append]).run(spark)
+            StreamingJob(run, [], [append]).run(spark)
         else:
             native(spark, run, append)
     pipe.send(batches)
@@ -95,13 +95,13 @@ def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
     """Run Spark's own count by window and key for ``run.run_time``, with its results in Kafka."""
     counts = counted(spark, run)
     message = F.struct("key", "count", F.unix_millis("window.end").alias("timestamp"))
-    with follow(spark, run.name, listener):
+    with follow_progress(spark, run.name, listener):
         query = (
             counts.select("key", F.to_json(message).alias("value"))
             .writeStream.queryName(run.name)
             .format("kafka")
             .options(**run.connection.spark())
-            .option("topic", result_topics(run)["aggregator"])
+            .option("topic", list_result_topics(run)["aggregator"])
             .option("checkpointLocation", run.checkpoint)
             .trigger(processingTime=f"{run.trigger} seconds")
             .start()
@@ -112,16 +112,16 @@ def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
 
 def race(name: str, run: Settings, rate: float) -> Measured:
     """Run a contestant beside its producer."""
-    for topic in (run.topic, result_topics(run)["aggregator"]):
+    for topic in (run.topic, list_result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, there))
     process.start()
     assert here.recv() == "ready"
     over = threading.Event()
-    dataset = create(TYPE, records=round(rate * run.run_time))
+    dataset = create_dataset(TYPE, records=round(rate * run.run_time))
     producer = threading.Thread(
-        target=publish,
+        target=publish_dataset,
         args=(run.connection, run.topic, dataset),
         kwargs={"pace": Rate(rate), "stopped": over.is_set},
     )
@@ -135,7 +135,7 @@ def race(name: str, run: Settings, rate: float) -> Measured:
 
 def latencies(run: Settings) -> list[Result]:
     """The results in the run's topic."""
-    written = messages(run.connection, result_topics(run)["aggregator"])
+    written = messages(run.connection, list_result_topics(run)["aggregator"])
     found = [(orjson.loads(each.value() or b"")["timestamp"], each.timestamp()[1]) for each in written]
     first = min((end for end, _ in found), default=0)
     return [((end - first) / 1000, (at - end) / 1000) for end, at in found]

@@ -18,9 +18,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from evidence.speed.processes import spent
 from unskew.apps.driver.listeners import Follower
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.driver.termination import Halted, stop_between_batches
-from unskew.apps.metrics.query_progress import kafka_source
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.driver.termination import QueryHalted, stop_between_batches
+from unskew.apps.metrics.query_progress import get_kafka_source
 from unskew.apps.settings import Settings
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
@@ -100,7 +100,7 @@ class Batch(NamedTuple):
 def ours(spark: SparkSession, run: Settings) -> list[Batch]:
     """Run a topology until its topic is drained; its batches."""
     batches: list[Batch] = []
-    assert Run(run, [], [into(batches)]).run(spark).drained
+    assert StreamingJob(run, [], [into(batches)]).run(spark).drained
     return batches
 
 
@@ -108,7 +108,7 @@ def into(batches: list[Batch]) -> Follower:
     """A listener to a query's progress that appends each batch with messages to a list."""
 
     def append(progress: Mapping[str, Any]) -> None:
-        if read := kafka_source(progress)["numInputRows"]:
+        if read := get_kafka_source(progress)["numInputRows"]:
             batches.append(Batch(read, progress["durationMs"]["triggerExecution"] / 1000, time.monotonic()))
 
     return append
@@ -149,7 +149,7 @@ def capped(df: DataFrame, checkpoint: str, count: int, sink: Callable[[DataFrame
 
     def batch(rows: DataFrame, _: int) -> None:
         if len(found.over) == count:
-            raise Halted
+            raise QueryHalted
         found.returned.append(sink(rows))
         found.over.append((time.monotonic(), spent()))
 

@@ -1,4 +1,4 @@
-"""What metrics cost a run: tuples per second with and without them, and with an InfluxDB in trouble.
+"""What metrics cost a run: tuples per second with and without them, and with an InfluxDBServer in trouble.
 
     python -m evidence.speed.metrics [--records N] [--repeats N] [--batch N]
 
@@ -24,19 +24,19 @@ from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spread
 from unskew.apps.cli.comparison.runs import warm_up
-from unskew.apps.driver.job_summary import Tally
-from unskew.apps.driver.session import session
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.driver.job_summary import JobTally
+from unskew.apps.driver.session import open_session
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.influxdb import InfluxDB
-from unskew.deploy.servers.prometheus import Prometheus
+from unskew.deploy.servers.influxdb import InfluxDBServer
+from unskew.deploy.servers.prometheus import PrometheusServer
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 GROUPING = "DYNAMIC_KEY"
 NONE, ALL = "no metrics", "InfluxDB and Prometheus"
@@ -44,7 +44,7 @@ KILLED, PAUSED, REFUSING = "InfluxDB killed", "InfluxDB paused", "InfluxDB refus
 
 
 class Measured(NamedTuple):
-    """A run's tuples/s, and the points that InfluxDB got and that were lost."""
+    """A run's tuples/s, and the points that InfluxDBServer got and that were lost."""
 
     rate: float
     written: int
@@ -55,20 +55,20 @@ def measure(spark: SparkSession, run: Settings, kind: str, folder: Path) -> Meas
     """Run a topology with metrics of a kind, or without any."""
     with ExitStack() as stack:
         destinations = Destinations()
-        server = stack.enter_context(InfluxDB(folder / "influxdb"))
+        server = stack.enter_context(InfluxDBServer(folder / "influxdb"))
         if kind != NONE:
             token = "no such token" if kind == REFUSING else server.token
             destinations = Destinations.of(server.url, token, server.org, server.bucket, 0)
         outputs = stack.enter_context(Outputs(destinations))
         if outputs.exporter is not None:
             targets = {"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}
-            stack.enter_context(Prometheus(folder / "prometheus", targets=targets, every=1))
+            stack.enter_context(PrometheusServer(folder / "prometheus", targets=targets, every=1))
         if kind == KILLED:
             server.kill()
         if kind == PAUSED:
             server.pause()
-        tally, monitor = Tally(run.grouping), Monitor(run, outputs)
-        assert Run(run, [tally, monitor.batch], [monitor.progress]).run(spark).drained
+        tally, monitor = JobTally(run.grouping), MetricsReporter(run, outputs)
+        assert StreamingJob(run, [tally, monitor.batch], [monitor.progress]).run(spark).drained
     influx = outputs.influx
     return Measured(tally.summary().tuples_per_second, influx.written if influx else 0, influx.lost if influx else 0)
 
@@ -83,8 +83,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
         folder, connection = Path(name), Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
-        publish(connection, "bench", create(TYPE, records=arguments.records))
-        with session(settings(connection, GROUPING, folder / "first")) as spark:
+        publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
+        with open_session(settings(connection, GROUPING, folder / "first")) as spark:
             warm_up(spark, settings(connection, GROUPING, folder / "warm"), lambda: False)
 
             def run(kind: str, repeat: int) -> Measured:

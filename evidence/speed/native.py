@@ -7,10 +7,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from evidence.speed.measuring import Batch, into, run_until
-from unskew.apps.driver.listeners import follow
+from unskew.apps.driver.listeners import follow_progress
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.formats import splitter
-from unskew.apps.splitter.kafka_source import source
+from unskew.apps.splitter.formats import get_splitter
+from unskew.apps.splitter.kafka_source import read_topic
 from unskew.producers.messages import WIKI_URL
 
 #: sourceType → the only field of its messages, the key's.
@@ -57,7 +57,7 @@ def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
 
     ``messages`` has a column ``value``.
     """
-    split = splitter(source_type)
+    split = get_splitter(source_type)
     if split.several:  # here ours is Spark's parser, too
         return split.split(messages)
     written = _WRITTEN[source_type]
@@ -73,7 +73,7 @@ def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataF
 
     Messages are cut, or parsed if ``parse`` says so.
     """
-    messages = source(spark, run)
+    messages = read_topic(spark, run)
     if parse:
         tuples = parsed_tuples(messages, run.source_type)
     else:
@@ -90,7 +90,7 @@ def native(spark: SparkSession, run: Settings, records: int, *, parse: bool = Fa
     """
     batches: list[Batch] = []
     counts = counted(spark, run, parse=parse)
-    with follow(spark, "native", into(batches)):
+    with follow_progress(spark, "native", into(batches)):
         query = (
             counts.writeStream.queryName("native")
             .option("checkpointLocation", run.checkpoint)

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from unskew.grouping import create as grouping
 from unskew.producers.datasets.nexmark import ACTIVE, BIDS, CYCLE
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 
 
 def windows(rate: int, seconds: int, number: int, field: str) -> list[NDArray[np.int64]]:
@@ -30,7 +30,9 @@ def windows(rate: int, seconds: int, number: int, field: str) -> list[NDArray[np
     skipped = -(-ACTIVE * CYCLE // length)
     values: list[int] = []
     times: list[NDArray[np.int64]] = []
-    for block in create("NEXMARK", event_rate=rate, records=(skipped + number) * length * BIDS // CYCLE).blocks():
+    for block in create_dataset(
+        "NEXMARK", event_rate=rate, records=(skipped + number) * length * BIDS // CYCLE
+    ).blocks():
         assert block.times is not None
         times.append(block.times)
         values += [orjson.loads(message)["bid"][field] for message in block.messages.to_pylist()]

@@ -40,20 +40,20 @@ from rich.table import Table
 from evidence.speed.measuring import TYPE, in_turns, ours, settings
 from unskew import balance
 from unskew.apps.driver.plans.planner import Planner
-from unskew.apps.driver.plans.planner_server import Place
-from unskew.apps.driver.session import session, start
-from unskew.apps.router.planner_protocol import packed
-from unskew.apps.router.planner_session import Asking
+from unskew.apps.driver.plans.planner_server import ListenAddress
+from unskew.apps.driver.session import open_session, start_spark
+from unskew.apps.router.planner_protocol import pack_value
+from unskew.apps.router.planner_session import PlannerSession
 from unskew.apps.settings import MODES
 from unskew.deploy.servers.broker import Broker
-from unskew.deploy.servers.spark_cluster import Cluster
-from unskew.grouping.planned.counts import Counts
+from unskew.deploy.servers.spark_cluster import SparkCluster
+from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.planned import Planned
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.loopback import LOOPBACK
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 _COMPARED = ("BOUNDED_LOAD", "PLANNED")
@@ -101,16 +101,16 @@ def _batches(given: argparse.Namespace, mode: str) -> Table:
         broker = stack.enter_context(Broker(Path(folder) / "kafka"))
         of_mode = {}
         if mode == "CLUSTER":
-            cluster = stack.enter_context(Cluster(Path(folder) / "cluster", workers=2, cores=2))
+            cluster = stack.enter_context(SparkCluster(Path(folder) / "cluster", workers=2, cores=2))
             of_mode = {"mode": mode, "master": cluster.master, "conf": cluster.conf}
         connection = Connection(broker.bootstrap_servers)
         for sources in given.sources:
             ensure_topic(connection, f"bench-{sources}", sources)
-            publish(connection, f"bench-{sources}", create(TYPE, records=given.size * given.batches))
+            publish_dataset(connection, f"bench-{sources}", create_dataset(TYPE, records=given.size * given.batches))
         base = settings(
             connection, _COMPARED[0], Path(folder) / "first", max_tuples=given.size, workers=given.workers, **of_mode
         )
-        with session(base, _COMPARED) as spark:
+        with open_session(base, _COMPARED) as spark:
 
             def run(sources: int, grouping: str, repeat: int) -> list[float]:
                 checkpoint = str(Path(folder) / f"{sources}-{grouping}-{repeat}")
@@ -132,7 +132,7 @@ def _batches(given: argparse.Namespace, mode: str) -> Table:
 def _frames(given: argparse.Namespace) -> Table:
     """What `balance` of a static frame takes until each worker has counted its rows, and the greatest count."""
     with tempfile.TemporaryDirectory() as folder:
-        spark = start("planning", "local[2]", 2)
+        spark = start_spark("planning", "local[2]", 2)
         try:
             number = F.when(F.col("id") % 5 != 0, -1).otherwise(F.xxhash64("id") % given.keys)
             made = spark.range(given.rows).select(F.concat(F.lit("user "), number).alias("user"), "id")
@@ -167,14 +167,14 @@ def _alone(given: argparse.Namespace) -> Table:
     heads = "sources", "batch", "ms", "bytes of keys", "of counts", "of quotas", "peak, MB"
     table = Table(*heads, box=MARKDOWN)
     for sources in given.many:
-        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, ListenAddress(LOOPBACK))) as planner:
             _wave(planner, 0, sources, given)  # compiles the kernels
         tracemalloc.start()
-        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, ListenAddress(LOOPBACK))) as planner:
             _wave(planner, 0, sources, given)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        with closing(Planner(lambda _: Planned(given.wide), None, Place(LOOPBACK))) as planner:
+        with closing(Planner(lambda _: Planned(given.wide), None, ListenAddress(LOOPBACK))) as planner:
             for batch, which in enumerate(("first", "second")):
                 took, *sizes = _wave(planner, batch, sources, given)
                 of_memory = f"{peak / 1e6:,.0f}" if batch == 0 else ""
@@ -186,9 +186,11 @@ def _alone(given: argparse.Namespace) -> Table:
 def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace) -> tuple[float, ...]:
     """Seconds until all sources have their quotas, and a source's mean bytes of keys, counts and quotas."""
     keys = np.random.default_rng(batch).zipf(1.2, 8 * given.keys) % given.keys
-    asked = [Asking(planner.address, "run", batch, source) for source in range(sources)]
+    asked = [PlannerSession(planner.address, "run", batch, source) for source in range(sources)]
     counts = [_counted(each, keys[source::sources], given.wide) for source, each in enumerate(asked)]
-    waiting = [threading.Thread(target=each.divided, args=[own]) for each, own in zip(asked, counts, strict=True)]
+    waiting = [
+        threading.Thread(target=each.request_quotas, args=[own]) for each, own in zip(asked, counts, strict=True)
+    ]
     begun = time.perf_counter()
     for thread in waiting:
         thread.start()
@@ -198,11 +200,11 @@ def _wave(planner: Planner, batch: int, sources: int, given: argparse.Namespace)
     for each in asked:
         each.close()
     known = statistics.mean(len(each.replicas) for each in asked if each.replicas is not None)
-    sent = statistics.mean(len(packed(own)) for own in counts)
-    return took, known, sent, statistics.mean(len(packed(each.quotas)) for each in asked if each.quotas is not None)
+    sent = statistics.mean(len(pack_value(own)) for own in counts)
+    return took, known, sent, statistics.mean(len(pack_value(each.quotas)) for each in asked if each.quotas is not None)
 
 
-def _counted(asked: Asking, keys: np.ndarray, workers: int) -> Counts:
+def _counted(asked: PlannerSession, keys: np.ndarray, workers: int) -> SourceCounts:
     router = Planned(workers)
     assert asked.replicas is not None
     router.load(asked.replicas)

@@ -26,8 +26,8 @@ from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import SETTINGS, Outbox
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import DATASETS, create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import DATASETS, create_dataset
+from unskew.producers.publish import publish_dataset
 
 PARTITIONS = 5
 DEFAULT = [
@@ -36,9 +36,9 @@ DEFAULT = [
 
 
 def ours(connection, topic, dataset):
-    """Seconds, CPU seconds and bytes of ``publish``."""
+    """Seconds, CPU seconds and bytes of ``publish_dataset``."""
     cpu = time.process_time()
-    summary = publish(connection, topic, dataset)
+    summary = publish_dataset(connection, topic, dataset)
     return summary.seconds, time.process_time() - cpu, summary.size
 
 
@@ -63,7 +63,7 @@ def loop(connection, topic, values):
 
 def measure(connection, name, records, repeats):
     """Medians (seconds and CPU seconds, of ours and of the loop) and the bytes of one dataset."""
-    dataset = create(name, records=records)
+    dataset = create_dataset(name, records=records)
     values = [value for block in dataset.blocks() for value in block.messages.to_pylist()]
 
     def topic(which, repeat):

@@ -21,10 +21,10 @@ from rich.console import Console
 from rich.table import Table
 
 from evidence.papers.mixed.follow import Workload
-from unskew.grouping import create, encode
-from unskew.grouping.keys import Keys, hashed
-from unskew.grouping.state import pack
-from unskew.grouping.table.assignment import overload, sum_at
+from unskew.grouping import create, encode_keys
+from unskew.grouping.keys import Keys, keys_from_hashes
+from unskew.grouping.state import pack_values
+from unskew.grouping.table.assignment import max_overload, sum_by_position
 
 COLUMNS = ("reports, kB", "before, %", "after, %", "table", "keys moved", "state moved, %", "plan, ms")
 
@@ -45,7 +45,7 @@ def follow(name, workers, reported, arguments):
     """The figures of each interval."""
     router = create(name, workers, report_keys=reported)
     controller = router.controller()
-    keys = hashed(np.sort(encode(np.arange(arguments.keys)).hashes))
+    keys = keys_from_hashes(np.sort(encode_keys(np.arange(arguments.keys)).hashes))
     window = deque(maxlen=router.window)
     for tuples in islice(
         Workload(arguments.keys, arguments.z).intervals(router.home(keys.hashes), workers), arguments.intervals + 1
@@ -59,10 +59,10 @@ def follow(name, workers, reported, arguments):
         if plan is not None:
             router.adopt(plan)
         now = router.owners(keys)
-        before, after = (100 * overload(sum_at(at, tuples, workers)) for at in (owner, now))
+        before, after = (100 * max_overload(sum_by_position(at, tuples, workers)) for at in (owner, now))
         sizes = sum(window)
         yield (
-            sum(len(pack("", report)) for report in reports.values()) / 1000,
+            sum(len(pack_values("", report)) for report in reports.values()) / 1000,
             before,
             after,
             len(router.table_keys),

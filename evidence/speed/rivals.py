@@ -39,21 +39,21 @@ from evidence.speed.native import FIELDS, cut
 from unskew import balanced_map
 from unskew.apps.driver import session
 from unskew.apps.metrics.colours import COLOURS
-from unskew.apps.splitter.kafka_source import source
+from unskew.apps.splitter.kafka_source import read_topic
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
-from unskew.spark.micro_batches import partition
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
+from unskew.spark.micro_batches import get_partition
 
 GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 NATIVE = "groupBy(key).count()"
 DDL = "task int, key string, tuples long"
 _OTHERS = "#bbbbbb"  # colour of contestants that are no groupings
 
-#: (a stream of tuples with ``key``, ``source`` and ``offset``, the query's checkpoint) → rows of ``DDL``.
+#: (a stream of tuples with ``key``, ``read_topic`` and ``offset``, the query's checkpoint) → rows of ``DDL``.
 Contestant: TypeAlias = Callable[[DataFrame, str], DataFrame]
 
 
@@ -74,7 +74,7 @@ class Work:
     busy: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        task = partition()
+        task = get_partition()
         for batch in batches:
             self._spend(batch.num_rows * self.seconds)
             counted = batch.column("key").value_counts()
@@ -161,7 +161,7 @@ def stream(spark: SparkSession, connection: Connection, name: str, tuples: int) 
     kind, _ = STREAMS[name]
     run = replace(settings(connection, "KEY", Path("none")), source_type=kind, topic=name, max_tuples=tuples)
     key = cut(F.col("value"), FIELDS[kind]).alias("key")
-    return source(spark, run).select(F.col("partition").alias("source"), "offset", key)
+    return read_topic(spark, run).select(F.col("partition").alias("source"), "offset", key)
 
 
 def raced(df: DataFrame, name: str, contestant: Contestant, tuples: int, warm: int, counted: int) -> Figures:
@@ -179,7 +179,7 @@ def raced(df: DataFrame, name: str, contestant: Contestant, tuples: int, warm: i
         return Figures(rate, cost)
     counts = found.returned[warm:]
     replicas = pa.concat_tables(counts).group_by(["task", "key"]).aggregate([])
-    balance = [measures.straggling(on_slots(_loads(batch), WORKERS)) for batch in counts]
+    balance = [measures.straggler_ratio(on_slots(_loads(batch), WORKERS)) for batch in counts]
     return Figures(rate, cost, len(replicas) / len(replicas["key"].unique()), float(np.mean(balance)))
 
 
@@ -246,14 +246,14 @@ def main() -> None:
     count = arguments.warm + arguments.batches
     records = max(size(work, arguments.seconds) for work in works.values()) * (count + 1)
     conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
-    spark = session.start("rivals", f"local[{WORKERS}]", WORKERS, conf)
+    spark = session.start_spark("rivals", f"local[{WORKERS}]", WORKERS, conf)
     found: dict[tuple[str, str, str], Figures] = {}
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         for topic in arguments.streams.split(","):
             kind, options = STREAMS[topic]
             ensure_topic(connection, topic, SOURCES)
-            publish(connection, topic, create(kind, records=records, **options))
+            publish_dataset(connection, topic, create_dataset(kind, records=records, **options))
             for cost, work in works.items():
                 tuples = size(work, arguments.seconds)
                 for name, contestant in contestants(work).items():

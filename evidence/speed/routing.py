@@ -23,8 +23,8 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import GROUPINGS, create, encode
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import GROUPINGS, create, encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.streams import zipf
 
@@ -42,7 +42,7 @@ class Batches:
         cuts = [slice(at, min(at + size, tuples)) for at in range(0, tuples, size)]
         self.tuples = tuples
         self.strings = [names.take(pa.array(drawn[cut])) for cut in cuts]
-        self.codes = [encode(strings) for strings in self.strings]
+        self.codes = [encode_keys(strings) for strings in self.strings]
         self.costs = [costs[cut] for cut in cuts]
 
     def ns(self, router, batches, repeats):
@@ -122,8 +122,8 @@ def curves(names, arguments):
     for name in names:
         by_workers = [middle.ns(warmed(name, w), middle.codes, arguments.repeats) for w in WORKERS]
         by_keys = [sized[k].ns(warmed(name, 100), sized[k].codes, arguments.repeats) for k in KEYS]
-        over_workers.loglog(WORKERS, by_workers, marker="o", color=colour(name), label=name)
-        over_keys.loglog(KEYS, by_keys, marker="o", color=colour(name))
+        over_workers.loglog(WORKERS, by_workers, marker="o", color=get_colour(name), label=name)
+        over_keys.loglog(KEYS, by_keys, marker="o", color=get_colour(name))
         print(f"{name:18}", *(f"{ns:9.1f}" for ns in (*by_workers, *by_keys)))
     over_workers.set(xlabel="workers W (10,000 keys)", ylabel="ns a tuple, keys encoded in advance")
     over_keys.set(xlabel="distinct keys K (100 workers)")

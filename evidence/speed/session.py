@@ -3,10 +3,10 @@
     python -m evidence.speed.session [--tuples N] [--keys N] [--batches N] [--repeats N] [--grouping NAME]
 
 `keyed_map` and `session_window` get the same files, one a batch, as in `evidence.speed.state --part sessions`. Each run
-has a fresh process and JVM; runs are in turns. A session is as Spark comes, with `unskew.settings()`, or with these and
-the Python that `unskew.check` names. As Spark comes, there are as many shuffle partitions as workers, instead of 200;
-and `keyed_map` has RocksDB, without which it is refused. With `unskew.settings()` there are as many as cores, for both.
-The kernels of the grouping are compiled before, as on a machine that has run it once.
+has a fresh process and JVM; runs are in turns. A session is as Spark comes, with `unskew.spark_settings()`, or with
+these and the Python that `unskew.check_session` names. As Spark comes, there are as many shuffle partitions as workers,
+instead of 200; and `keyed_map` has RocksDB, without which it is refused. With `unskew.spark_settings()` there are as
+many as cores, for both. The kernels of the grouping are compiled before, as on a machine that has run it once.
 *First* is the time from the first file to the end of its batch. *Then* is the median of the batches after the first
 two. A ratio is of two runs of one repeat; the table has the median, the lowest and the highest of the repeats.
 """
@@ -28,10 +28,10 @@ from rich.table import Table
 
 from evidence.speed.measuring import filed, in_turns
 from evidence.speed.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, files
-from unskew import settings
-from unskew.apps.driver.python_processes import python
+from unskew import spark_settings
+from unskew.apps.driver.python_processes import prepare_python
 from unskew.deploy.installation.machine import find_java
-from unskew.grouping import warm
+from unskew.grouping import warm_kernels
 from unskew.spark.setting_names import PARTITIONS, PROVIDER, ROCKSDB
 
 THEIRS = "session_window"
@@ -39,8 +39,8 @@ CORES = 2
 #: How a session is → its settings, and whether it has the Python that plans faster.
 SESSIONS: dict[str, tuple[Mapping[str, str], bool]] = {
     "as Spark comes": ({PARTITIONS: str(WORKERS)}, False),
-    "settings()": (settings(workers=WORKERS, cores=CORES), False),
-    "settings() and PYSPARK_PYTHON": (settings(workers=WORKERS, cores=CORES), True),
+    "settings()": (spark_settings(workers=WORKERS, cores=CORES), False),
+    "settings() and PYSPARK_PYTHON": (spark_settings(workers=WORKERS, cores=CORES), True),
 }
 
 
@@ -59,7 +59,7 @@ def compete(session: str, contestant: str, tuples: int, keys: int, batches: int,
     """Run a contestant in a session of this process, and send what it took."""
     conf, quick = SESSIONS[session]
     os.environ["JAVA_HOME"] = str(find_java().home)
-    os.environ["PYSPARK_PYTHON"] = python() if quick else sys.executable
+    os.environ["PYSPARK_PYTHON"] = prepare_python() if quick else sys.executable
     conf = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -112,7 +112,7 @@ def main() -> None:
         return measured(session, contestant, given)
 
     contestants = {(session, name): partial(run, session, name) for session in SESSIONS for name in (ours, THEIRS)}
-    warm(given.grouping)
+    warm_kernels(given.grouping)
     found = in_turns(contestants, given.repeats, str)
     table = Table("session", box=MARKDOWN)
     for column in (f"{ours}, first", THEIRS, "ratio", f"{ours}, then", THEIRS, "ratio"):

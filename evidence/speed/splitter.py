@@ -37,13 +37,13 @@ from evidence.speed.measuring import SOURCES, TYPE, in_turns, settings
 from evidence.speed.native import FIELDS, parsed
 from evidence.speed.processes import spent
 from tests.oracle.messages import FIELD, fuzzed, read
-from unskew.apps.driver.session import session
-from unskew.apps.splitter.json_fields import Fields
+from unskew.apps.driver.session import open_session
+from unskew.apps.splitter.json_fields import JsonFields
 from unskew.apps.splitter.kafka_source import FETCH, MOST_ROWS, set_portions
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 
 #: name → a message, of a country and a number
 SPELLINGS: dict[str, str] = {
@@ -124,7 +124,7 @@ def _text(message: bytes | None) -> str | None:
 
 def ours(messages: pa.Array) -> pa.Array:
     """The keys as the splitter reads them."""
-    return Fields((FIELD,)).read(messages)[0]
+    return JsonFields((FIELD,)).read(messages)[0]
 
 
 #: Name → how it reads.
@@ -170,7 +170,7 @@ def _mistakes(reader: Reader) -> str:
 
 def _print_alone(readers: Mapping[str, Reader], repeats: int) -> None:
     """Each reader's CPU time a message, in memory, and its mistakes."""
-    countries = [key for block in create(TYPE, records=_ALONE).blocks() for key in block.keys.to_pylist()]
+    countries = [key for block in create_dataset(TYPE, records=_ALONE).blocks() for key in block.keys.to_pylist()]
     table = Table("ns of CPU a message, in memory", *SPELLINGS, "wrong keys", box=MARKDOWN)
     rows = {name: [] for name in readers}
     for shape in SPELLINGS.values():
@@ -197,7 +197,7 @@ def filled(connection: Connection, records: int) -> dict[str, str]:
     for name, topic in topics.items():
         ensure_topic(connection, topic, SOURCES)
         number = 0
-        for block in create(TYPE, records=records).blocks():
+        for block in create_dataset(TYPE, records=records).blocks():
             for key in block.keys.to_pylist():
                 producer.produce(topic, SPELLINGS[name].format(key, number).encode(), partition=number % SOURCES)
                 number += 1
@@ -254,7 +254,7 @@ def main() -> None:
         connection = Connection(broker.bootstrap_servers)
         topics = filled(connection, arguments.records)
         run = settings(connection, "KEY", Path(folder) / "none")
-        with session(run) as spark:
+        with open_session(run) as spark:
             set_portions(spark, run, [b" " * 150])  # as many rows at a time as of a topic of such messages
             queries = {
                 (spelling, name): partial(_run, query, arguments.records)

@@ -17,15 +17,15 @@ from rich.table import Table
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, settings
 from unskew.apps.cli.demo import SHORTENED
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.job_summary import Tally
-from unskew.apps.driver.session import session
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.job_summary import JobTally
+from unskew.apps.driver.session import open_session
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping import parameters
+from unskew.grouping import get_parameters
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 
 class Times:
@@ -55,18 +55,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
-        publish(connection, "bench", create(TYPE, records=arguments.records))
+        publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
         for name in arguments.groupings.split(","):
-            options = {k: v for k, v in SHORTENED.items() if k in parameters(name)}
+            options = {k: v for k, v in SHORTENED.items() if k in get_parameters(name)}
             run = settings(connection, name, Path(folder) / name, speed="x1", trigger=0.0, options=options)
-            tally, times = Tally(name), Times()
+            tally, times = JobTally(name), Times()
 
-            def listener(report: BatchReport, tally: Tally = tally, times: Times = times) -> None:
+            def listener(report: BatchReport, tally: JobTally = tally, times: Times = times) -> None:
                 tally(report)
                 times(report)
 
-            with session(run) as spark:
-                assert Run(run, [listener]).run(spark).drained
+            with open_session(run) as spark:
+                assert StreamingJob(run, [listener]).run(spark).drained
             summary, batches = tally.summary(), len(times.wall)
             wall, ideal = sum(times.wall) / batches, sum(times.ideal) / batches
             row = [summary.std_dev, summary.dist_cost, summary.straggling, wall, ideal, wall / ideal]

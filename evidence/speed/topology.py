@@ -27,17 +27,17 @@ from rich.table import Table
 from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, rate, records_option, settings, spread
 from evidence.speed.native import FIELDS, cut, native
 from evidence.speed.processes import KINDS, cpu, memory
-from unskew.apps.driver.session import session
+from unskew.apps.driver.session import open_session
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import packets_at_workers
-from unskew.apps.splitter.formats import splitter
+from unskew.apps.router.tuple_packets import send_packets
+from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.kafka_source import FETCH
 from unskew.apps.worker.worker import Worker
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 #: Name → whether it parses the messages as JSON.
 NATIVE = {"native": False, "native, from_json": True}
@@ -46,11 +46,11 @@ NATIVE = {"native": False, "native, from_json": True}
 def stages(spark: SparkSession, connection: Connection) -> dict[str, Callable[[], DataFrame]]:
     """The topology's stages as batch queries, each with all stages before it."""
     reader = spark.read.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", "bench")
-    worker, reading = Worker(), splitter(TYPE)
+    worker, reading = Worker(), get_splitter(TYPE)
 
     def routed() -> DataFrame:
-        opened = reading.opened(reader.load(), F.col("partition").alias("source"))
-        return packets_at_workers(
+        opened = reading.open(reader.load(), F.col("partition").alias("source"))
+        return send_packets(
             opened, Routing("PARTIAL_KEY", WORKERS), "key", ["key"], source="source", fields=reading.fields
         )
 
@@ -108,7 +108,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         ensure_topic(connection, "bench", SOURCES)
-        loaded = publish(connection, "bench", create(TYPE, records=arguments.records))
+        loaded = publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
 
         def run(name: str, repeat: int) -> Measured:
             chosen = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")
@@ -120,7 +120,7 @@ def main() -> None:
             return Measured(rate(batches), {kind: seconds - before[kind] for kind, seconds in cpu().items()})
 
         first = settings(connection, groupings[0], Path(folder) / "first")
-        with Memory() as peak, session(first, groupings) as spark:
+        with Memory() as peak, open_session(first, groupings) as spark:
             runs = {name: partial(run, name) for name in [*groupings, *NATIVE]}
             measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
             parts = {name: partial(timed, query) for name, query in stages(spark, connection).items()}

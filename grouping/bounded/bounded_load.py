@@ -6,21 +6,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of, speeds
+from unskew.grouping.arguments import BALANCES, check_choice, check_integer, check_number, check_weights, fair_shares
 from unskew.grouping.bounded.kernel import (
     AHEAD,
     PACE,
     TUPLES,
     UNIT,
-    Rules,
-    limits,
-    loads,
-    part_of,
+    BoundedLoadParameters,
+    assume_steady_costs,
+    compute_limits,
+    make_idle_loads,
+    part_size,
     route_within_bounds,
-    steady,
 )
-from unskew.grouping.bounded.replicas import KEYS, chain, chained, replicas
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.bounded.replicas import KEYS, list_chains, make_replicas, restore_chains
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
@@ -178,30 +178,30 @@ class BoundedLoad(Grouping):
         most_workers: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.slack = number("slack", slack, 0, 10, above=True)
-        self.window = integer("window", window, 1)
-        self.sources = integer("sources", sources, 1)
-        self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
-        self.weights = None if weights is None else speeds(weights, self.workers)
-        self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
+        self.slack = check_number("slack", slack, 0, 10, above=True)
+        self.window = check_integer("window", window, 1)
+        self.sources = check_integer("sources", sources, 1)
+        self.uses_cost = check_choice("balance", balance, BALANCES) == "cost"
+        self.weights = None if weights is None else check_weights(weights, self.workers)
+        self.most_workers = None if most_workers is None else check_integer("most_workers", most_workers, 1)
         window = max(1, round(self.window / self.sources**0.5))
-        self._rules = Rules(
-            number=function(self.seed),
+        self._rules = BoundedLoadParameters(
+            number=hash_function(self.seed),
             pace=self.workers / (1 + self.slack),
             window=window,
-            part=part_of(window, self.workers),
+            part=part_size(window, self.workers),
             most=min(self.most_workers or self.workers, self.workers),
             period=max(1, round(max(self.window, _LASTING * self.workers) / self.sources**0.5)),
             chosen=4 * self.workers if self.sources == 1 else 0,
         )
-        self._loads = loads(fair_shares(self.weights, self.workers), self.slack)
-        self._replicas = replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
+        self._loads = make_idle_loads(fair_shares(self.weights, self.workers), self.slack)
+        self._replicas = make_replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
         self.clock = np.zeros(1)
         self.tally = np.array([0, 0, 1])
-        self._costs = steady(0.0, self._rules.part, 0)
+        self._costs = assume_steady_costs(0.0, self._rules.part, 0)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        home = homes(keys.hashes, self._rules.number, self.workers)
+        home = choose_homes(keys.hashes, self._rules.number, self.workers)
         tuples = keys.codes, keys.hashes, home, _ALIKE if costs is None else costs
         state = self._loads, self._replicas, self.clock, self.tally, self._costs
         return route_within_bounds(*tuples, self._rules, *state)
@@ -218,7 +218,7 @@ class BoundedLoad(Grouping):
         shown = {"remembered": size, "split": split, "workers": lengths[: min(split, 100)].tolist()}
         if self.most_workers is None:
             return shown
-        full = limits(self._rules, float(self._costs[UNIT]) if self.uses_cost else 1.0)[2]
+        full = compute_limits(self._rules, float(self._costs[UNIT]) if self.uses_cost else 1.0)[2]
         load = self._loads.load
         beyond = np.maximum(0, load[:, AHEAD] - self.clock[0] - full) / load[:, PACE]
         return {**shown, "capped": int((lengths >= self._rules.most).sum()), "excess": round(float(beyond.sum()), 3)}
@@ -229,7 +229,7 @@ class BoundedLoad(Grouping):
             **super()._state(),
             **{field: getattr(self._loads, field) for field in _OF_LOADS},
             **{field: getattr(self._replicas, field)[:size] for field in _OF_REPLICAS},
-            "chains": chained(self._replicas),
+            "chains": list_chains(self._replicas),
             **({"costs": self._costs} if self.uses_cost else {}),
         }
 
@@ -238,15 +238,15 @@ class BoundedLoad(Grouping):
         self._loads = self._loads._replace(**{field: state[field] for field in _OF_LOADS})
         size = len(state["key"])
         self._loads.keys[:] = np.bincount(state["first"], minlength=self.workers)
-        self._replicas = replicas(len(self._replicas.key), len(self._replicas.worker))
+        self._replicas = make_replicas(len(self._replicas.key), len(self._replicas.worker))
         for field in _OF_REPLICAS:
             getattr(self._replicas, field)[:size] = state[field]
         self._replicas.size[KEYS] = size
-        chain(self._replicas, state["chains"])
+        restore_chains(self._replicas, state["chains"])
         tuples = int(self.tally[TUPLES])
         # Earlier versions had the mean cost since the start alone.
         mean = float(self.clock[0]) / tuples if tuples and self.uses_cost else 0.0
-        self._costs = state.get("costs", steady(mean, self._rules.part, tuples))
+        self._costs = state.get("costs", assume_steady_costs(mean, self._rules.part, tuples))
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} window={self.window} sources={self.sources}"

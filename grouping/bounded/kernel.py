@@ -19,13 +19,13 @@ from unskew.grouping.bounded.replicas import (
     SEEN,
     SPAN,
     SPARE,
-    Replicas,
-    join,
-    remember,
-    tidy,
-    use,
+    ReplicaTable,
+    add_key,
+    add_worker,
+    forget_idle_replicas,
+    mark_use,
 )
-from unskew.grouping.hashing import below, draw, mix
+from unskew.grouping.hashing import draw_for_key, mix_hash, reduce_to_range
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import find_within
 
@@ -51,7 +51,7 @@ PARTS = 16
 PRESENT, TOGETHER, UNIT = PARTS, PARTS + 1, PARTS + 2
 
 
-class Rules(NamedTuple):
+class BoundedLoadParameters(NamedTuple):
     """The parameters as the kernel takes them."""
 
     number: np.uint64  # the hash function
@@ -79,7 +79,7 @@ class Loads(NamedTuple):
 AHEAD, PACE, PASSING, RECENT = 0, 1, 2, 3
 
 
-def loads(shares: NDArray[np.float64], slack: float) -> Loads:
+def make_idle_loads(shares: NDArray[np.float64], slack: float) -> Loads:
     """The loads of idle workers. ``shares`` [W] are their shares of all workers' speed, and their sum is 1."""
     load = np.zeros((len(shares), 4))
     load[:, PACE] = 1 / ((1 + slack) * shares)
@@ -87,12 +87,12 @@ def loads(shares: NDArray[np.float64], slack: float) -> Loads:
     return Loads(load, np.zeros(len(shares), np.uint64), *counts)
 
 
-def part_of(window: int, workers: int) -> int:
+def part_size(window: int, workers: int) -> int:
     """The tuples of a part: a PARTS-th of half a window, or of 8 tuples a worker (a full limit) if that is more."""
     return max(-(-window // (2 * PARTS)), -(-int(FEW_FULL) * workers // PARTS))
 
 
-def steady(mean: float, part: int, tuples: int) -> NDArray[np.float64]:
+def assume_steady_costs(mean: float, part: int, tuples: int) -> NDArray[np.float64]:
     """The costs of the last parts, if all tuples so far have cost the mean: float64[PARTS + 3]."""
     costs = np.zeros(PARTS + 3)
     ended = min(tuples // part, PARTS)
@@ -109,9 +109,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
     costs: NDArray[np.float64],
-    rules: Rules,
+    rules: BoundedLoadParameters,
     loads: Loads,
-    replicas: Replicas,
+    replicas: ReplicaTable,
     clock: NDArray[np.float64],
     tally: NDArray[np.int64],
     costs_so_far: NDArray[np.float64],
@@ -123,7 +123,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
        is a vote for splitting its key. Beyond ``FULL`` the key that comes is split.
     3. A split key goes to the first of its workers that has room. If none has room, one more worker joins, until the
        key has all W, or as many as a key may have. If these are fewer than W, they are the key's first candidates, and
-       what is beyond their limits goes there all the same (``next_allowed``).
+       what is beyond their limits goes there all the same (``next_within_cap``).
     4. When tuples have become cheaper and the limits fall, workers are less ahead in the same ratio, but by no more
        than the full limit falls. Otherwise a worker within an old limit would get nothing until it is within the new.
     5. When it is so late that costs would be rounded off if they were added to the time, time begins anew.
@@ -146,7 +146,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     to_tidy = rules.period - tuples % rules.period
     counted = min(tuples // rules.part, PARTS) * rules.part + tuples % rules.part
     unit: float = costs_so_far[UNIT] if len(costs) else 1.0
-    opening, whole, full = limits(rules, unit)
+    opening, whole, full = compute_limits(rules, unit)
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]
@@ -159,7 +159,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             costs_so_far[TOGETHER] += cost
             if costs_so_far[TOGETHER] > unit * counted:
                 unit = costs_so_far[TOGETHER] / counted
-                opening, whole, full = limits(rules, unit)
+                opening, whole, full = compute_limits(rules, unit)
         else:
             now += 1.0
         slot = find_within(table, in_use, known, key)
@@ -175,14 +175,14 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         if not is_split and rules.most > 1 and load[worker, AHEAD] - now > whole:
             spare: int = replicas.size[SPARE] if slot >= 0 or replicas.size[KEYS] < len(known) else 0
             is_full = load[worker, AHEAD] - now > full
-            if (leads(key, worker, loads) and spare) or (is_full and 4 * spare > len(joined)):
+            if (vote_to_split(key, worker, loads) and spare) or (is_full and 4 * spare > len(joined)):
                 if slot < 0:
-                    slot = remember(replicas, key, worker)
+                    slot = add_key(replicas, key, worker)
                     in_use = replicas.size[SPAN]
                     loads.keys[worker] += 1
                 is_split = True
             elif is_full and rules.most < len(load):
-                worker = next_allowed(key, now, opening, whole, full, False, rules, loads, deck, own)
+                worker = next_within_cap(key, now, opening, whole, full, False, rules, loads, deck, own)
             elif is_full:
                 worker = next_worker(key, now, opening, whole, full, False, rules, loads, tally)
         if is_split:
@@ -215,13 +215,13 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 if best != FIRST:
                     used[best] = True
             elif rules.most < len(load):
-                worker = next_allowed(key, now, opening, reach, full, True, rules, loads, deck, own)
-                if not use(replicas, slot, worker):
-                    join(replicas, slot, worker)
+                worker = next_within_cap(key, now, opening, reach, full, True, rules, loads, deck, own)
+                if not mark_use(replicas, slot, worker):
+                    add_worker(replicas, slot, worker)
             else:
                 worker = next_worker(key, now, opening, reach, full, True, rules, loads, tally)
                 if many < len(load):
-                    join(replicas, slot, worker)
+                    add_worker(replicas, slot, worker)
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
         routes[i] = worker
@@ -230,7 +230,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             mean = costs_so_far[TOGETHER] / counted
             if mean < unit:
                 before, unit = full, mean
-                opening, whole, full = limits(rules, unit)
+                opening, whole, full = compute_limits(rules, unit)
                 for w in range(len(load)):
                     load[w, AHEAD] -= (before - full) * min(max((load[w, AHEAD] - now) / before, 0.0), 1.0)
             if now > _FAR * unit:
@@ -239,11 +239,11 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 now = 0.0
         to_estimate -= 1
         if to_estimate == 0:
-            estimate(loads, rules)
+            estimate_loads(loads, rules)
             to_estimate = span
         to_tidy -= 1
         if to_tidy == 0:
-            _tidy(rules, loads, replicas, tally)
+            _forget_idle_keys(rules, loads, replicas, tally)
             in_use = replicas.size[SPAN]
             to_tidy = rules.period
     clock[0] = now
@@ -254,7 +254,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
 
 
 @kernel
-def end_part(rules: Rules, tuples: int, costs_so_far: NDArray[np.float64]) -> int:
+def end_part(rules: BoundedLoadParameters, tuples: int, costs_so_far: NDArray[np.float64]) -> int:
     """End a part of the stream: it takes the place of the oldest of the last PARTS. Return how many tuples these have.
 
     The sum is formed anew, so that no rounding errors add up.
@@ -273,9 +273,9 @@ def end_part(rules: Rules, tuples: int, costs_so_far: NDArray[np.float64]) -> in
 def _choose_first(
     key: np.uint64,
     home: int,
-    rules: Rules,
+    rules: BoundedLoadParameters,
     loads: Loads,
-    replicas: Replicas,
+    replicas: ReplicaTable,
     tally: NDArray[np.int64],
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
@@ -293,27 +293,29 @@ def _choose_first(
     if fewest > replicas.size[KEYS] * rules.pace / len(loads.keys):
         limited = rules.most < len(loads.keys)
         if limited:
-            draw(key, rules.number, deck, own)
+            draw_for_key(key, rules.number, deck, own)
         for look in range(1, min(LOOKS, rules.most) if limited else LOOKS):
             if limited:
                 worker = int(own[look])
             else:
-                worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.keys)))
+                worker = int(reduce_to_range(mix_hash(key, rules.number + np.uint64(look)), len(loads.keys)))
             if loads.keys[worker] * loads.load[worker, PACE] < fewest:
                 best, fewest = worker, loads.keys[worker] * loads.load[worker, PACE]
     loads.keys[best] += 1
-    return remember(replicas, key, best)
+    return add_key(replicas, key, best)
 
 
 @kernel
-def _tidy(rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int64]) -> None:
+def _forget_idle_keys(
+    rules: BoundedLoadParameters, loads: Loads, replicas: ReplicaTable, tally: NDArray[np.int64]
+) -> None:
     """Forget the replicas that haven't been used for a period, and keys that nothing need be remembered of.
 
     Keys whose first worker was chosen all stay while there's room for more of them; later only those that have come
     since the last time. When few of them are left, new keys' workers are chosen again.
     """
     choosing = rules.chosen > 0 and tally[CHOOSING]
-    tidy(replicas, ALL if choosing else SEEN if rules.chosen else NONE)
+    forget_idle_replicas(replicas, ALL if choosing else SEEN if rules.chosen else NONE)
     loads.keys[:] = 0
     for slot in range(replicas.size[KEYS]):
         loads.keys[replicas.first[slot]] += 1
@@ -322,7 +324,7 @@ def _tidy(rules: Rules, loads: Loads, replicas: Replicas, tally: NDArray[np.int6
 
 
 @kernel
-def limits(rules: Rules, unit: float) -> tuple[float, float, float]:
+def compute_limits(rules: BoundedLoadParameters, unit: float) -> tuple[float, float, float]:
     """The limits of being ahead: to be open, for a whole key, and for any tuple. ``unit`` is a tuple's mean cost."""
     window = unit * rules.window
     worker = unit * rules.pace
@@ -334,7 +336,7 @@ def limits(rules: Rules, unit: float) -> tuple[float, float, float]:
 
 
 @kernel
-def leads(key: np.uint64, worker: int, loads: Loads) -> bool:
+def vote_to_split(key: np.uint64, worker: int, loads: Loads) -> bool:
     """Vote for splitting a key at a worker that has no room for it. Return True if the key has won.
 
     The vote is Boyer and Moore's, in which a key with most of the tuples there leads in the end.
@@ -353,7 +355,7 @@ def leads(key: np.uint64, worker: int, loads: Loads) -> bool:
 
 
 @kernel
-def estimate(loads: Loads, rules: Rules) -> None:
+def estimate_loads(loads: Loads, rules: BoundedLoadParameters) -> None:
     """Estimate each worker's recent load: 1/4 of its load since the last estimate, and 3/4 of that estimate."""
     load = loads.load
     total = load[:, PASSING].sum()
@@ -371,7 +373,7 @@ def next_worker(
     reach: float,
     full: float,
     stays: bool,
-    rules: Rules,
+    rules: BoundedLoadParameters,
     loads: Loads,
     tally: NDArray[np.int64],
 ) -> int:
@@ -396,9 +398,9 @@ def next_worker(
         if look == LOOKS and least < _ROOMY:
             break
         if look < LOOKS:
-            worker = int(below(mix(key, rules.number + np.uint64(look)), len(loads.load)))
+            worker = int(reduce_to_range(mix_hash(key, rules.number + np.uint64(look)), len(loads.load)))
         else:
-            worker = _in_turn(tally, len(loads.load))
+            worker = _next_in_turn(tally, len(loads.load))
         if loads.load[worker, AHEAD] - now < level:
             lowest, level = worker, loads.load[worker, AHEAD] - now
         if loads.load[worker, AHEAD] - now <= opening and loads.load[worker, RECENT] < least:
@@ -406,21 +408,21 @@ def next_worker(
             if not stays or agree or (look >= LOOKS and least < _ROOMY):
                 break
     if best < 0:
-        return lowest if level <= full else _any_with_room(now, full, loads, tally)
+        return lowest if level <= full else _next_with_room(now, full, loads, tally)
     if stays:
         loads.load[best, RECENT] += _NEWCOMER
     return best
 
 
 @kernel
-def next_allowed(
+def next_within_cap(
     key: np.uint64,
     now: float,
     opening: float,
     reach: float,
     full: float,
     stays: bool,
-    rules: Rules,
+    rules: BoundedLoadParameters,
     loads: Loads,
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
@@ -428,14 +430,14 @@ def next_allowed(
     """As ``next_worker``, where a key may have fewer than W workers: its first candidates (``hashing.candidates``).
 
     If none of these is open it is the one that is the least ahead, whether that is full or not. ``deck`` [W] is as
-    ``draw`` takes it, and ``own`` has a place for each worker that a key may have.
+    ``draw_for_key`` takes it, and ``own`` has a place for each worker that a key may have.
     """
     agree = stays and rules.chosen == 0
     if agree:
         opening = min(_AGREED * full, reach)
     best = lowest = -1
     least = level = np.inf
-    draw(key, rules.number, deck, own)
+    draw_for_key(key, rules.number, deck, own)
     for look in range(rules.most):
         worker = int(own[look])
         ahead = loads.load[worker, AHEAD] - now
@@ -453,17 +455,17 @@ def next_allowed(
 
 
 @kernel
-def _any_with_room(now: float, full: float, loads: Loads, tally: NDArray[np.int64]) -> int:
+def _next_with_room(now: float, full: float, loads: Loads, tally: NDArray[np.int64]) -> int:
     """The next worker in turn that isn't full; if all are (only with a small window, see the proof), the least full."""
     for _ in range(len(loads.load)):
-        worker = _in_turn(tally, len(loads.load))
+        worker = _next_in_turn(tally, len(loads.load))
         if loads.load[worker, AHEAD] - now <= full:
             return worker
     return int(np.argmin(loads.load[:, AHEAD]))
 
 
 @kernel
-def _in_turn(tally: NDArray[np.int64], workers: int) -> int:
+def _next_in_turn(tally: NDArray[np.int64], workers: int) -> int:
     turn: int = (tally[TURN] + 1) % workers
     tally[TURN] = turn
     return turn

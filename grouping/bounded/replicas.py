@@ -14,11 +14,15 @@ from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import SALT, enter_within, slot_table
 
 KEYS, FREE, SPARE, SPAN = 0, 1, 2, 3  # positions in `size`
-NONE, SEEN, ALL = 0, 1, 2  # which keys with one worker `tidy` keeps: none, those seen since the last call, all
+NONE, SEEN, ALL = (
+    0,
+    1,
+    2,
+)  # which keys with one worker `forget_idle_replicas` keeps: none, those seen since the last call, all
 FIRST = -1  # the node that stands for a key's first worker
 
 
-class Replicas(NamedTuple):
+class ReplicaTable(NamedTuple):
     """C slots of 41 bytes, M nodes of 9 bytes, and a hash table of 8 to 16 bytes a slot that finds a key's slot."""
 
     key: NDArray[np.uint64]  # [C], the key's hash
@@ -29,20 +33,20 @@ class Replicas(NamedTuple):
     since: NDArray[np.int32]  # [C], its tuples since the cursor was at the first worker
     head: NDArray[np.int32]  # [C], its first node, or FIRST
     last: NDArray[np.int32]  # [C], its last node, or FIRST
-    seen: NDArray[np.bool_]  # [C], whether the key has come since the last `tidy`
+    seen: NDArray[np.bool_]  # [C], whether the key has come since the last `forget_idle_replicas`
     worker: NDArray[np.int32]  # [M]
     following: NDArray[np.int32]  # [M], the next node, or FIRST
-    used: NDArray[np.bool_]  # [M], whether a tuple of the key has gone there since the last `tidy`
+    used: NDArray[np.bool_]  # [M], whether a tuple of the key has gone there since the last `forget_idle_replicas`
     size: NDArray[np.int64]  # [4], keys; the first free node; nodes that are free; entries of the table in use
     # See unskew.grouping.slots. Only its first ``size[SPAN]`` entries are in use, so that few keys stay in the cache.
     table: NDArray[np.int32]
 
 
-def replicas(keys: int, nodes: int) -> Replicas:
+def make_replicas(keys: int, nodes: int) -> ReplicaTable:
     """Room for that many keys, and for that many workers besides the keys' first ones. No replicas yet."""
     following = np.arange(1, nodes + 1).astype(np.int32)
     following[-1] = FIRST
-    return Replicas(
+    return ReplicaTable(
         key=np.zeros(keys, np.uint64),
         first=np.zeros(keys, np.int32),
         length=np.zeros(keys, np.int32),
@@ -61,13 +65,13 @@ def replicas(keys: int, nodes: int) -> Replicas:
 
 
 @kernel
-def reach_of(length: int) -> float:
+def reach_limit(length: int) -> float:
     """The limit of a key with that many workers, between 0, the limit of open workers, and 1, a whole key's limit."""
     return 1 / math.sqrt(math.sqrt(float(length)))
 
 
 @kernel
-def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
+def add_key(replicas: ReplicaTable, key: np.uint64, worker: int) -> int:
     """Give a new key a slot with one worker, and return the slot. There must be a free slot."""
     slot: int = replicas.size[KEYS]
     replicas.size[KEYS] += 1
@@ -86,7 +90,7 @@ def remember(replicas: Replicas, key: np.uint64, worker: int) -> int:
 
 
 @kernel
-def _enter_all(replicas: Replicas) -> None:
+def _enter_all(replicas: ReplicaTable) -> None:
     """Enter all keys anew, into a part of the table with 4 to 8 entries a key, or into all of it."""
     span = 16
     while span < 4 * (replicas.size[KEYS] + 1) and span < len(replicas.table) - SALT:
@@ -98,7 +102,7 @@ def _enter_all(replicas: Replicas) -> None:
 
 
 @kernel
-def join(replicas: Replicas, slot: int, worker: int) -> None:
+def add_worker(replicas: ReplicaTable, slot: int, worker: int) -> None:
     """Add a worker to a key's workers if a node is free. The cursor moves to that node."""
     if replicas.size[SPARE] == 0:
         return
@@ -114,11 +118,11 @@ def join(replicas: Replicas, slot: int, worker: int) -> None:
         replicas.following[replicas.last[slot]] = added
     replicas.last[slot] = replicas.cursor[slot] = added
     replicas.length[slot] += 1
-    replicas.reach[slot] = reach_of(replicas.length[slot])
+    replicas.reach[slot] = reach_limit(replicas.length[slot])
 
 
 @kernel
-def use(replicas: Replicas, slot: int, worker: int) -> bool:
+def mark_use(replicas: ReplicaTable, slot: int, worker: int) -> bool:
     """Say that a tuple of a key goes to a worker. Return False if that isn't one of the key's."""
     if replicas.first[slot] == worker:
         return True
@@ -132,7 +136,7 @@ def use(replicas: Replicas, slot: int, worker: int) -> bool:
 
 
 @kernel
-def tidy(replicas: Replicas, keep: int) -> None:
+def forget_idle_replicas(replicas: ReplicaTable, keep: int) -> None:
     """Forget workers to which no tuple went since the last call, but not a key's first worker. Then forget whole keys.
 
     A key that is left with one worker stays if ``keep`` is ALL. It also stays if ``keep`` is SEEN and the key has come
@@ -140,13 +144,13 @@ def tidy(replicas: Replicas, keep: int) -> None:
     """
     kept = 0
     for slot in range(replicas.size[KEYS]):
-        _forget_unused(replicas, slot)
+        _prune_slot(replicas, slot)
         if replicas.length[slot] == 1 and not (keep == ALL or (keep == SEEN and replicas.seen[slot])):
             continue
         replicas.key[kept] = replicas.key[slot]
         replicas.first[kept] = replicas.first[slot]
         replicas.length[kept] = replicas.length[slot]
-        replicas.reach[kept] = reach_of(replicas.length[slot])
+        replicas.reach[kept] = reach_limit(replicas.length[slot])
         replicas.head[kept] = replicas.head[slot]
         replicas.last[kept] = replicas.last[slot]
         replicas.cursor[kept] = FIRST
@@ -159,7 +163,7 @@ def tidy(replicas: Replicas, keep: int) -> None:
 
 
 @kernel
-def _forget_unused(replicas: Replicas, slot: int) -> None:
+def _prune_slot(replicas: ReplicaTable, slot: int) -> None:
     before = FIRST
     node: int = replicas.head[slot]
     while node != FIRST:
@@ -181,7 +185,7 @@ def _forget_unused(replicas: Replicas, slot: int) -> None:
 
 
 @kernel
-def chained(replicas: Replicas) -> NDArray[np.int32]:
+def list_chains(replicas: ReplicaTable) -> NDArray[np.int32]:
     """All chains as rows in the order of the slots: slot, worker, whether it was used, whether the cursor is there."""
     rows = np.zeros((len(replicas.worker) - replicas.size[SPARE], 4), np.int32)
     row = 0
@@ -198,8 +202,8 @@ def chained(replicas: Replicas) -> NDArray[np.int32]:
 
 
 @kernel
-def chain(replicas: Replicas, rows: NDArray[np.int32]) -> None:
-    """Restore the chains that ``chained`` gave, and enter the keys. The slots' other fields must be restored first."""
+def restore_chains(replicas: ReplicaTable, rows: NDArray[np.int32]) -> None:
+    """Restore the chains of ``list_chains``, and enter the keys. The slots' other fields must be restored first."""
     keys = replicas.size[KEYS]
     replicas.length[:keys] = 1
     replicas.reach[:keys] = 1.0
@@ -209,7 +213,7 @@ def chain(replicas: Replicas, rows: NDArray[np.int32]) -> None:
     for row in range(len(rows)):
         slot: int = rows[row, 0]
         cursor: int = replicas.cursor[slot]
-        join(replicas, slot, rows[row, 1])
+        add_worker(replicas, slot, rows[row, 1])
         added: int = replicas.last[slot]
         replicas.used[added] = rows[row, 2] != 0
         replicas.cursor[slot] = added if rows[row, 3] else cursor

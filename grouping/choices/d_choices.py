@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from unskew.grouping.arguments import number, truth
+from unskew.grouping.arguments import check_bool, check_number
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, next_time, own_choices
 from unskew.grouping.choices.w_choices import WChoices
 from unskew.grouping.frequent_keys import USED
@@ -94,8 +94,8 @@ class DChoices(WChoices):
         own_choices: bool = False,
     ) -> None:
         super().__init__(workers, seed=seed, threshold=threshold, half_life=half_life)
-        self._tolerance = number("tolerance", tolerance, 0, 1, above=True)
-        self.own_choices = truth("own_choices", own_choices)
+        self._tolerance = check_number("tolerance", tolerance, 0, 1, above=True)
+        self.own_choices = check_bool("own_choices", own_choices)
         self.tally[CHOICES] = min(2, self.workers)
         self.tally[DUE] = NEVER if self.own_choices else next_time(0, self.workers)
         if self.own_choices:

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer
+from unskew.grouping.arguments import check_integer
 from unskew.grouping.interface import Grouping
 from unskew.grouping.state import Value
 
 
-class Decaying(Grouping):
+class DecayingGrouping(Grouping):
     """Base of the schemes with a ``half_life``.
 
     After each ``half_life`` tuples all counts are halved. So tuples older than a few half-lives don't matter. Between
@@ -26,11 +26,11 @@ class Decaying(Grouping):
 
     def __init__(self, workers: int, *, seed: int = 0, half_life: int | None = None) -> None:
         super().__init__(workers, seed=seed)
-        self.half_life = None if half_life is None else integer("half_life", half_life, 1)
+        self.half_life = None if half_life is None else check_integer("half_life", half_life, 1)
         self.loads = np.zeros(self.workers, np.int64)
         self.age = 0  # tuples since everything was halved
 
-    def _by_lives(
+    def _route_by_half_lives(
         self, codes: NDArray[np.int32], route: Callable[[NDArray[np.int32]], NDArray[np.int32]]
     ) -> NDArray[np.int32]:
         """Route by ``route``, and halve the counts after each ``half_life`` tuples."""

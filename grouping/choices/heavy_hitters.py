@@ -5,8 +5,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.frequent_keys import TAKEN_OFF, USED, Frequent, make_room, survivors
-from unskew.grouping.hashing import below, mix
+from unskew.grouping.frequent_keys import TAKEN_OFF, USED, MisraGriesSketch, find_survivors, make_room
+from unskew.grouping.hashing import mix_hash, reduce_to_range
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import enter_slot, find_slot
@@ -25,7 +25,7 @@ def route_by_weight(
     number: np.uint64,
     threshold: float,
     tolerance: float,
-    sketch: Frequent,
+    sketch: MisraGriesSketch,
     more: NDArray[np.int64],
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
@@ -92,12 +92,12 @@ def own_choices(share: float, more: int, workers: int) -> int:
 
 
 @kernel
-def _make_room(sketch: Frequent, more: NDArray[np.int64]) -> int:
+def _make_room(sketch: MisraGriesSketch, more: NDArray[np.int64]) -> int:
     if not len(more):
         return make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
     before = sketch.key.copy()
     kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
-    more[:kept] = more[survivors(before, sketch.key, kept)]
+    more[:kept] = more[find_survivors(before, sketch.key, kept)]
     more[kept:] = 0
     return kept
 
@@ -119,7 +119,7 @@ def is_heavy(counted: int, expected: float) -> bool:
 
 
 @kernel
-def heavy_shares(sketch: Frequent, threshold: float, tuples: int) -> NDArray[np.float64]:
+def heavy_shares(sketch: MisraGriesSketch, threshold: float, tuples: int) -> NDArray[np.float64]:
     """The shares of the heavy keys, greatest first.
 
     They are too high by up to 2/m, so that keys get too many choices rather than too few.
@@ -149,9 +149,9 @@ def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) ->
     suspect = 0  # the prefix that failed last fails first
     choices = max(2, math.ceil(head[0] * workers))
     while choices < workers:
-        if _fits(before, suspect, tail, choices, workers, tolerance):
+        if _prefix_fits(before, suspect, tail, choices, workers, tolerance):
             suspect = 0
-            while suspect < len(head) and _fits(before, suspect, tail, choices, workers, tolerance):
+            while suspect < len(head) and _prefix_fits(before, suspect, tail, choices, workers, tolerance):
                 suspect += 1
             if suspect == len(head):
                 return choices
@@ -160,7 +160,9 @@ def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) ->
 
 
 @kernel
-def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, workers: int, tolerance: float) -> bool:
+def _prefix_fits(
+    before: NDArray[np.float64], h: int, tail: float, choices: int, workers: int, tolerance: float
+) -> bool:
     covered = 1 - ((workers - 1) / workers) ** float((h + 1) * choices)
     rest = before[-1] - before[h]
     load = before[h] + covered ** float(choices) * rest + covered**2 * tail
@@ -171,7 +173,7 @@ def _fits(before: NDArray[np.float64], h: int, tail: float, choices: int, worker
 def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.int64], worker: int) -> int:
     """The least loaded of a worker and the workers that hash functions 2 … d − 1 name (some may coincide)."""
     for j in range(2, choices):
-        candidate = int(below(mix(key, number + np.uint64(j)), len(loads)))
+        candidate = int(reduce_to_range(mix_hash(key, number + np.uint64(j)), len(loads)))
         if loads[candidate] < loads[worker]:
             worker = candidate
     return worker

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping.arguments import integer, one_of
-from unskew.grouping.choices.decay import Decaying
+from unskew.grouping.arguments import check_choice, check_integer
+from unskew.grouping.choices.decay import DecayingGrouping
 from unskew.grouping.feedback import Controller, Monitor, Queues, Reports
-from unskew.grouping.hashing import candidates, function
+from unskew.grouping.hashing import draw_candidates, hash_function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
@@ -19,7 +19,7 @@ from unskew.grouping.state import Value
 ESTIMATIONS = ("local", "global")
 
 
-class PartialKey(Decaying):
+class PartialKey(DecayingGrouping):
     """Send each tuple to the least loaded of its key's d candidates, as far as this source knows their load.
 
     With *key splitting* a key may be on all of its candidates at once, so that nothing has to be remembered of a key.
@@ -92,9 +92,9 @@ class PartialKey(Decaying):
         half_life: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
-        self.choices = integer("choices", choices, 2)
-        self.shared = one_of("estimation", estimation, ESTIMATIONS) == "global"
-        self.probe_every = integer("probe_every", probe_every, 0)
+        self.choices = check_integer("choices", choices, 2)
+        self.shared = check_choice("estimation", estimation, ESTIMATIONS) == "global"
+        self.probe_every = check_integer("probe_every", probe_every, 0)
         if self.shared and self.probe_every:
             raise UsageError(f"probe_every is {probe_every} with estimation 'global', which needs no probing; valid: 0")
         if self.probe_every and self.half_life:
@@ -103,8 +103,8 @@ class PartialKey(Decaying):
             )
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
-        return self._by_lives(keys.codes, lambda codes: _least_loaded(codes, choices, self.loads))
+        choices = draw_candidates(keys.hashes, hash_function(self.seed), min(self.choices, self.workers), self.workers)
+        return self._route_by_half_lives(keys.codes, lambda codes: _route_to_candidates(codes, choices, self.loads))
 
     def monitor(self) -> Monitor | None:
         """A monitor that counts a worker's tuples, if loads are probed."""
@@ -112,7 +112,7 @@ class PartialKey(Decaying):
 
     def controller(self) -> Controller | None:
         """A controller that probes the workers' loads, if ``probe_every`` isn't 0."""
-        return Probe(self._identity(), self.workers, self.probe_every) if self.probe_every else None
+        return ProbeController(self._identity(), self.workers, self.probe_every) if self.probe_every else None
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take the workers' actual loads for the estimate."""
@@ -126,7 +126,9 @@ class PartialKey(Decaying):
 
 
 @kernel
-def _least_loaded(codes: NDArray[np.int32], choices: NDArray[np.int32], loads: NDArray[np.int64]) -> NDArray[np.int32]:
+def _route_to_candidates(
+    codes: NDArray[np.int32], choices: NDArray[np.int32], loads: NDArray[np.int64]
+) -> NDArray[np.int32]:
     """Route each tuple to its key's candidate with the least load, and count it there."""
     workers = np.empty(len(codes), np.int32)
     for i in range(len(codes)):
@@ -162,7 +164,7 @@ class LoadMonitor(Monitor):
         return "PARTIAL_KEY monitor"
 
 
-class Probe(Controller):
+class ProbeController(Controller):
     """Add up the workers' tuples. After each ``every`` tuples a plan gives the sources the workers' loads."""
 
     state_fields = ("loads", "passed")

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
-from unskew.grouping.choices.decay import Decaying
+from unskew.grouping.arguments import check_number
+from unskew.grouping.choices.decay import DecayingGrouping
 from unskew.grouping.choices.heavy_hitters import CHOICES, DUE, NEVER, TUPLES, heavy_shares, route_by_weight
-from unskew.grouping.frequent_keys import TAKEN_OFF, counted, frequent, restored
-from unskew.grouping.hashing import candidates, function
+from unskew.grouping.frequent_keys import TAKEN_OFF, make_sketch, restore_sketch, save_sketch
+from unskew.grouping.hashing import draw_candidates, hash_function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
 
-class WChoices(Decaying):
+class WChoices(DecayingGrouping):
     """Send a tuple of a heavy hitter to the least loaded of all workers, any other to the less loaded of two.
 
     Heavy hitters are keys whose share is at least θ = ``threshold`` / W. They are found online, in the source's own
@@ -76,20 +76,22 @@ class WChoices(Decaying):
 
     def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2, half_life: int | None = None) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
-        self.threshold = number("threshold", threshold, 0.01, 10)
+        self.threshold = check_number("threshold", threshold, 0.01, 10)
         self._tolerance = 0.0  # heavy hitters have all workers; D_CHOICES tunes them
         self.tally = np.array([0, self.workers, NEVER])
-        self._sketch = frequent(int(np.ceil(4 * self.workers / self.threshold)))
+        self._sketch = make_sketch(int(np.ceil(4 * self.workers / self.threshold)))
         self._more = np.zeros(0, np.int64)  # heavy hitters don't count how many they need
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        first = function(self.seed)
-        tail = candidates(keys.hashes, first, min(2, self.workers), self.workers)
+        first = hash_function(self.seed)
+        tail = draw_candidates(keys.hashes, first, min(2, self.workers), self.workers)
         if self.workers == 1:
             tail = np.repeat(tail, 2, axis=1)
         rules = first, self.threshold / self.workers, self._tolerance
         state = self._sketch, self._more, self.loads, self.tally
-        return self._by_lives(keys.codes, lambda codes: route_by_weight(codes, keys.hashes, tail, *rules, *state))
+        return self._route_by_half_lives(
+            keys.codes, lambda codes: route_by_weight(codes, keys.hashes, tail, *rules, *state)
+        )
 
     def _halve(self) -> None:
         super()._halve()
@@ -110,11 +112,11 @@ class WChoices(Decaying):
         }
 
     def _state(self) -> dict[str, Value]:
-        return {**super()._state(), **counted(self._sketch)}
+        return {**super()._state(), **save_sketch(self._sketch)}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sketch = restored(state, len(self._sketch.key))
+        self._sketch = restore_sketch(state, len(self._sketch.key))
 
     def _identity(self) -> str:
         return f"{super()._identity()} threshold={self.threshold}"

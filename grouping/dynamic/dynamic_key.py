@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.durations import Duration, milliseconds
-from unskew.grouping.arguments import integer
+from unskew.durations import Duration, parse_milliseconds
+from unskew.grouping.arguments import check_integer
 from unskew.grouping.dynamic.pools import (
     BABY,
     DOWNS,
@@ -16,13 +16,13 @@ from unskew.grouping.dynamic.pools import (
     TEENAGE,
     UNSET,
     UPS,
-    Rules,
+    DynamicKeyParameters,
     follow_pools,
     key_spaces,
-    rebuild,
-    weight_of,
+    rebuild_spaces,
+    tuple_weight,
 )
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
@@ -126,18 +126,18 @@ class DynamicKey(Grouping):
     ) -> None:
         super().__init__(workers, seed=seed)
         ideal = 100 / self.workers
-        self.rules = Rules(
+        self.rules = DynamicKeyParameters(
             workers=self.workers,
-            warm_up=milliseconds("warm_up", warm_up),
-            check_interval=milliseconds("check_interval", check_interval),
-            period=milliseconds("promotion_period", promotion_period, least=1),
-            periods_to_old=integer("periods_to_old", periods_to_old, 1),
-            evict_after=milliseconds("evict_after", evict_after),
+            warm_up=parse_milliseconds("warm_up", warm_up),
+            check_interval=parse_milliseconds("check_interval", check_interval),
+            period=parse_milliseconds("promotion_period", promotion_period, least=1),
+            periods_to_old=check_integer("periods_to_old", periods_to_old, 1),
+            evict_after=parse_milliseconds("evict_after", evict_after),
             scale_up=ideal + ideal**0.5,
             scale_down=ideal - ideal**0.5,
             half_life=0,
         )
-        self.distinct_keys = integer("distinct_keys", distinct_keys, 1)
+        self.distinct_keys = check_integer("distinct_keys", distinct_keys, 1)
         self.spaces = key_spaces(self.distinct_keys)
         self.loads = np.zeros(self.workers)
         self.total = np.zeros(1)
@@ -149,7 +149,7 @@ class DynamicKey(Grouping):
         if times is None or not len(keys):
             return np.empty(0, np.int32)
         admitted = np.full(len(self._texts), -1, np.int32)
-        home = homes(keys.hashes, function(self.seed), self.workers)
+        home = choose_homes(keys.hashes, hash_function(self.seed), self.workers)
         state = self.spaces, self.loads, self.total, self.clock, self.tally
         workers = follow_pools(keys.codes, keys.hashes, home, times, self.rules, *state, admitted)
         slots = np.flatnonzero(admitted >= 0).tolist()
@@ -162,7 +162,7 @@ class DynamicKey(Grouping):
         spaces = self.spaces
         old = np.flatnonzero(spaces.space == OLD)
         old = old[np.argsort(-spaces.frequency[old], kind="stable")][:_HOTTEST].tolist()
-        weight = weight_of(self.clock, self.rules)
+        weight = tuple_weight(self.clock, self.rules)
         return {
             "old": [
                 {
@@ -188,7 +188,7 @@ class DynamicKey(Grouping):
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
         self.spaces = self.spaces._replace(**{field: state[field] for field in _WATCHED})
-        rebuild(self.spaces)
+        rebuild_spaces(self.spaces)
         self._texts = state["texts"].to_pylist()
 
     def _identity(self) -> str:

@@ -41,7 +41,7 @@ class KeySpaces(NamedTuple):
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
-class Rules(NamedTuple):
+class DynamicKeyParameters(NamedTuple):
     """The parameters as the kernel takes them; times in ms, loads in % of all tuples."""
 
     workers: int
@@ -79,7 +79,7 @@ def follow_pools(
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
     times: NDArray[np.int64],
-    rules: Rules,
+    rules: DynamicKeyParameters,
     spaces: KeySpaces,
     loads: NDArray[np.float64],
     total: NDArray[np.float64],
@@ -89,7 +89,7 @@ def follow_pools(
 ) -> NDArray[np.int32]:
     """Route tuple by tuple. If a slot's key is let in by this call, ``admitted`` [C] gets its code."""
     workers = np.empty(len(codes), np.int32)
-    weight = weight_of(clock, rules)
+    weight = tuple_weight(clock, rules)
     # Taken out of the named tuple once (see unskew.grouping.slots).
     watched, table, pools = spaces.key, spaces.table, spaces.pool
     frequency, seen, checked, size = spaces.frequency, spaces.seen, spaces.checked, spaces.size
@@ -97,20 +97,20 @@ def follow_pools(
     initial = min(_INITIAL, rules.workers)
     for i in range(len(codes)):
         if times[i] > clock[NOW]:
-            _advance(times[i], rules, spaces, loads, total, clock, tally)
-            weight = weight_of(clock, rules)
+            _advance_clock(times[i], rules, spaces, loads, total, clock, tally)
+            weight = tuple_weight(clock, rules)
         now = clock[NOW]
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         home: int = homes[code]
         slot = find_slot(table, watched, key)
         pool: int = pools[slot] if slot >= 0 else initial
-        best = _least_loaded(home, pool, loads)
+        best = _choose_in_pool(home, pool, loads)
         if slot >= 0 and now - checked[slot] >= rules.check_interval:
             checked[slot] = now
-            best = _scale(slot, home, best, rules, spaces, loads, total, clock, tally)
+            best = _scale_pool(slot, home, best, rules, spaces, loads, total, clock, tally)
         if slot < 0 and size[BABY] < room:
-            slot = admit(spaces, key, initial, tally[TUPLES])
+            slot = admit_key(spaces, key, initial, tally[TUPLES])
             admitted[slot] = code
         if slot >= 0:
             frequency[slot] += weight
@@ -123,11 +123,11 @@ def follow_pools(
 
 
 @kernel
-def _scale(
+def _scale_pool(
     slot: int,
     home: int,
     best: int,
-    rules: Rules,
+    rules: DynamicKeyParameters,
     spaces: KeySpaces,
     loads: NDArray[np.float64],
     total: NDArray[np.float64],
@@ -148,15 +148,15 @@ def _scale(
             spaces.pool[slot] = pool + 1
             tally[UPS] += 1
             return joining
-    elif pool > _INITIAL and _below(home, pool, loads, rules.scale_down, scale) >= 2:
+    elif pool > _INITIAL and _count_below(home, pool, loads, rules.scale_down, scale) >= 2:
         spaces.pool[slot] = pool - 1
         tally[DOWNS] += 1
-        return _least_loaded(home, pool - 1, loads)
+        return _choose_in_pool(home, pool - 1, loads)
     return best
 
 
 @kernel
-def _least_loaded(home: int, pool: int, loads: NDArray[np.float64]) -> int:
+def _choose_in_pool(home: int, pool: int, loads: NDArray[np.float64]) -> int:
     """The first of the least loaded workers of home, home + 1, …, home + pool − 1 (mod W)."""
     best = home
     candidate = home
@@ -170,7 +170,7 @@ def _least_loaded(home: int, pool: int, loads: NDArray[np.float64]) -> int:
 
 
 @kernel
-def _below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, scale: float) -> int:
+def _count_below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, scale: float) -> int:
     """How many of the pool have a share below the threshold."""
     count = 0
     for step in range(pool):
@@ -180,9 +180,9 @@ def _below(home: int, pool: int, loads: NDArray[np.float64], threshold: float, s
 
 
 @kernel
-def _advance(
+def _advance_clock(
     time: int,
-    rules: Rules,
+    rules: DynamicKeyParameters,
     spaces: KeySpaces,
     loads: NDArray[np.float64],
     total: NDArray[np.float64],
@@ -208,7 +208,7 @@ def _advance(
         tally[CYCLES] += 1
         into_old = tally[CYCLES] % rules.periods_to_old == 0
         before = spaces.space.copy()
-        promote(spaces, clock[ORIGIN] + tally[CYCLES] * rules.period, into_old, rules.evict_after)
+        promote_keys(spaces, clock[ORIGIN] + tally[CYCLES] * rules.period, into_old, rules.evict_after)
         settled = settled + 1 if (spaces.space == before).all() else 0
     # The latest tuple weighs most; when the weights get large, all are scaled by a power of 2, which is exact.
     if rules.half_life > 0:
@@ -222,7 +222,7 @@ def _advance(
 
 
 @kernel
-def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.int64]) -> int:
+def _last_without_eviction(rules: DynamicKeyParameters, spaces: KeySpaces, clock: NDArray[np.int64]) -> int:
     """The number of the last promotion that evicts no key, if no more tuples come."""
     last = _ENDLESS
     for slot in range(len(spaces.space)):
@@ -232,7 +232,7 @@ def _last_without_eviction(rules: Rules, spaces: KeySpaces, clock: NDArray[np.in
 
 
 @kernel
-def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
+def tuple_weight(clock: NDArray[np.int64], rules: DynamicKeyParameters) -> float:
     """How much a tuple counts now. It is 1, or more with time if shares decay, so that earlier tuples count less."""
     if rules.half_life == 0 or clock[NOW] == UNSET:
         return 1.0
@@ -240,7 +240,7 @@ def weight_of(clock: NDArray[np.int64], rules: Rules) -> float:
 
 
 @kernel
-def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
+def admit_key(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
     """Let a key that is in no space into the babies, and return its slot.
 
     The babies must be fewer than twice their capacity.
@@ -261,7 +261,7 @@ def admit(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
 
 
 @kernel
-def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> None:
+def promote_keys(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> None:
     """One promotion.
 
     1. Old and teenage keys that haven't been seen for ``evict_after`` ms leave.
@@ -274,17 +274,17 @@ def promote(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) -> No
     for slot in range(len(spaces.space)):
         if spaces.space[slot] >= TEENAGE and now - spaces.seen[slot] > evict_after:
             spaces.space[slot] = FREE
-    babies = _by_frequency(spaces, BABY, BABY)
+    babies = _order_by_frequency(spaces, BABY, BABY)
     for slot in babies[spaces.capacity[BABY] :]:
         spaces.space[slot] = FREE
-    _fill(spaces, BABY, TEENAGE)
+    _fill_space(spaces, BABY, TEENAGE)
     if into_old:
-        _fill(spaces, TEENAGE, OLD)
-    rebuild(spaces)
+        _fill_space(spaces, TEENAGE, OLD)
+    rebuild_spaces(spaces)
 
 
 @kernel
-def rebuild(spaces: KeySpaces) -> None:
+def rebuild_spaces(spaces: KeySpaces) -> None:
     """Compute the sizes and the hash table from the slots."""
     enter_slots(spaces.table, spaces.key, 0)
     spaces.size[:] = 0
@@ -296,8 +296,8 @@ def rebuild(spaces: KeySpaces) -> None:
 
 
 @kernel
-def _fill(spaces: KeySpaces, lower: int, upper: int) -> None:
-    best = _by_frequency(spaces, lower, upper)
+def _fill_space(spaces: KeySpaces, lower: int, upper: int) -> None:
+    best = _order_by_frequency(spaces, lower, upper)
     room = spaces.capacity[upper]
     for slot in best[:room]:
         spaces.space[slot] = upper
@@ -306,7 +306,7 @@ def _fill(spaces: KeySpaces, lower: int, upper: int) -> None:
 
 
 @kernel
-def _by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64]:
+def _order_by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64]:
     """The slots of two spaces, most frequent first; three stable sorts, the least important first."""
     slots = np.flatnonzero((spaces.space == lower) | (spaces.space == upper))
     slots = slots[np.argsort(spaces.born[slots], kind="mergesort")]

@@ -5,9 +5,9 @@ Examples
 Six keys have 16 tuples. For each scheme: the workers' tuples before a plan and after it, and the tuples of moved keys.
 
 >>> import numpy as np
->>> from unskew.grouping import encode
->>> from unskew.grouping.table import Mixed, Records
->>> keys = encode(list("aaaaabbbbcccddef"))
+>>> from unskew.grouping import encode_keys
+>>> from unskew.grouping.table import Mixed, KeyRecords
+>>> keys = encode_keys(list("aaaaabbbbcccddef"))
 >>> for scheme in (Llfd, MinTable, MinMig, Mixed, MixedBruteForce, Readj):
 ...     router = scheme(2, theta_max=0.0)
 ...     monitor, controller = router.monitor(), router.controller()
@@ -26,7 +26,7 @@ READJ [1, 15] [8, 8] 7.0
 Six keys have states of unlike size, and two workers have 10 and 18 tuples. All plans balance them. They differ in the
 entries of the routing table, and in the size of the states that move; the bounded schemes may have 2 entries:
 
->>> records = Records(
+>>> records = KeyRecords(
 ...     cost=np.array([5.0, 7, 7, 2, 5, 2]),  # tuples of each key
 ...     memory=np.array([5.0, 4, 5, 8, 6, 2]),  # the size of its state
 ...     current=np.array([0, 1, 1, 1, 0, 1], np.int32),  # its worker

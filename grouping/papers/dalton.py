@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
-from unskew.grouping.frequent_keys import USED, Frequent, counted, frequent, make_room, restored
-from unskew.grouping.hashing import below, function, homes, mix
+from unskew.grouping.arguments import check_integer, check_number
+from unskew.grouping.frequent_keys import USED, MisraGriesSketch, make_room, make_sketch, restore_sketch, save_sketch
+from unskew.grouping.hashing import choose_homes, hash_function, mix_hash, reduce_to_range
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
@@ -21,12 +21,12 @@ from unskew.grouping.slots import (
     SPARE,
     Chains,
     add_node,
-    chains,
     drop_nodes,
     enter_slot,
     enter_slots,
     find_slot,
-    nodes_of,
+    list_nodes,
+    make_chains,
     slot_table,
 )
 from unskew.grouping.state import Value
@@ -38,7 +38,7 @@ _SHARE_SATED = 0.7  # when so much of the hot keys is sated, all may explore one
 TUPLES, HOT, SPLIT, SATED = 0, 1, 2, 3
 
 
-class Rules(NamedTuple):
+class DaltonParameters(NamedTuple):
     """The parameters as the kernel takes them."""
 
     chance: np.uint64  # the hash function that draws
@@ -147,39 +147,39 @@ class Dalton(Grouping):
         splits: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.slide = integer("slide", slide, 1)
-        self.window = integer("window", window, self.slide)
-        self.explore = number("explore", explore, 0, 1)
-        self.splits = self.workers if splits is None else integer("splits", splits, 2)
-        chance = function(self.seed, 1 << 31)
-        self._rules = Rules(chance, self.slide, self.explore, self.splits)
+        self.slide = check_integer("slide", slide, 1)
+        self.window = check_integer("window", window, self.slide)
+        self.explore = check_number("explore", explore, 0, 1)
+        self.splits = self.workers if splits is None else check_integer("splits", splits, 2)
+        chance = hash_function(self.seed, 1 << 31)
+        self._rules = DaltonParameters(chance, self.slide, self.explore, self.splits)
         self.loads = np.zeros((self.window // self.slide + 2, self.workers), np.int64)
         self.tally = np.array([0, 0, 2, 0])
-        self._sketch = frequent(min(self.slide, 16 * self.workers))
+        self._sketch = make_sketch(min(self.slide, 16 * self.workers))
         self._arms = self._no_arms()
 
     def _no_arms(self) -> Arms:
         keys, arms = 2 * min(self.workers, self.slide) + 2, 16 * self.workers + 1024
         of_keys = np.zeros(keys, np.uint64), np.zeros(keys, np.int64), np.zeros(keys, np.bool_)
-        return Arms(*of_keys, chains(keys, arms), np.zeros(arms), np.zeros(arms, np.int64), slot_table(keys))
+        return Arms(*of_keys, make_chains(keys, arms), np.zeros(arms), np.zeros(arms, np.int64), slot_table(keys))
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        home = homes(keys.hashes, function(self.seed), self.workers)
+        home = choose_homes(keys.hashes, hash_function(self.seed), self.workers)
         return route_by_value(
             keys.codes, keys.hashes, home, self._rules, self._sketch, self._arms, self.loads, self.tally
         )
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are hot, how many workers a key may explore, and how many were tried (the 100 largest)."""
-        tried = np.bincount(nodes_of(self._arms.chain)[:, 0])
+        tried = np.bincount(list_nodes(self._arms.chain)[:, 0])
         return {"hot": len(tried), "workers": np.sort(tried)[::-1][:100].tolist(), "splits": int(self.tally[SPLIT])}
 
     def _state(self) -> dict[str, Value]:
         hot = int(self.tally[HOT])
-        arms = nodes_of(self._arms.chain)
+        arms = list_nodes(self._arms.chain)
         return {
             **super()._state(),
-            **counted(self._sketch),
+            **save_sketch(self._sketch),
             "hot": self._arms.key[:hot],
             "expires": self._arms.expires[:hot],
             "sated": self._arms.sated[:hot],
@@ -191,7 +191,7 @@ class Dalton(Grouping):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sketch = restored(state, len(self._sketch.key))
+        self._sketch = restore_sketch(state, len(self._sketch.key))
         self._arms = arms = self._no_arms()
         hot = len(state["hot"])
         arms.key[:hot] = state["hot"]
@@ -212,8 +212,8 @@ def route_by_value(
     codes: NDArray[np.int32],
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
-    rules: Rules,
-    sketch: Frequent,
+    rules: DaltonParameters,
+    sketch: MisraGriesSketch,
     arms: Arms,
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
@@ -242,36 +242,36 @@ def route_by_value(
             loads[0] -= loads[row]
             total -= loads[row].sum()
             loads[row] = 0
-            _forget(now, sketch, arms, tally)
+            _begin_slide(now, sketch, arms, tally)
         limit = rules.slide // workers if now > 0 else rules.slide
-        counted = _count(key, sketch)
+        counted = _count_tuple(key, sketch)
         slot: int = find_slot(arms.table, arms.key, key)
         worker: int = homes[code]
         node = END
         if counted > limit:
             if slot < 0 and tally[HOT] < len(arms.key) and arms.chain.pool[SPARE] > 0:
-                slot = _heat(key, worker, now, arms, tally)
+                slot = _make_hot(key, worker, now, arms, tally)
             if slot >= 0:
                 arms.expires[slot] = now + 2
         tally[TUPLES] += 1
         total += 1
         if slot >= 0:
-            node = _choose(slot, worker, now - window, rules, arms, workers, tally)
+            node = _choose_arm(slot, worker, now - window, rules, arms, workers, tally)
             worker = arms.chain.worker[node]
             arms.last[node] = now
         loads[0, worker] += 1
         loads[row, worker] += 1
         if slot >= 0:
             mean = total / workers
-            replicas = _replicas(slot, now - window, arms.chain, arms.last)
+            replicas = _count_replicas(slot, now - window, arms.chain, arms.last)
             cost = (loads[0, worker] - mean) / max(float(loads[0, worker]), mean)
-            _learn(slot, node, -(cost + replicas / workers) / 2, replicas, rules, arms, tally)
+            _learn_reward(slot, node, -(cost + replicas / workers) / 2, replicas, rules, arms, tally)
         routes[i] = worker
     return routes
 
 
 @kernel
-def _count(key: np.uint64, sketch: Frequent) -> int:
+def _count_tuple(key: np.uint64, sketch: MisraGriesSketch) -> int:
     slot: int = find_slot(sketch.table, sketch.key, key)
     if slot < 0:
         if sketch.size[USED] == len(sketch.key):
@@ -286,7 +286,7 @@ def _count(key: np.uint64, sketch: Frequent) -> int:
 
 
 @kernel
-def _forget(now: int, sketch: Frequent, arms: Arms, tally: NDArray[np.int64]) -> None:
+def _begin_slide(now: int, sketch: MisraGriesSketch, arms: Arms, tally: NDArray[np.int64]) -> None:
     """Begin a slide: no counts, and only the hot keys that were hot in the last one."""
     sketch.key[:] = 0
     sketch.counter[:] = 0
@@ -310,7 +310,7 @@ def _forget(now: int, sketch: Frequent, arms: Arms, tally: NDArray[np.int64]) ->
 
 
 @kernel
-def _heat(key: np.uint64, home: int, now: int, arms: Arms, tally: NDArray[np.int64]) -> int:
+def _make_hot(key: np.uint64, home: int, now: int, arms: Arms, tally: NDArray[np.int64]) -> int:
     """Make a key hot, with its home as its one arm, since it was there until now; its slot."""
     slot: int = tally[HOT]
     tally[HOT] += 1
@@ -324,9 +324,11 @@ def _heat(key: np.uint64, home: int, now: int, arms: Arms, tally: NDArray[np.int
 
 
 @kernel
-def _choose(slot: int, home: int, oldest: int, rules: Rules, arms: Arms, workers: int, tally: NDArray[np.int64]) -> int:
+def _choose_arm(
+    slot: int, home: int, oldest: int, rules: DaltonParameters, arms: Arms, workers: int, tally: NDArray[np.int64]
+) -> int:
     """The arm to pull, as a node of the key's chain; exploring may add a node, if one is free."""
-    drawn = mix(np.uint64(tally[TUPLES]), rules.chance)
+    drawn = mix_hash(np.uint64(tally[TUPLES]), rules.chance)
     chain, value = arms.chain, arms.value
     best: int = chain.head[slot]
     node = best
@@ -336,15 +338,15 @@ def _choose(slot: int, home: int, oldest: int, rules: Rules, arms: Arms, workers
                 best = node
             node = chain.following[node]
         return best
-    again = mix(drawn, rules.chance)
+    again = mix_hash(drawn, rules.chance)
     if arms.sated[slot]:
-        skipped = below(again, _replicas(slot, oldest, chain, arms.last))
+        skipped = reduce_to_range(again, _count_replicas(slot, oldest, chain, arms.last))
         while skipped > 0 or arms.last[node] < oldest:
             if arms.last[node] >= oldest:
                 skipped -= 1
             node = chain.following[node]
         return node
-    worker = int(below(again, workers))
+    worker = int(reduce_to_range(again, workers))
     while node != END:
         if chain.worker[node] == worker:
             return node
@@ -357,7 +359,7 @@ def _choose(slot: int, home: int, oldest: int, rules: Rules, arms: Arms, workers
 
 
 @kernel
-def _replicas(slot: int, oldest: int, chain: Chains, last: NDArray[np.int64]) -> int:
+def _count_replicas(slot: int, oldest: int, chain: Chains, last: NDArray[np.int64]) -> int:
     """The number of workers that got tuples of the key in the window."""
     replicas = 0
     node: int = chain.head[slot]
@@ -368,8 +370,8 @@ def _replicas(slot: int, oldest: int, chain: Chains, last: NDArray[np.int64]) ->
 
 
 @kernel
-def _learn(
-    slot: int, node: int, reward: float, replicas: int, rules: Rules, arms: Arms, tally: NDArray[np.int64]
+def _learn_reward(
+    slot: int, node: int, reward: float, replicas: int, rules: DaltonParameters, arms: Arms, tally: NDArray[np.int64]
 ) -> None:
     """Move the arm's value towards its reward; when most hot keys are sated, all may explore one worker more."""
     arms.value[node] += STEP * (reward - arms.value[node])

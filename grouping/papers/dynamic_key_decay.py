@@ -1,6 +1,6 @@
 """DYNAMIC_KEY_DECAY: DYNAMIC_KEY with load shares that forget."""
 
-from unskew.durations import Duration, milliseconds
+from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.dynamic.dynamic_key import DynamicKey
 
 
@@ -74,4 +74,4 @@ class DynamicKeyDecay(DynamicKey):
             periods_to_old=periods_to_old,
             evict_after=evict_after,
         )
-        self.rules = self.rules._replace(half_life=milliseconds("half_life", half_life, least=1))
+        self.rules = self.rules._replace(half_life=parse_milliseconds("half_life", half_life, least=1))

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.least_loaded import build_heap, raise_least
 
 
 class FullKnowledge(Grouping):
@@ -55,13 +55,13 @@ class FullKnowledge(Grouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         assert costs is not None
-        return _greedy(np.ascontiguousarray(costs), self.loads)
+        return _route_greedily(np.ascontiguousarray(costs), self.loads)
 
 
 @kernel
-def _greedy(costs: NDArray[np.float64], loads: NDArray[np.float64]) -> NDArray[np.int32]:
+def _route_greedily(costs: NDArray[np.float64], loads: NDArray[np.float64]) -> NDArray[np.int32]:
     workers = np.empty(len(costs), np.int32)
-    heap = heap_of(loads)
+    heap = build_heap(loads)
     for i in range(len(costs)):
         workers[i] = heap[0]
         raise_least(heap, loads, costs[i])

@@ -6,14 +6,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
-from unskew.grouping.frequent_keys import USED, Frequent, counted, frequent, make_room, restored, survivors
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.arguments import check_number
+from unskew.grouping.frequent_keys import (
+    USED,
+    MisraGriesSketch,
+    find_survivors,
+    make_room,
+    make_sketch,
+    restore_sketch,
+    save_sketch,
+)
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.least_loaded import before_first, least_of_all
-from unskew.grouping.slots import END, Chains, add_node, chains, drop_nodes, enter_slot, find_slot, nodes_of
+from unskew.grouping.slots import END, Chains, add_node, drop_nodes, enter_slot, find_slot, list_nodes, make_chains
 from unskew.grouping.state import Value
 
 
@@ -78,41 +86,41 @@ class Holistic(Grouping):
 
     def __init__(self, workers: int, *, seed: int = 0, threshold: float = 1e-4, tolerance: float = 0.01) -> None:
         super().__init__(workers, seed=seed)
-        self.threshold = number("threshold", threshold, 1e-7, 1)
-        self.tolerance = number("tolerance", tolerance, 0)
+        self.threshold = check_number("threshold", threshold, 1e-7, 1)
+        self.tolerance = check_number("tolerance", tolerance, 0)
         self.loads = np.zeros(self.workers, np.int64)
         self.tally = np.zeros(1, np.int64)
-        self._sketch = frequent(int(np.ceil(4 / self.threshold)))
+        self._sketch = make_sketch(int(np.ceil(4 / self.threshold)))
         self._regions = self._no_regions()
 
     def _no_regions(self) -> Chains:
         counters = len(self._sketch.key)
-        return chains(counters, counters + 16 * self.workers)
+        return make_chains(counters, counters + 16 * self.workers)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        home = homes(keys.hashes, function(self.seed), self.workers)
+        home = choose_homes(keys.hashes, hash_function(self.seed), self.workers)
         rules = self.threshold, self.tolerance
         state = self._sketch, self._regions, self.loads, self.tally
         return route_by_region(keys.codes, keys.hashes, home, *rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys have regions of several workers, and the sizes of the 100 largest regions."""
-        sizes = np.bincount(nodes_of(self._regions)[:, 0])
+        sizes = np.bincount(list_nodes(self._regions)[:, 0])
         sizes = np.sort(sizes[sizes > 1])[::-1]
         return {"split": len(sizes), "workers": sizes[:100].tolist()}
 
     def _state(self) -> dict[str, Value]:
-        regions = nodes_of(self._regions)
+        regions = list_nodes(self._regions)
         return {
             **super()._state(),
-            **counted(self._sketch),
+            **save_sketch(self._sketch),
             "slot": regions[:, 0].copy(),
             "worker": self._regions.worker[regions[:, 1]],
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sketch = restored(state, len(self._sketch.key))
+        self._sketch = restore_sketch(state, len(self._sketch.key))
         self._regions = self._no_regions()
         for slot, worker in zip(state["slot"], state["worker"], strict=True):
             add_node(self._regions, slot, worker)
@@ -128,7 +136,7 @@ def route_by_region(
     homes: NDArray[np.int32],
     threshold: float,
     tolerance: float,
-    sketch: Frequent,
+    sketch: MisraGriesSketch,
     regions: Chains,
     loads: NDArray[np.int64],
     tally: NDArray[np.int64],
@@ -161,13 +169,13 @@ def route_by_region(
         counters[slot] += 1
         worker: int = homes[code]
         if counters[slot] > threshold * (tuples + 1):
-            mean, worker = _region(head[slot], worker, regions, loads)
+            mean, worker = _inspect_region(head[slot], worker, regions, loads)
             if mean <= (1 + tolerance) * tuples / len(loads):
                 if head[slot] == END:
                     add_node(regions, slot, worker)
             else:
                 worker = least_of_all(cursor, loads)
-                if not _is_in(head[slot], worker, regions):
+                if not _has_worker(head[slot], worker, regions):
                     add_node(regions, slot, worker)
         loads[worker] += 1
         tuples += 1
@@ -178,7 +186,7 @@ def route_by_region(
 
 
 @kernel
-def _region(node: int, home: int, regions: Chains, loads: NDArray[np.int64]) -> tuple[int, int]:
+def _inspect_region(node: int, home: int, regions: Chains, loads: NDArray[np.int64]) -> tuple[int, int]:
     """The mean load of a region, rounded down, and the first of its least loaded workers; no region yet: the home's."""
     if node == END:
         load: int = loads[home]
@@ -196,18 +204,18 @@ def _region(node: int, home: int, regions: Chains, loads: NDArray[np.int64]) -> 
 
 
 @kernel
-def _is_in(node: int, worker: int, regions: Chains) -> bool:
+def _has_worker(node: int, worker: int, regions: Chains) -> bool:
     while node != END and regions.worker[node] != worker:
         node = regions.following[node]
     return node != END
 
 
 @kernel
-def _make_room(sketch: Frequent, regions: Chains) -> int:
+def _make_room(sketch: MisraGriesSketch, regions: Chains) -> int:
     """Drop at least half of the counters, and the regions of the keys that they counted; how many are left."""
     before = sketch.key.copy()
     kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
-    slots = survivors(before, sketch.key, kept)
+    slots = find_survivors(before, sketch.key, kept)
     heads = regions.head[slots]
     regions.head[slots] = END
     for slot in range(len(before)):

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.phases import Workflow
 from unskew.grouping.table.router import TableRouter
 
@@ -57,8 +57,8 @@ class Llfd(TableRouter):
     name = "LLFD"
     short = "llfd"
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         return records.cost
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         return Workflow(records, limit, self.priority(records)).run(back=0)

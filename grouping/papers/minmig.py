@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.arguments import check_number
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.phases import Workflow
 from unskew.grouping.table.router import TableRouter
 
@@ -62,12 +62,12 @@ class MinMig(TableRouter):
         report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
-        self.beta = number("beta", beta, 0, above=True)
+        self.beta = check_number("beta", beta, 0, above=True)
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         return records.gamma(self.beta)
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         return Workflow(records, limit, self.priority(records)).run(back=0)
 
     def _identity(self) -> str:

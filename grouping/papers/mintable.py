@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.phases import smallest_table
 from unskew.grouping.table.router import TableRouter
 
@@ -46,8 +46,8 @@ class MinTable(TableRouter):
     name = "MINTABLE"
     short = "mintable"
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         return records.cost
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         return smallest_table(records, limit)

@@ -1,6 +1,6 @@
 """MIXED_BF: MIXED by brute force."""
 
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.mixed import Mixed
 from unskew.grouping.table.phases import Workflow, smallest_table
 
@@ -43,7 +43,7 @@ class MixedBruteForce(Mixed):
     name = "MIXED_BF"
     short = "mixedbf"
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         workflow = Workflow(records, limit, self.priority(records))
         best, best_score = None, (0.0, 0.0)
         for back in range(workflow.table + 1):

@@ -5,16 +5,16 @@ from numpy.typing import NDArray
 
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.keys import KeyArray, Keys, encode, sum_by_key
-from unskew.grouping.least_loaded import heap_of, raise_least
+from unskew.grouping.keys import KeyArray, Keys, encode_keys, sum_by_key
+from unskew.grouping.least_loaded import build_heap, raise_least
 from unskew.grouping.papers.on_greedy import OnGreedy
-from unskew.grouping.papers.sticky import remembered
+from unskew.grouping.papers.sticky import make_table
 
 
 class OffGreedy(OnGreedy):
     """Sort the keys by decreasing frequency and assign each to the least loaded worker, before any tuple is routed.
 
-    The scheme gets the whole stream beforehand (``foresee``), so it bounds what a scheme that doesn't split keys can
+    The scheme gets the whole stream beforehand (``fit``), so it bounds what a scheme that doesn't split keys can
     reach. Keys that weren't foreseen are assigned as in ON_GREEDY. So without foresight the scheme is ON_GREEDY.
 
     Guarantees
@@ -45,7 +45,7 @@ class OffGreedy(OnGreedy):
     Examples
     --------
     >>> router, stream = OffGreedy(2), ["a", "b", "c", "c", "c"]
-    >>> router.foresee(stream)
+    >>> router.fit(stream)
     >>> router.route(stream).tolist()
     [1, 1, 0, 0, 0]
 
@@ -60,7 +60,7 @@ class OffGreedy(OnGreedy):
         self.foreseen_keys = np.empty(0, np.uint64)
         self.foreseen_counts = np.empty(0, np.int64)
 
-    def foresee(self, keys: KeyArray) -> None:
+    def fit(self, keys: KeyArray) -> None:
         """Count the tuples that will come. Call this before the first tuple is routed.
 
         Raises
@@ -71,7 +71,7 @@ class OffGreedy(OnGreedy):
         """
         if self.loads.any():
             raise ValueError(f"{self.name} can't foresee more: it has begun to route")
-        encoded = encode(keys)
+        encoded = encode_keys(keys)
         counts = np.bincount(encoded.codes, minlength=len(encoded.hashes))
         all_keys = np.concatenate([self.foreseen_keys, encoded.hashes])
         found, first, at = np.unique(all_keys, return_index=True, return_inverse=True)
@@ -87,7 +87,7 @@ class OffGreedy(OnGreedy):
     def _assign(self) -> None:
         order = np.argsort(-self.foreseen_counts, kind="stable")[: self.max_keys]
         workers = _longest_first(self.foreseen_counts[order], self.workers)
-        self._memory = remembered(self.foreseen_keys[order], workers, len(order))
+        self._memory = make_table(self.foreseen_keys[order], workers, len(order))
         self.foreseen_keys, self.foreseen_counts = self.foreseen_keys[:0], self.foreseen_counts[:0]
 
 
@@ -96,7 +96,7 @@ def _longest_first(counts: NDArray[np.int64], workers: int) -> NDArray[np.int32]
     """Assign keys, given by descending count, each to the least loaded worker."""
     assigned = np.empty(len(counts), np.int32)
     loads = np.zeros(workers)
-    heap = heap_of(loads)
+    heap = build_heap(loads)
     for i in range(len(counts)):
         assigned[i] = heap[0]
         raise_least(heap, loads, float(counts[i]))

@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 from unskew.grouping.least_loaded import before_first, least_of_all
-from unskew.grouping.papers.sticky import Remembered, Sticky, remember
+from unskew.grouping.papers.sticky import StickyGrouping, StickyTable, add_key
 from unskew.grouping.slots import find_slot
 
 
-class OnGreedy(Sticky):
+class OnGreedy(StickyGrouping):
     """Send a new key to the least loaded of all workers, and all its later tuples to the same worker.
 
     It shows which balance an online scheme could reach without splitting keys if all sources agreed.
@@ -59,9 +59,11 @@ class OnGreedy(Sticky):
         super().__init__(workers, seed=seed, max_keys=max_keys, half_life=half_life)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        home = homes(keys.hashes, function(self.seed), self.workers)
+        home = choose_homes(keys.hashes, hash_function(self.seed), self.workers)
         memory = self._memory_for(len(keys.hashes))
-        return self._by_lives(keys.codes, lambda codes: assign_new_keys(codes, keys.hashes, home, self.loads, memory))
+        return self._route_by_half_lives(
+            keys.codes, lambda codes: assign_new_keys(codes, keys.hashes, home, self.loads, memory)
+        )
 
 
 @kernel
@@ -70,7 +72,7 @@ def assign_new_keys(
     hashes: NDArray[np.uint64],
     homes: NDArray[np.int32],
     loads: NDArray[np.int64],
-    memory: Remembered,
+    memory: StickyTable,
 ) -> NDArray[np.int32]:
     """Route each tuple to its key's worker. Assign a new key to the least loaded worker."""
     workers = np.empty(len(codes), np.int32)
@@ -84,7 +86,7 @@ def assign_new_keys(
             worker: int = chosen[slot]
         else:
             worker = least_of_all(cursor, loads)
-            if not remember(memory, key, worker):
+            if not add_key(memory, key, worker):
                 worker = homes[code]
         loads[worker] += 1
         workers[i] = worker

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
-from unskew.grouping.choices.decay import Decaying
-from unskew.grouping.hashing import below, function, mix
+from unskew.grouping.arguments import check_integer, check_number
+from unskew.grouping.choices.decay import DecayingGrouping
+from unskew.grouping.hashing import hash_function, mix_hash, reduce_to_range
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
@@ -16,7 +16,7 @@ from unskew.grouping.keys import Keys
 _ENDLESS = 2.0**62  # a limit that no load reaches. With a huge tolerance the limit itself is too large for an integer.
 
 
-class Porc(Decaying):
+class Porc(DecayingGrouping):
     """Send each tuple to the first of its key's choices that isn't full: the power of random choices.
 
     Each worker has V *virtual workers*. A key has an endless list of choices among all V·W of them, one for each hash
@@ -94,15 +94,15 @@ class Porc(Decaying):
         half_life: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
-        self.tolerance = number("tolerance", tolerance, 1e-3)
-        self.virtual = integer("virtual", virtual, 1)
+        self.tolerance = check_number("tolerance", tolerance, 1e-3)
+        self.virtual = check_integer("virtual", virtual, 1)
         self.loads = np.zeros(self.virtual * self.workers, np.int64)
         self.tally = np.zeros(1, np.int64)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        first = function(self.seed)
+        first = hash_function(self.seed)
         rules = self.tolerance, self.virtual
-        return self._by_lives(
+        return self._route_by_half_lives(
             keys.codes, lambda codes: route_by_probing(codes, keys.hashes, first, *rules, self.loads, self.tally)
         )
 
@@ -152,10 +152,10 @@ def route_by_probing(
             level[code] = full
             passed[code] = 0
         choice: np.uint64 = first + passed[code]
-        chosen = below(mix(key, choice), bins)
+        chosen = reduce_to_range(mix_hash(key, choice), bins)
         while loads[chosen] >= full:
             choice += np.uint64(1)
-            chosen = below(mix(key, choice), bins)
+            chosen = reduce_to_range(mix_hash(key, choice), bins)
         passed[code] = choice - first
         loads[chosen] += 1
         workers[i] = chosen // virtual

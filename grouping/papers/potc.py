@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer
-from unskew.grouping.hashing import candidates, function
+from unskew.grouping.arguments import check_integer
+from unskew.grouping.hashing import draw_candidates, hash_function
 from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.papers.sticky import Remembered, Sticky, remember
+from unskew.grouping.papers.sticky import StickyGrouping, StickyTable, add_key
 from unskew.grouping.slots import find_slot
 
 
-class Potc(Sticky):
+class Potc(StickyGrouping):
     """Send a new key to the least loaded of its d candidates, and all its later tuples to the same worker.
 
     This is the classical power of two choices, applied to key grouping ("static PoTC"). It shows what key splitting
@@ -56,10 +56,10 @@ class Potc(Sticky):
 
     def __init__(self, workers: int, *, seed: int = 0, choices: int = 2, max_keys: int = 1_000_000) -> None:
         super().__init__(workers, seed=seed, max_keys=max_keys)
-        self.choices = integer("choices", choices, 2)
+        self.choices = check_integer("choices", choices, 2)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        choices = candidates(keys.hashes, function(self.seed), min(self.choices, self.workers), self.workers)
+        choices = draw_candidates(keys.hashes, hash_function(self.seed), min(self.choices, self.workers), self.workers)
         return _choose_once(keys.codes, keys.hashes, choices, self.loads, self._memory_for(len(keys.hashes)))
 
     def _identity(self) -> str:
@@ -72,7 +72,7 @@ def _choose_once(
     hashes: NDArray[np.uint64],
     choices: NDArray[np.int32],
     loads: NDArray[np.int64],
-    memory: Remembered,
+    memory: StickyTable,
 ) -> NDArray[np.int32]:
     """Route each tuple to its key's worker, and a new key to its candidate with the least load."""
     workers = np.empty(len(codes), np.int32)
@@ -90,7 +90,7 @@ def _choose_once(
                 candidate: int = choices[code, j]
                 if loads[candidate] < loads[worker]:
                     worker = candidate
-            if not remember(memory, key, worker):
+            if not add_key(memory, key, worker):
                 worker = first
         loads[worker] += 1
         workers[i] = worker

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
+from unskew.grouping.arguments import check_number
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.table.assignment import Assignment, Records, sum_at
+from unskew.grouping.table.assignment import Assignment, KeyRecords, sum_by_position
 from unskew.grouping.table.router import TableRouter
 
 
@@ -75,20 +75,20 @@ class Readj(TableRouter):
         report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None, report_keys=report_keys)
-        self.sigma = number("sigma", sigma, 0)
+        self.sigma = check_number("sigma", sigma, 0)
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         return records.cost
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         least = self.sigma * records.total() / records.workers
         tracked = np.flatnonzero(records.cost >= least)
         current = records.current[tracked]
         worker = records.home.copy()
         worker[tracked] = current
-        load = sum_at(worker, records.cost, records.workers) + records.rest
-        keys = _Tracked(records.cost[tracked], records.memory[tracked], current, current.astype(np.int64), load)
-        _readjust(keys, limit)
+        load = sum_by_position(worker, records.cost, records.workers) + records.rest
+        keys = _TrackedKeys(records.cost[tracked], records.memory[tracked], current, current.astype(np.int64), load)
+        _readjust_keys(keys, limit)
         worker[tracked] = keys.worker
         return Assignment(records, np.arange(len(records)), worker, records.count)
 
@@ -96,7 +96,7 @@ class Readj(TableRouter):
         return f"{super()._identity()} sigma={self.sigma}"
 
 
-class _Tracked(NamedTuple):
+class _TrackedKeys(NamedTuple):
     """The tracked keys, and the workers' loads, while keys move."""
 
     cost: NDArray[np.float64]  # [T]
@@ -120,7 +120,7 @@ _ROUNDING = 1e-9  # the error of a load, as a part of it, is far below
 
 
 @kernel
-def _readjust(keys: _Tracked, limit: float) -> None:
+def _readjust_keys(keys: _TrackedKeys, limit: float) -> None:
     """Move tracked keys until no load is above the limit, or nothing helps any more."""
     cost, worker, load = keys.cost, keys.worker, keys.load
     while load.max() > limit:
@@ -137,37 +137,37 @@ def _readjust(keys: _Tracked, limit: float) -> None:
 
 
 @kernel
-def _best_move(keys: _Tracked) -> _Readjustment:
+def _best_move(keys: _TrackedKeys) -> _Readjustment:
     """The best of all moves that lower the variance."""
     best = _Readjustment(0.0, 0.0, -1, -1, -1)
     for key in range(len(keys.cost)):
         at = int(keys.worker[key])
         for to in range(len(keys.load)):
-            gain = _gain(keys, at, to, keys.cost[key])
+            gain = _compute_gain(keys, at, to, keys.cost[key])
             if gain > 0 and gain >= best.gain:
-                migration = _migration(keys, key, at, to)
+                migration = _compute_migration(keys, key, at, to)
                 if gain > best.gain or migration < best.migration:
                     best = _Readjustment(gain, migration, key, -1, to)
     return best
 
 
 @kernel
-def _best_swap(keys: _Tracked, best: _Readjustment) -> _Readjustment:
+def _best_swap(keys: _TrackedKeys, best: _Readjustment) -> _Readjustment:
     """The best of ``best`` and all swaps that lower the variance."""
     for key in range(len(keys.cost)):
         at = int(keys.worker[key])
         for other in range(key + 1, len(keys.cost)):
             to = int(keys.worker[other])
-            gain = _gain(keys, at, to, keys.cost[key] - keys.cost[other])
+            gain = _compute_gain(keys, at, to, keys.cost[key] - keys.cost[other])
             if gain > 0 and gain >= best.gain:
-                migration = _migration(keys, key, at, to) + _migration(keys, other, to, at)
+                migration = _compute_migration(keys, key, at, to) + _compute_migration(keys, other, to, at)
                 if gain > best.gain or migration < best.migration:
                     best = _Readjustment(gain, migration, key, other, to)
     return best
 
 
 @kernel
-def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
+def _compute_gain(keys: _TrackedKeys, at: int, to: int, moved: float) -> float:
     """Half of the fall of Σ L(d)² when ``moved`` goes from one worker to another; at most 0 if they're the same.
 
     What may be no more than a rounding error is no gain. Otherwise equal keys would be moved to and fro for ever.
@@ -177,6 +177,6 @@ def _gain(keys: _Tracked, at: int, to: int, moved: float) -> float:
 
 
 @kernel
-def _migration(keys: _Tracked, key: int, at: int, to: int) -> float:
+def _compute_migration(keys: _TrackedKeys, key: int, at: int, to: int) -> float:
     """How much the state to migrate grows if a key is planned for the worker ``to`` instead of ``at``."""
     return keys.memory[key] * float(int(to != keys.current[key]) - int(at != keys.current[key]))

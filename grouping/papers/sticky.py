@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer
-from unskew.grouping.choices.decay import Decaying
+from unskew.grouping.arguments import check_integer
+from unskew.grouping.choices.decay import DecayingGrouping
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import enter_slot, enter_slots, slot_table
 from unskew.grouping.state import Value
 
 
-class Remembered(NamedTuple):
+class StickyTable(NamedTuple):
     """The routing table of a scheme that splits no keys: up to C keys in the order in which they came, with workers.
 
     Memory: 12 bytes a key, and 8 to 16 bytes for the hash table that finds it.
@@ -25,10 +25,10 @@ class Remembered(NamedTuple):
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
-def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) -> Remembered:
+def make_table(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) -> StickyTable:
     """A routing table of these n keys and their workers, with room for ``room`` keys in all."""
     room = max(room, len(keys))
-    memory = Remembered(np.zeros(room, np.uint64), np.zeros(room, np.int32), np.array([len(keys)]), slot_table(room))
+    memory = StickyTable(np.zeros(room, np.uint64), np.zeros(room, np.int32), np.array([len(keys)]), slot_table(room))
     memory.key[: len(keys)] = keys
     memory.worker[: len(keys)] = workers
     enter_slots(memory.table, memory.key, len(keys))
@@ -36,7 +36,7 @@ def remembered(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) 
 
 
 @kernel
-def remember(memory: Remembered, key: np.uint64, worker: int) -> bool:
+def add_key(memory: StickyTable, key: np.uint64, worker: int) -> bool:
     """Note the worker of a key that isn't in the table yet. Return False if there is no room."""
     slot: int = memory.size[0]
     if slot == len(memory.key):
@@ -48,7 +48,7 @@ def remember(memory: Remembered, key: np.uint64, worker: int) -> bool:
     return True
 
 
-class Sticky(Decaying):
+class StickyGrouping(DecayingGrouping):
     """Base of the schemes that never split a key.
 
     Parameters
@@ -64,17 +64,17 @@ class Sticky(Decaying):
 
     def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000, half_life: int | None = None) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
-        self.max_keys = integer("max_keys", max_keys, 1)
-        self._memory = remembered(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
+        self.max_keys = check_integer("max_keys", max_keys, 1)
+        self._memory = make_table(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
 
-    def _memory_for(self, newcomers: int) -> Remembered:
+    def _memory_for(self, newcomers: int) -> StickyTable:
         """The routing table, with room for that many more keys if ``max_keys`` allows it."""
         memory = self._memory
         size = int(memory.size[0])
         room = min(self.max_keys, size + newcomers)
         if room > len(memory.key):
             room = min(self.max_keys, max(room, 2 * len(memory.key)))
-            self._memory = remembered(memory.key[:size], memory.worker[:size], room)
+            self._memory = make_table(memory.key[:size], memory.worker[:size], room)
         return self._memory
 
     def internals(self) -> Mapping[str, Any]:
@@ -94,7 +94,7 @@ class Sticky(Decaying):
         super()._restore(state)
         keys: NDArray[np.uint64] = state["key"]
         self.loads = state["loads"]
-        self._memory = remembered(keys, state["worker"], len(keys))
+        self._memory = make_table(keys, state["worker"], len(keys))
 
     def _identity(self) -> str:
         return f"{super()._identity()} max_keys={self.max_keys}"

@@ -1,8 +1,8 @@
 """Planned routing: a batch is counted before it is routed, so its balance is exact and keys keep their replicas."""
 
-from unskew.grouping.planned.counts import Counts
-from unskew.grouping.planned.interface import Batched
+from unskew.grouping.planned.counts import SourceCounts
+from unskew.grouping.planned.interface import BatchGrouping
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.planned.quotas import Quotas
 
-__all__ = ["Batched", "Counts", "Planned", "Quotas"]
+__all__ = ["BatchGrouping", "Planned", "Quotas", "SourceCounts"]

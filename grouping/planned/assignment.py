@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.hashing import draw
+from unskew.grouping.hashing import draw_for_key
 from unskew.grouping.kernel_cache import kernel
 
 _NONE = -1
-#: Positions in ``Network.size``: how many edges there are.
+#: Positions in ``FlowNetwork.size``: how many edges there are.
 _EDGES = 0
 #: Keys of a first batch are packed anew if they are above a 16th of the mean cap. So at most 16·W leave their home.
 _PACKED = 16
 
 
-class Assigned(NamedTuple):
+class ReplicaAssignment(NamedTuple):
     """Where the load goes, for the keys that have or get several replicas, or get another one.
 
     Attributes
@@ -39,17 +39,17 @@ class Assigned(NamedTuple):
     worker: NDArray[np.int32]
     amount: NDArray[np.float64]
 
-    def where(self, which: NDArray[np.bool_]) -> "Assigned":
+    def where(self, which: NDArray[np.bool_]) -> "ReplicaAssignment":
         """The rows that are marked, bool[e]."""
-        return Assigned(self.item[which], self.worker[which], self.amount[which])
+        return ReplicaAssignment(self.item[which], self.worker[which], self.amount[which])
 
-    def used(self, loads: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def receives_load(self, loads: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Which rows get tuples, bool[e]. Keys with a load of 0, whose tuples all cost 0, go to their first replica."""
         first = np.append(True, self.item[1:] != self.item[:-1])[: len(self.item)]
         return (self.amount > 0) | (first & (loads[self.item] == 0))
 
 
-class Allowed(NamedTuple):
+class AllowedWorkers(NamedTuple):
     """Which workers m keys may have: ``most`` of the W, or all.
 
     Attributes
@@ -71,7 +71,7 @@ class Allowed(NamedTuple):
     most: int
 
 
-class Network(NamedTuple):
+class FlowNetwork(NamedTuple):
     """The n keys that can be on several workers, with up to E replicas."""
 
     key: NDArray[np.int32]  # [E], an edge's key, in [0, n)
@@ -88,7 +88,7 @@ class Network(NamedTuple):
     size: NDArray[np.int64]  # [1]
 
 
-class Search(NamedTuple):
+class PathSearch(NamedTuple):
     """A search for a worker with room."""
 
     queue: NDArray[np.int32]  # [W]
@@ -99,15 +99,15 @@ class Search(NamedTuple):
 
 
 @kernel
-def assign(
+def assign_batch(
     loads: NDArray[np.float64],
     buckets: int,
     starts: NDArray[np.int64],
     replicas: NDArray[np.int32],
     caps: NDArray[np.float64],
     afresh: bool,
-    allowed: Allowed,
-) -> Assigned:
+    allowed: AllowedWorkers,
+) -> ReplicaAssignment:
     """Assign a batch's load to workers within their caps, adding replicas only where the load doesn't fit otherwise.
 
     1. Keys with one replica are put there.
@@ -140,7 +140,7 @@ def assign(
         The most that each worker may have, with Σ caps ≥ Σ loads.
     afresh : bool
         Whether nothing has been routed before.
-    allowed : Allowed
+    allowed : AllowedWorkers
         Which workers the keys may have.
 
     Notes
@@ -149,46 +149,46 @@ def assign(
     replica and each augmenting path, where p' is the number of replicas in step 3.
 
     """
-    kept = _assigned(loads, buckets, starts, replicas, caps, afresh, allowed, np.inf)
-    if not afresh or not _added(kept):
+    kept = _assign_above(loads, buckets, starts, replicas, caps, afresh, allowed, np.inf)
+    if not afresh or not _count_extra_replicas(kept):
         return kept
     # What is no more than the mean room that is left at the end surely fits whole.
     heavy = max((caps.sum() - loads.sum()) / len(caps), caps.mean() / _PACKED)
-    packed = _assigned(loads, buckets, starts, replicas, caps, afresh, allowed, heavy)
-    return packed if _added(packed) < _added(kept) else kept
+    packed = _assign_above(loads, buckets, starts, replicas, caps, afresh, allowed, heavy)
+    return packed if _count_extra_replicas(packed) < _count_extra_replicas(kept) else kept
 
 
 @kernel
-def _added(assigned: Assigned) -> int:
+def _count_extra_replicas(assigned: ReplicaAssignment) -> int:
     """How many replicas there are besides each key's first."""
     return (assigned.item[1:] == assigned.item[:-1]).sum()
 
 
 @kernel
-def _assigned(
+def _assign_above(
     loads: NDArray[np.float64],
     buckets: int,
     starts: NDArray[np.int64],
     replicas: NDArray[np.int32],
     caps: NDArray[np.float64],
     afresh: bool,
-    allowed: Allowed,
+    allowed: AllowedWorkers,
     heavy: float,
-) -> Assigned:
-    """``assign``, where keys above ``heavy`` are taken off in any case."""
+) -> ReplicaAssignment:
+    """``assign_batch``, where keys above ``heavy`` are taken off in any case."""
     m, w_all = len(loads), len(caps)
     load = np.zeros(w_all)
     for k in range(m):
         if starts[k + 1] - starts[k] == 1:
             load[replicas[starts[k]]] += loads[k]
     deck, own = np.arange(w_all - 1).astype(np.int32), np.empty(allowed.most, np.int32)
-    excessive = _excessive(loads, caps, load, allowed, deck, own)
-    items = _taken_off(loads, buckets, starts, replicas, caps, load, heavy, excessive)
-    net = _network(items, loads, starts, replicas, load, caps, afresh, int(excessive.sum()) * len(own))
-    _spread(net, items, loads, excessive, allowed, deck, own)
-    for i in _by_number_of_replicas(net):
-        _fill(net, i)
-    search = Search(
+    excessive = _find_excessive(loads, caps, load, allowed, deck, own)
+    items = _select_splittable(loads, buckets, starts, replicas, caps, load, heavy, excessive)
+    net = _build_network(items, loads, starts, replicas, load, caps, afresh, int(excessive.sum()) * len(own))
+    _spread_excessive(net, items, loads, excessive, allowed, deck, own)
+    for i in _order_by_replicas(net):
+        _fill_replicas(net, i)
+    search = PathSearch(
         queue=np.empty(w_all, np.int32),
         seen=np.empty(w_all, np.bool_),
         seen_key=np.empty(len(items), np.bool_),
@@ -200,49 +200,51 @@ def _assigned(
     negligible = 1e-9 * caps.mean()
     for i in np.argsort(-whole, kind="mergesort"):
         while net.unmet[i] > negligible:
-            room = _room(net, search, i)
+            room = _find_room(net, search, i)
             if room != _NONE:
-                _shift(net, search, i, room)
+                _shift_load(net, search, i, room)
                 continue
-            emptiest = _emptiest(net, allowed, int(items[i]), deck, own)
+            emptiest = _find_emptiest(net, allowed, int(items[i]), deck, own)
             gap = caps[emptiest] - load[emptiest]
             if gap >= whole[i] and net.of_key[i] != _NONE and net.of_key[i] == net.last_of_key[i]:
-                _move(net, i, emptiest)
+                _move_key(net, i, emptiest)
                 continue
-            edge = _edge(net, i, emptiest)
+            edge = _get_edge(net, i, emptiest)
             # (If a key may have all workers, only by rounding there is no gap left.)
             moved = min(net.unmet[i], gap) if gap > negligible else net.unmet[i]
             net.amount[edge] += moved
             load[emptiest] += moved
             net.unmet[i] -= moved
-    return _edges(net, items)
+    return _list_edges(net, items)
 
 
 @kernel
-def _workers_of(allowed: Allowed, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]) -> None:
+def _list_workers(allowed: AllowedWorkers, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]) -> None:
     """The workers that a key may have. ``deck`` is 0, …, W − 2, for the workers other than its home."""
     home = allowed.homes[k]
-    draw(allowed.buckets[k], allowed.number, deck, own[1:])
+    draw_for_key(allowed.buckets[k], allowed.number, deck, own[1:])
     for place in range(1, len(own)):
         own[place] += own[place] >= home
     own[0] = home
 
 
 @kernel
-def _emptiest(net: Network, allowed: Allowed, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]) -> int:
+def _find_emptiest(
+    net: FlowNetwork, allowed: AllowedWorkers, k: int, deck: NDArray[np.int32], own: NDArray[np.int32]
+) -> int:
     """Of the workers that a key may have, the one with the most room."""
     if allowed.most >= len(net.caps):
         return int(np.argmax(net.caps - net.load))
-    _workers_of(allowed, k, deck, own)
+    _list_workers(allowed, k, deck, own)
     return int(own[np.argmax(net.caps[own] - net.load[own])])
 
 
 @kernel
-def _excessive(
+def _find_excessive(
     loads: NDArray[np.float64],
     caps: NDArray[np.float64],
     load: NDArray[np.float64],
-    allowed: Allowed,
+    allowed: AllowedWorkers,
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> NDArray[np.bool_]:
@@ -256,20 +258,20 @@ def _excessive(
         for k in range(len(loads)):
             if loads[k] <= mean:
                 continue
-            _workers_of(allowed, k, deck, own)
+            _list_workers(allowed, k, deck, own)
             excessive[k] = loads[k] > caps[own].sum()
             if excessive[k]:
-                load[own] += _parts(loads[k], caps[own])
+                load[own] += _divide_load(loads[k], caps[own])
     return excessive
 
 
 @kernel
-def _spread(
-    net: Network,
+def _spread_excessive(
+    net: FlowNetwork,
     items: NDArray[np.int64],
     loads: NDArray[np.float64],
     excessive: NDArray[np.bool_],
-    allowed: Allowed,
+    allowed: AllowedWorkers,
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> None:
@@ -277,15 +279,15 @@ def _spread(
     for i in range(len(items)):
         k = int(items[i])
         if excessive[k]:
-            _workers_of(allowed, k, deck, own)
-            parts = _parts(float(loads[k]), net.caps[own])
+            _list_workers(allowed, k, deck, own)
+            parts = _divide_load(float(loads[k]), net.caps[own])
             for place in range(len(own)):
-                net.amount[_edge(net, i, own[place])] = parts[place]
+                net.amount[_get_edge(net, i, own[place])] = parts[place]
             net.unmet[i] = 0
 
 
 @kernel
-def _parts(load: float, caps: NDArray[np.float64]) -> NDArray[np.float64]:
+def _divide_load(load: float, caps: NDArray[np.float64]) -> NDArray[np.float64]:
     """A load in parts proportional to workers' caps, or equal if all caps are 0. Whole numbers if the load is one."""
     total = caps.sum()
     ends = np.cumsum(caps / total if total > 0 else np.full(len(caps), 1 / len(caps))) * load
@@ -298,7 +300,7 @@ def _parts(load: float, caps: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @kernel
-def _taken_off(
+def _select_splittable(
     loads: NDArray[np.float64],
     buckets: int,
     starts: NDArray[np.int64],
@@ -310,7 +312,7 @@ def _taken_off(
 ) -> NDArray[np.int64]:
     """Step 2: the keys that may have several replicas, ascending; those that were put at one worker leave ``load``."""
     m, workers = len(loads), len(caps)
-    taken = _above(loads, buckets, starts, replicas, load, heavy, excessive)
+    taken = _mark_splittable(loads, buckets, starts, replicas, load, heavy, excessive)
     over = load > caps
     ends = np.zeros(workers + 1, np.int64)
     for k in range(m):
@@ -335,7 +337,7 @@ def _taken_off(
 
 
 @kernel
-def _above(
+def _mark_splittable(
     loads: NDArray[np.float64],
     buckets: int,
     starts: NDArray[np.int64],
@@ -355,7 +357,7 @@ def _above(
 
 
 @kernel
-def _network(
+def _build_network(
     items: NDArray[np.int64],
     loads: NDArray[np.float64],
     starts: NDArray[np.int64],
@@ -364,7 +366,7 @@ def _network(
     caps: NDArray[np.float64],
     afresh: bool,
     more: int,
-) -> Network:
+) -> FlowNetwork:
     n, workers = len(items), len(caps)
     edges = 0
     for i in range(n):
@@ -373,7 +375,7 @@ def _network(
     # A worker can be filled again after a key has moved away from it, which a key does once.
     # What doesn't fit at a key's own workers may take one more; and ``more`` is what excessive keys take.
     edges += 4 * n + workers + more
-    net = Network(
+    net = FlowNetwork(
         key=np.empty(edges, np.int32),
         worker=np.empty(edges, np.int32),
         amount=np.zeros(edges),
@@ -392,12 +394,12 @@ def _network(
         net.unmet[i] = loads[k]
         if not afresh or starts[k + 1] - starts[k] > 1:
             for p in range(starts[k], starts[k + 1]):
-                _join(net, i, replicas[p])
+                _add_replica(net, i, replicas[p])
     return net
 
 
 @kernel
-def _join(net: Network, i: int, worker: int) -> int:
+def _add_replica(net: FlowNetwork, i: int, worker: int) -> int:
     """Give a key one more replica, its last; the new edge, with amount 0."""
     edge: int = net.size[_EDGES]
     net.size[_EDGES] += 1
@@ -414,24 +416,24 @@ def _join(net: Network, i: int, worker: int) -> int:
 
 
 @kernel
-def _edge(net: Network, i: int, worker: int) -> int:
+def _get_edge(net: FlowNetwork, i: int, worker: int) -> int:
     """A key's edge to a worker; a new one if there is none."""
     edge: int = net.of_key[i]
     while edge != _NONE:
         if net.worker[edge] == worker:
             return edge
         edge = net.after_of_key[edge]
-    return _join(net, i, worker)
+    return _add_replica(net, i, worker)
 
 
 @kernel
-def _move(net: Network, i: int, worker: int) -> None:
+def _move_key(net: FlowNetwork, i: int, worker: int) -> None:
     """Move all load of a key that has one replica to another worker, which comes first from then on."""
     old = net.of_key[i]
     net.load[net.worker[old]] -= net.amount[old]
     net.unmet[i] += net.amount[old]
     net.amount[old] = 0
-    new = _join(net, i, worker)
+    new = _add_replica(net, i, worker)
     net.of_key[i], net.last_of_key[i] = new, old
     net.after_of_key[new], net.after_of_key[old] = old, _NONE
     net.amount[new] = net.unmet[i]
@@ -440,7 +442,7 @@ def _move(net: Network, i: int, worker: int) -> None:
 
 
 @kernel
-def _by_number_of_replicas(net: Network) -> NDArray[np.int64]:
+def _order_by_replicas(net: FlowNetwork) -> NDArray[np.int64]:
     """The keys, those with the fewest replicas first: they have the least choice."""
     number = np.zeros(len(net.unmet), np.int64)
     for edge in range(net.size[_EDGES]):
@@ -449,7 +451,7 @@ def _by_number_of_replicas(net: Network) -> NDArray[np.int64]:
 
 
 @kernel
-def _fill(net: Network, i: int) -> None:
+def _fill_replicas(net: FlowNetwork, i: int) -> None:
     """Fill a key's replicas, one after the other."""
     edge: int = net.of_key[i]
     while edge != _NONE and net.unmet[i] > 0:
@@ -463,12 +465,12 @@ def _fill(net: Network, i: int) -> None:
 
 
 @kernel
-def _room(net: Network, search: Search, i: int) -> int:
+def _find_room(net: FlowNetwork, search: PathSearch, i: int) -> int:
     """The worker at the end of a shortest augmenting path from a key, or −1: the keys seen have no room at all."""
     search.seen[:] = False
     search.seen_key[:] = False
     search.seen_key[i] = True
-    last = _reach(net, search, i, _NONE, 0)
+    last = _visit_workers(net, search, i, _NONE, 0)
     first = 0
     while first < last:
         worker: int = search.queue[first]
@@ -480,13 +482,13 @@ def _room(net: Network, search: Search, i: int) -> int:
             other = net.key[edge]
             if net.amount[edge] > 0 and not search.seen_key[other]:
                 search.seen_key[other] = True
-                last = _reach(net, search, other, edge, last)
+                last = _visit_workers(net, search, other, edge, last)
             edge = net.after_of_worker[edge]
     return _NONE
 
 
 @kernel
-def _reach(net: Network, search: Search, i: int, gives: int, last: int) -> int:
+def _visit_workers(net: FlowNetwork, search: PathSearch, i: int, gives: int, last: int) -> int:
     """Queue a key's workers that haven't been seen; the new end of the queue."""
     edge: int = net.of_key[i]
     while edge != _NONE:
@@ -501,7 +503,7 @@ def _reach(net: Network, search: Search, i: int, gives: int, last: int) -> int:
 
 
 @kernel
-def _shift(net: Network, search: Search, i: int, room: int) -> None:
+def _shift_load(net: FlowNetwork, search: PathSearch, i: int, room: int) -> None:
     """Shift along the path that was found, as much as goes."""
     moved = min(net.unmet[i], net.caps[room] - net.load[room])
     worker = room
@@ -519,7 +521,7 @@ def _shift(net: Network, search: Search, i: int, room: int) -> None:
 
 
 @kernel
-def _edges(net: Network, items: NDArray[np.int64]) -> Assigned:
+def _list_edges(net: FlowNetwork, items: NDArray[np.int64]) -> ReplicaAssignment:
     edges = net.size[_EDGES]
     item, worker, amount = np.empty(edges, np.int64), np.empty(edges, np.int32), np.empty(edges)
     row = 0
@@ -529,4 +531,4 @@ def _edges(net: Network, items: NDArray[np.int64]) -> Assigned:
             item[row], worker[row], amount[row] = items[i], net.worker[edge], net.amount[edge]
             row += 1
             edge = net.after_of_key[edge]
-    return Assigned(item, worker, amount)
+    return ReplicaAssignment(item, worker, amount)

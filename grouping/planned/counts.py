@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.hashing import below, mix
+from unskew.grouping.hashing import mix_hash, reduce_to_range
 from unskew.grouping.kernel_cache import kernel
 
 #: The buckets of each home.
@@ -19,7 +19,7 @@ BUCKETS = 64
 
 
 @kernel
-def buckets_of(keys: NDArray[np.uint64], function: np.uint64, workers: int) -> NDArray[np.uint64]:
+def find_buckets(keys: NDArray[np.uint64], function: np.uint64, workers: int) -> NDArray[np.uint64]:
     """The bucket of each key; a bucket's is itself. A bucket's home is its keys' home in KEY: the same hash, cut finer.
 
     A key whose hash is a bucket's number, which has a probability below 10^-14, belongs to that bucket.
@@ -27,22 +27,24 @@ def buckets_of(keys: NDArray[np.uint64], function: np.uint64, workers: int) -> N
     bucket = np.empty(len(keys), np.uint64)
     number = np.uint64(BUCKETS * workers)
     for i in range(len(keys)):
-        bucket[i] = keys[i] if keys[i] < number else np.uint64(below(mix(keys[i], function), BUCKETS * workers))
+        bucket[i] = (
+            keys[i] if keys[i] < number else np.uint64(reduce_to_range(mix_hash(keys[i], function), BUCKETS * workers))
+        )
     return bucket
 
 
-def home_of(buckets: NDArray[np.uint64]) -> NDArray[np.int32]:
+def bucket_homes(buckets: NDArray[np.uint64]) -> NDArray[np.int32]:
     """The home of each bucket."""
     return (buckets // np.uint64(BUCKETS)).astype(np.int32)
 
 
-def distinct(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def unique_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The keys without repetition, ascending. ``np.unique`` hashes integers, which takes several times as long."""
     ordered = np.sort(keys)
     return ordered[np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]]
 
 
-class Counts(NamedTuple):
+class SourceCounts(NamedTuple):
     """The load of one source's part of a batch, in tuples or in cost.
 
     Memory: 16 bytes a bucket and a key that is counted alone.
@@ -63,7 +65,7 @@ class Counts(NamedTuple):
     loads: NDArray[np.float64]
 
 
-class Merged(NamedTuple):
+class BatchCounts(NamedTuple):
     """The counts of S sources.
 
     Attributes
@@ -85,12 +87,12 @@ class Merged(NamedTuple):
     before: list[NDArray[np.float64]]
 
 
-def merged(parts: Sequence[Counts]) -> Merged:
+def merge_counts(parts: Sequence[SourceCounts]) -> BatchCounts:
     """Merge the counts of S ≥ 1 sources, in the order of the sources."""
-    keys = distinct(np.concatenate([part.keys for part in parts]))
+    keys = unique_keys(np.concatenate([part.keys for part in parts]))
     loads, before = np.zeros(len(keys)), []
     positions = [np.searchsorted(keys, part.keys) for part in parts]
     for part, at in zip(parts, positions, strict=True):
         before.append(loads[at])
         loads[at] += part.loads
-    return Merged(keys, loads, positions, before)
+    return BatchCounts(keys, loads, positions, before)

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.grouping.interface import Costs, Grouping, Times
-from unskew.grouping.keys import KeyArray, Keys, encode
-from unskew.grouping.planned.counts import Counts
+from unskew.grouping.keys import KeyArray, Keys, encode_keys
+from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.quotas import Quotas
 
 
-class Batched(Grouping):
+class BatchGrouping(Grouping):
     """A scheme that counts a batch, plans it, and then routes it.
 
     Each source counts its part of the batch. One router, the planner's, divides what all of them have counted. Each
@@ -37,7 +37,7 @@ class Batched(Grouping):
 
     @property
     @abstractmethod
-    def split(self) -> int:
+    def split_count(self) -> int:
         """How many keys, or groups of keys that are counted together, have several remembered replicas."""
 
     @abstractmethod
@@ -49,7 +49,7 @@ class Batched(Grouping):
         return self.save()
 
     @abstractmethod
-    def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
+    def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> SourceCounts:
         """Count one source's part of a batch.
 
         Parameters
@@ -60,12 +60,12 @@ class Batched(Grouping):
         """
 
     @abstractmethod
-    def wave(self, counts: Sequence[Counts]) -> list[Quotas]:
+    def wave(self, counts: Sequence[SourceCounts]) -> list[Quotas]:
         """Divide a part of a batch that began with ``begin``: that of some of its sources.
 
         Parameters
         ----------
-        counts : sequence of Counts
+        counts : sequence of SourceCounts
             The counts of these sources, made by a router with the replicas that this one has now.
 
         Returns
@@ -93,12 +93,12 @@ class Batched(Grouping):
 
         """
 
-    def divide(self, counts: Sequence[Counts]) -> list[Quotas]:
+    def divide(self, counts: Sequence[SourceCounts]) -> list[Quotas]:
         """Divide a batch between the workers, and remember where its keys are.
 
         Parameters
         ----------
-        counts : sequence of Counts
+        counts : sequence of SourceCounts
             The counts of all sources that have a part of the batch, made by a router with the same replicas.
 
         Returns
@@ -110,7 +110,7 @@ class Batched(Grouping):
         self.begin()
         return self.wave(counts)
 
-    def together(
+    def route_together(
         self, parts: Sequence[KeyArray], costs: Sequence[ArrayLike | None] | None = None
     ) -> list[NDArray[np.int32]]:
         """Route a batch that several sources share, if all of it is available here: count, divide and follow.
@@ -128,11 +128,11 @@ class Batched(Grouping):
             For each source, the worker of each of its tuples.
 
         """
-        encoded = [encode(part) for part in parts]
+        encoded = [encode_keys(part) for part in parts]
         given = [None] * len(encoded) if costs is None else costs
         counts = [self.count(keys, of) for keys, of in zip(encoded, given, strict=True)]
         quotas = self.divide(counts)
         return [self.follow(keys, own, of) for keys, own, of in zip(encoded, quotas, given, strict=True)]
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return self.together([keys], [costs])[0] if len(keys) else np.empty(0, np.int32)
+        return self.route_together([keys], [costs])[0] if len(keys) else np.empty(0, np.int32)

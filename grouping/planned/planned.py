@@ -6,19 +6,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import BALANCES, fair_shares, integer, number, one_of, speeds
-from unskew.grouping.hashing import function
+from unskew.grouping.arguments import BALANCES, check_choice, check_integer, check_number, check_weights, fair_shares
+from unskew.grouping.hashing import hash_function
 from unskew.grouping.interface import Costs
-from unskew.grouping.keys import KeyArray, encode
-from unskew.grouping.planned.assignment import Allowed, assign
-from unskew.grouping.planned.counts import BUCKETS, Counts, buckets_of, distinct, home_of, merged
-from unskew.grouping.planned.interface import Batched
-from unskew.grouping.planned.quotas import NO_COSTS, NONE, Quotas, along, begins, loads_of, quotas_of
-from unskew.grouping.planned.replicas import Replicas, added, position
-from unskew.grouping.state import Value, pack
+from unskew.grouping.keys import KeyArray, encode_keys
+from unskew.grouping.planned.assignment import AllowedWorkers, assign_batch
+from unskew.grouping.planned.counts import BUCKETS, SourceCounts, bucket_homes, find_buckets, merge_counts, unique_keys
+from unskew.grouping.planned.interface import BatchGrouping
+from unskew.grouping.planned.quotas import (
+    NO_COSTS,
+    NONE,
+    Quotas,
+    locate_cuts,
+    make_quotas,
+    route_by_quotas,
+    sum_worker_loads,
+)
+from unskew.grouping.planned.replicas import ReplicaIndex, count_new_replicas, find_positions
+from unskew.grouping.state import Value, pack_values
 
 
-class Planned(Batched):
+class Planned(BatchGrouping):
     """Count a batch, plan it, then route it: no worker gets more than its cap, and keys keep their replicas.
 
     A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch. The counts of
@@ -154,18 +162,18 @@ class Planned(Batched):
         most_workers: int | None = None,
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.slack = number("slack", slack, 0, 10)
-        self.threshold = number("threshold", threshold, 0, 1)
-        self.remember = integer("remember", remember, 1)
-        self.uses_cost = one_of("balance", balance, BALANCES) == "cost"
-        self.weights = None if weights is None else speeds(weights, self.workers)
-        self.most_workers = None if most_workers is None else integer("most_workers", most_workers, 1)
+        self.slack = check_number("slack", slack, 0, 10)
+        self.threshold = check_number("threshold", threshold, 0, 1)
+        self.remember = check_integer("remember", remember, 1)
+        self.uses_cost = check_choice("balance", balance, BALANCES) == "cost"
+        self.weights = None if weights is None else check_weights(weights, self.workers)
+        self.most_workers = None if most_workers is None else check_integer("most_workers", most_workers, 1)
         self._most = min(self.most_workers or self.workers, self.workers)
         self._shares = fair_shares(self.weights, self.workers)
-        self._function = function(self.seed)
+        self._function = hash_function(self.seed)
         #: The tuples of all batches so far.
         self.clock = 0
-        self._replicas = Replicas.none(16 * self.workers + 4096)
+        self._replicas = ReplicaIndex.none(16 * self.workers + 4096)
         self.begin()
 
     def begin(self) -> None:
@@ -173,49 +181,51 @@ class Planned(Batched):
         self._sent = np.zeros(self.workers)
         self.added = 0
 
-    def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> Counts:
+    def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> SourceCounts:
         """Count one source's part of a batch: each key that is hot or remembered, and the others by bucket."""
-        encoded = encode(keys)
+        encoded = encode_keys(keys)
         hashes = encoded.hashes
         loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), len(hashes)).astype(np.float64)
         least = max(self.threshold * float(loads.sum()) / self.workers, np.finfo(np.float64).tiny)
-        alone = distinct(np.concatenate([hashes[loads >= least], self._replicas.among(hashes)]))
+        alone = unique_keys(np.concatenate([hashes[loads >= least], self._replicas.among(hashes)]))
         alone = alone[alone >= BUCKETS * self.workers]
-        at, found = position(alone, hashes)
+        at, found = find_positions(alone, hashes)
         # (Of nothing, ``np.bincount`` gives integers.)
         own = np.bincount(at[found], loads[found], len(alone)).astype(np.float64)
         bucket = self._buckets(hashes[~found]).astype(np.int64)
         together = np.bincount(bucket, loads[~found], BUCKETS * self.workers).astype(np.float64)
         used = np.flatnonzero(np.bincount(bucket, minlength=len(together)))
-        return Counts(len(encoded), np.concatenate([used.astype(np.uint64), alone]), np.append(together[used], own))
+        return SourceCounts(
+            len(encoded), np.concatenate([used.astype(np.uint64), alone]), np.append(together[used], own)
+        )
 
-    def wave(self, counts: Sequence[Counts]) -> list[Quotas]:
-        """Divide a part of a batch, as ``Batched.wave``.
+    def wave(self, counts: Sequence[SourceCounts]) -> list[Quotas]:
+        """Divide a part of a batch, as ``BatchGrouping.wave``.
 
         After each wave no worker has more than its cap of all that is divided of the batch, but for what the tuples at
         cuts cost (see the guarantees). Caps grow with the load, so there is room for the next wave.
         """
-        batch = merged(counts)
+        batch = merge_counts(counts)
         buckets = self._buckets(batch.keys)
         present = self._replicas.of(batch.keys, buckets)
         # A worker with excess is beyond its cap. So is one by rounding, where earlier waves have filled it.
         caps = np.maximum(0, self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent)
         together = int((batch.keys == buckets).sum())
-        allowed = Allowed(buckets, home_of(buckets), function(self.seed, 1), self._most)
-        assigned = assign(batch.loads, together, present.starts, present.workers, caps, self.clock == 0, allowed)
-        self._sent = self._sent + loads_of(batch, present, assigned, self.workers)
-        self.added += added(present, assigned, batch.loads)
+        allowed = AllowedWorkers(buckets, bucket_homes(buckets), hash_function(self.seed, 1), self._most)
+        assigned = assign_batch(batch.loads, together, present.starts, present.workers, caps, self.clock == 0, allowed)
+        self._sent = self._sent + sum_worker_loads(batch, present, assigned, self.workers)
+        self.added += count_new_replicas(present, assigned, batch.loads)
         begun, self.clock = self.clock, self.clock + sum(part.tuples for part in counts)
         self._replicas = self._replicas.after(batch.keys, buckets, batch.loads, present, assigned, begun)
-        self._replicas = self._replicas.kept(self.clock - self.remember, self._buckets)
-        return quotas_of(counts, batch, buckets, present, assigned)
+        self._replicas = self._replicas.prune(self.clock - self.remember, self._buckets)
+        return make_quotas(counts, batch, buckets, present, assigned)
 
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
-        """Route a source's part of a batch by its quotas, as ``Batched.follow``."""
-        encoded = encode(keys)
+        """Route a source's part of a batch by its quotas, as ``BatchGrouping.follow``."""
+        encoded = encode_keys(keys)
         buckets = self._buckets(encoded.hashes)
         quota = quotas.of(encoded.hashes, buckets, BUCKETS * self.workers)
-        worker = home_of(buckets)
+        worker = bucket_homes(buckets)
         have = np.flatnonzero(quota != NONE)
         worker[have] = quotas.workers[quotas.firsts[quota[have]]]
         cut = have[np.diff(quotas.firsts)[quota[have]] > 1]
@@ -223,12 +233,12 @@ class Planned(Batched):
             return worker[encoded.codes]
         loads = self._loads(costs, len(encoded))
         each = NO_COSTS if loads is None else loads
-        begin = begins(encoded.codes, each, encoded.hashes, cut, quota[cut], quotas)
-        return along(encoded.codes, each, worker, cut, quota[cut], begin, quotas)
+        begin = locate_cuts(encoded.codes, each, encoded.hashes, cut, quota[cut], quotas)
+        return route_by_quotas(encoded.codes, each, worker, cut, quota[cut], begin, quotas)
 
     def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """The bucket of each key; a bucket's is itself."""
-        return buckets_of(keys, self._function, self.workers)
+        return find_buckets(keys, self._function, self.workers)
 
     def _loads(self, costs: ArrayLike | None, n: int) -> Costs:
         return self._column("costs", costs, n, np.float64) if self.uses_cost else None
@@ -241,11 +251,11 @@ class Planned(Batched):
         return np.maximum(np.ceil(fair - 1e-6), np.floor((1 + self.slack) * fair + 1e-6))
 
     @property
-    def split(self) -> int:
+    def split_count(self) -> int:
         """How many keys and buckets have several remembered replicas."""
         key = self._replicas.key
         again = np.append(False, key[1:] == key[:-1])  # sorted: a second replica, or a later one
-        return len(distinct(key[again[: len(key)]]))
+        return len(unique_keys(key[again[: len(key)]]))
 
     def internals(self) -> Mapping[str, Any]:
         """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100).
@@ -255,7 +265,7 @@ class Planned(Batched):
         """
         _, lengths = np.unique(self._replicas.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
-        split = self.split
+        split = self.split_count
         shown = {"remembered": len(lengths), "split": split, "workers": lengths[: min(split, 100)].tolist()}
         if self.most_workers is None:
             return shown
@@ -263,10 +273,10 @@ class Planned(Batched):
         return {**shown, "capped": int((lengths >= self._most).sum()), "excess": round(float(excess), 3)}
 
     def for_sources(self) -> bytes:
-        """See ``Batched.for_sources``: which keys are remembered, and not where they are."""
-        nothing = Replicas.none(0)
+        """See ``BatchGrouping.for_sources``: which keys are remembered, and not where they are."""
+        nothing = ReplicaIndex.none(0)
         state = {"key": self._replicas.key, "worker": nothing.worker, "used": nothing.used}
-        return pack(self._identity(), super()._state() | state)
+        return pack_values(self._identity(), super()._state() | state)
 
     def _state(self) -> dict[str, Value]:
         key, worker, used, _ = self._replicas

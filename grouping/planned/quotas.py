@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.planned.assignment import Assigned
-from unskew.grouping.planned.counts import Counts, Merged, home_of
-from unskew.grouping.planned.replicas import Present, position
+from unskew.grouping.planned.assignment import ReplicaAssignment
+from unskew.grouping.planned.counts import BatchCounts, SourceCounts, bucket_homes
+from unskew.grouping.planned.replicas import CurrentReplicas, find_positions
 
 #: The costs of tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
 NO_COSTS = np.empty(0)
@@ -53,11 +53,11 @@ class Quotas(NamedTuple):
         first = int(np.searchsorted(self.keys, np.uint64(number)))
         shared = np.full(number, NONE)
         shared[self.keys[:first].astype(np.int64)] = np.arange(first)
-        own, alone = position(self.keys[first:], keys)
+        own, alone = find_positions(self.keys[first:], keys)
         return np.where(alone, first + own, shared[buckets.astype(np.int64)])
 
 
-def begins(
+def locate_cuts(
     codes: NDArray[np.int32],
     costs: NDArray[np.float64],
     keys: NDArray[np.uint64],
@@ -65,11 +65,11 @@ def begins(
     quota: NDArray[np.int64],
     quotas: Quotas,
 ) -> NDArray[np.float64]:
-    """Where each key that is cut begins on the line of its quota: float64[c]. Parameters: see ``along``.
+    """Where each key that is cut begins on the line of its quota: float64[c]. Parameters: see ``route_by_quotas``.
 
     The keys of a bucket follow each other in the order of their hashes. So a cut splits only one of them.
     """
-    loads = _loads_of(codes, costs, cut, len(keys))
+    loads = _sum_loads(codes, costs, cut, len(keys))
     order = np.lexsort((keys[cut], quota))
     before = np.cumsum(loads[order]) - loads[order]
     _, first, number = np.unique(quota[order], return_index=True, return_counts=True)
@@ -79,7 +79,7 @@ def begins(
 
 
 @kernel
-def _loads_of(
+def _sum_loads(
     codes: NDArray[np.int32], costs: NDArray[np.float64], which: NDArray[np.int64], k: int
 ) -> NDArray[np.float64]:
     """The loads of some of k keys."""
@@ -94,7 +94,7 @@ def _loads_of(
 
 
 @kernel
-def along(
+def route_by_quotas(
     codes: NDArray[np.int32],
     costs: NDArray[np.float64],
     worker: NDArray[np.int32],
@@ -147,7 +147,9 @@ def along(
     return routes
 
 
-def loads_of(batch: Merged, present: Present, assigned: Assigned, workers: int) -> NDArray[np.float64]:
+def sum_worker_loads(
+    batch: BatchCounts, present: CurrentReplicas, assigned: ReplicaAssignment, workers: int
+) -> NDArray[np.float64]:
     """The load, float64[W], that a batch brings to each worker."""
     stays = np.ones(len(batch.keys), np.bool_)
     stays[assigned.item] = False
@@ -158,7 +160,7 @@ def loads_of(batch: Merged, present: Present, assigned: Assigned, workers: int) 
 
 
 @kernel
-def _ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
+def _accumulate_ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
     """Where each part ends on the line that begins at the ``first`` part before it."""
     ends = amounts.copy()
     line = 0
@@ -171,7 +173,7 @@ def _ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.
 
 
 @kernel
-def _reached(
+def _locate_stretches(
     line: NDArray[np.int64],
     begin: NDArray[np.float64],
     end: NDArray[np.float64],
@@ -192,20 +194,24 @@ def _reached(
     return low, high
 
 
-def quotas_of(
-    counts: Sequence[Counts], batch: Merged, buckets: NDArray[np.uint64], present: Present, assigned: Assigned
+def make_quotas(
+    counts: Sequence[SourceCounts],
+    batch: BatchCounts,
+    buckets: NDArray[np.uint64],
+    present: CurrentReplicas,
+    assigned: ReplicaAssignment,
 ) -> list[Quotas]:
     """The quotas of each source, from a batch's present replicas and the new assignment.
 
     A quota has only those parts of its line that the source's stretch reaches. A source gets no quota for what goes to
     its home anyway.
     """
-    item, worker, amount = assigned.where(assigned.used(batch.loads))
+    item, worker, amount = assigned.where(assigned.receives_load(batch.loads))
     stays = np.ones(len(batch.keys), np.bool_)
     stays[item] = False
     only = present.workers[present.starts[:-1]]
     # A key with one replica needs a quota if that isn't its home; or if its bucket has a quota.
-    home = home_of(buckets)
+    home = bucket_homes(buckets)
     away = only != home
     shared = batch.keys[(~stays | away) & (batch.keys == buckets)]
     named = np.flatnonzero(stays & (away | np.isin(buckets, shared)))
@@ -215,14 +221,14 @@ def quotas_of(
     first = np.concatenate([[0], np.cumsum(number)])
     workers = np.concatenate([worker, only[named]])[order]
     amounts = np.concatenate([amount, batch.loads[named]])[order]
-    ends = _ends(amounts, first[:-1])
+    ends = _accumulate_ends(amounts, first[:-1])
     line = np.full(len(batch.keys), NONE)
     line[items] = np.arange(len(items))
     quotas = []
     for part, at, before in zip(counts, batch.at, batch.before, strict=True):
         own = np.flatnonzero(line[at] != NONE)
-        low, high = _reached(line[at[own]], before[own], before[own] + part.loads[own], first, ends)
-        need = _needed(part.keys[own], buckets[at[own]], (low < high) | (workers[low] != home[at[own]]))
+        low, high = _locate_stretches(line[at[own]], before[own], before[own] + part.loads[own], first, ends)
+        need = _select_quotas(part.keys[own], buckets[at[own]], (low < high) | (workers[low] != home[at[own]]))
         own, low, high = own[need], low[need], high[need]
         firsts = np.concatenate([[0], np.cumsum(high + 1 - low)])
         rows = np.arange(firsts[-1]) + np.repeat(low - firsts[:-1], high + 1 - low)
@@ -230,6 +236,6 @@ def quotas_of(
     return quotas
 
 
-def _needed(keys: NDArray[np.uint64], buckets: NDArray[np.uint64], away: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _select_quotas(keys: NDArray[np.uint64], buckets: NDArray[np.uint64], away: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which quotas of a source are needed: those that lead away from home, and those of keys whose bucket has one."""
     return away | np.isin(buckets, keys[away & (keys == buckets)])

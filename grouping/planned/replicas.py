@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.planned.assignment import Assigned
-from unskew.grouping.planned.counts import home_of
+from unskew.grouping.planned.assignment import ReplicaAssignment
+from unskew.grouping.planned.counts import bucket_homes
 
 Hashes: TypeAlias = NDArray[np.uint64]
 
 
 @kernel
-def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def find_positions(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Each key's first position among sorted keys, and whether it is there. If it isn't, its position is arbitrary.
 
     Hashes are evenly spread. So a table by their first bits leaves few of them to a search.
@@ -46,7 +46,7 @@ def position(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDAr
     return at, found
 
 
-class Present(NamedTuple):
+class CurrentReplicas(NamedTuple):
     """The replicas of m keys before a batch.
 
     Attributes
@@ -54,7 +54,7 @@ class Present(NamedTuple):
     starts : int64[m + 1], workers : int32[p]
         The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which they are filled.
     rows : int64[p]
-        The row of each replica in ``Replicas``, or −1.
+        The row of each replica in ``ReplicaIndex``, or −1.
 
     """
 
@@ -63,7 +63,7 @@ class Present(NamedTuple):
     rows: NDArray[np.int64]
 
 
-class Replicas(NamedTuple):
+class ReplicaIndex(NamedTuple):
     """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order in which they are filled.
 
     Attributes
@@ -91,19 +91,19 @@ class Replicas(NamedTuple):
 
     def among(self, keys: Hashes) -> Hashes:
         """Those keys of ``keys`` that have remembered replicas."""
-        return keys[position(self.key, keys)[1]]
+        return keys[find_positions(self.key, keys)[1]]
 
     def default(self, buckets: Hashes) -> NDArray[np.int32]:
         """Where keys of these buckets are if none of their replicas is remembered: their bucket's first replica."""
-        at, found = position(self.key, buckets)
-        home = home_of(buckets)
+        at, found = find_positions(self.key, buckets)
+        home = bucket_homes(buckets)
         home[found] = self.worker[at[found]]
         return home
 
-    def of(self, keys: Hashes, buckets: Hashes) -> Present:
+    def of(self, keys: Hashes, buckets: Hashes) -> CurrentReplicas:
         """The replicas of m different keys of these buckets. A bucket is its own."""
         known, first, count = np.unique(self.key, return_index=True, return_counts=True)
-        at, found = position(known, keys)
+        at, found = find_positions(known, keys)
         number = np.ones(len(keys), np.int64)
         number[found] = count[at[found]]
         begin = np.full(len(keys), -1)
@@ -113,15 +113,15 @@ class Replicas(NamedTuple):
         rows = np.where(found[of_key], begin[of_key] + np.arange(starts[-1]) - starts[of_key], -1)
         workers = self.default(buckets)[of_key]
         workers[rows >= 0] = self.worker[rows[rows >= 0]]
-        return Present(starts, workers, rows)
+        return CurrentReplicas(starts, workers, rows)
 
     def after(
         self,
         keys: Hashes,
         buckets: Hashes,
         loads: NDArray[np.float64],
-        present: Present,
-        assigned: Assigned,
+        present: CurrentReplicas,
+        assigned: ReplicaAssignment,
         clock: int,
     ) -> Self:
         """The replicas after a batch of m keys with these buckets and loads, which began at ``clock``."""
@@ -134,13 +134,13 @@ class Replicas(NamedTuple):
         new = ~remembered[present.starts[:-1]]
         used = self.used.copy()
         used[present.rows[remembered & ~changed[of_key]]] = clock
-        at, found = position(self.key, buckets)
+        at, found = find_positions(self.key, buckets)
         used[at[found & new]] = clock  # of their bucket
         times = np.full(len(item), clock)
         theirs = np.flatnonzero(changed[of_key])
-        at, had = _pairs(of_key[theirs], present.workers[theirs], item, worker)
+        at, had = _find_pairs(of_key[theirs], present.workers[theirs], item, worker)
         row = np.where(had, present.rows[theirs[at]], -1)
-        idle = ~assigned.used(loads) & (row >= 0)
+        idle = ~assigned.receives_load(loads) & (row >= 0)
         times[idle] = used[row[idle]]
         stays = np.ones(len(used), np.bool_)
         stays[present.rows[remembered & changed[of_key]]] = False
@@ -152,7 +152,7 @@ class Replicas(NamedTuple):
         times = np.concatenate([used[stays], times, np.full(len(left), clock)])
         return self._replace(key=key[order], worker=workers[order], used=times[order])
 
-    def kept(self, since: int, buckets: Callable[[Hashes], Hashes]) -> Self:
+    def prune(self, since: int, buckets: Callable[[Hashes], Hashes]) -> Self:
         """The replicas used since then, without keys that are only where their bucket is, and buckets only at home.
 
         If they are too many, those used last.
@@ -163,20 +163,20 @@ class Replicas(NamedTuple):
         kept = self._replace(key=self.key[stays], worker=self.worker[stays], used=self.used[stays])
         _, which, number = np.unique(kept.key, return_inverse=True, return_counts=True)
         bucket = buckets(kept.key)
-        default = np.where(bucket == kept.key, home_of(bucket), kept.default(bucket))
+        default = np.where(bucket == kept.key, bucket_homes(bucket), kept.default(bucket))
         away = (number[which] > 1) | (kept.worker != default)
         return kept._replace(key=kept.key[away], worker=kept.worker[away], used=kept.used[away])
 
 
-def added(present: Present, assigned: Assigned, loads: NDArray[np.float64]) -> int:
+def count_new_replicas(present: CurrentReplicas, assigned: ReplicaAssignment, loads: NDArray[np.float64]) -> int:
     """How many replicas that get tuples an assignment adds to the present ones, of m keys with these loads."""
     of_key = np.repeat(np.arange(len(loads)), np.diff(present.starts))
     theirs = np.isin(of_key, assigned.item)
-    _, had = _pairs(of_key[theirs], present.workers[theirs], assigned.item, assigned.worker)
-    return int((assigned.used(loads) & ~had).sum())
+    _, had = _find_pairs(of_key[theirs], present.workers[theirs], assigned.item, assigned.worker)
+    return int((assigned.receives_load(loads) & ~had).sum())
 
 
-def _pairs(
+def _find_pairs(
     keys: NDArray[np.int64], workers: NDArray[np.int32], key: NDArray[np.int64], worker: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Each pair's position among different pairs whose keys ascend, and whether it is among them."""

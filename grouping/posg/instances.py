@@ -10,7 +10,7 @@ from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Costs
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.posg.sketch import cells, update
+from unskew.grouping.posg.sketch import find_cells, update_sketch
 from unskew.grouping.state import Value
 
 START, STABILISING = 0, 1
@@ -38,18 +38,18 @@ def new_instances(k: int, rows: int, columns: int) -> Instances:
 
 
 @kernel
-def execute(
+def execute_tuple(
     instances: Instances, op: int, at: NDArray[np.int32], key: int, cost: float, window: int, tolerance: float
 ) -> bool:
     """Note a tuple that instance ``op`` has executed.
 
-    Return True if its matrices are stable. Then they should be sent and ``reset``.
+    Return True if its matrices are stable. Then they should be sent and ``reset_instance``.
 
     After N tuples START takes a snapshot of W/F. From then on, every N tuples, the snapshot is compared with the
     present W/F. If the relative error is at most μ (equation 1), the matrices are stable. Otherwise the snapshot is
     taken anew. Cells that no tuple has hit are 0 on both sides.
     """
-    update(instances.frequencies, instances.works, op, at, key, cost)
+    update_sketch(instances.frequencies, instances.works, op, at, key, cost)
     control = instances.control
     control[op, EXECUTED] += 1
     if control[op, EXECUTED] < window:
@@ -60,12 +60,12 @@ def execute(
         control[op, STATE] = STABILISING
         for row in range(instances.snapshots.shape[1]):
             for column in range(instances.snapshots.shape[2]):
-                instances.snapshots[op, row, column] = _ratio(instances, op, row, column)
+                instances.snapshots[op, row, column] = _cost_ratio(instances, op, row, column)
     return stable
 
 
 @kernel
-def reset(instances: Instances, op: int) -> None:
+def reset_instance(instances: Instances, op: int) -> None:
     """Return to START with empty matrices (Figure 2.C)."""
     instances.frequencies[op] = 0
     instances.works[op] = 0
@@ -78,7 +78,7 @@ def relative_error(instances: Instances, op: int) -> float:
     off, total = 0.0, 0.0
     for row in range(instances.snapshots.shape[1]):
         for column in range(instances.snapshots.shape[2]):
-            off += abs(instances.snapshots[op, row, column] - _ratio(instances, op, row, column))
+            off += abs(instances.snapshots[op, row, column] - _cost_ratio(instances, op, row, column))
             total += instances.snapshots[op, row, column]
     if off == 0:
         return 0.0
@@ -86,7 +86,7 @@ def relative_error(instances: Instances, op: int) -> float:
 
 
 @kernel
-def _ratio(instances: Instances, op: int, row: int, column: int) -> float:
+def _cost_ratio(instances: Instances, op: int, row: int, column: int) -> float:
     count = instances.frequencies[op, row, column]
     return instances.works[op, row, column] / count if count else 0.0
 
@@ -116,7 +116,7 @@ class PosgMonitor(Monitor):
             raise ValueError("POSG's monitor needs costs: what each tuple took, in ms")
         _, rows, columns = self.works.shape
         instance = Instances(self.frequencies, self.works, self.snapshots, self.control)
-        tuples = keys.codes, cells(keys, self.seed, rows, columns), np.ascontiguousarray(costs, np.float64)
+        tuples = keys.codes, find_cells(keys, self.seed, rows, columns), np.ascontiguousarray(costs, np.float64)
         stable = self.cumulated, self.stable_frequencies, self.stable_works
         _execute_all(instance, *tuples, self.window, self.tolerance, *stable)
 
@@ -148,7 +148,7 @@ def _execute_all(
     """Execute n tuples, and add matrices that become stable to ``stable_frequencies`` and ``stable_works``."""
     for i in range(len(codes)):
         cumulated[0] += costs[i]
-        if execute(instance, 0, at, codes[i], costs[i], window, tolerance):
+        if execute_tuple(instance, 0, at, codes[i], costs[i], window, tolerance):
             stable_frequencies += instance.frequencies[0]
             stable_works += instance.works[0]
-            reset(instance, 0)
+            reset_instance(instance, 0)

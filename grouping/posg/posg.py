@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number, one_of
+from unskew.grouping.arguments import check_choice, check_integer, check_number
 from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
@@ -24,9 +24,9 @@ from unskew.grouping.posg.scheduler import (
     mean_cost,
     receive_matrices,
     submit_all,
-    synchronise,
+    synchronise_accounts,
 )
-from unskew.grouping.posg.sketch import cells, shape
+from unskew.grouping.posg.sketch import find_cells, sketch_shape
 from unskew.grouping.state import Value
 
 
@@ -104,10 +104,10 @@ class Posg(Grouping):
         settle: str = "clock",
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.rows, self.columns = shape(epsilon, delta)
-        self.window = integer("window", window, 1)
-        self.tolerance = number("tolerance", tolerance, 0)
-        self.settle = one_of("settle", settle, ("work", "clock"))
+        self.rows, self.columns = sketch_shape(epsilon, delta)
+        self.window = check_integer("window", window, 1)
+        self.tolerance = check_number("tolerance", tolerance, 0)
+        self.settle = check_choice("settle", settle, ("work", "clock"))
         k = self.workers
         self.control = np.array([ROUND_ROBIN, 0, 0])
         self.known = np.zeros(k, np.bool_)
@@ -123,7 +123,7 @@ class Posg(Grouping):
         return self
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        return submit_all(self.scheduler(), keys.codes, cells(keys, self.seed, self.rows, self.columns))
+        return submit_all(self.scheduler(), keys.codes, find_cells(keys, self.seed, self.rows, self.columns))
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
         """Take up a ``PosgController``'s plan: first the corrections of the accounts, then new sketches."""
@@ -133,7 +133,7 @@ class Posg(Grouping):
         weights = values["weights"]
         # A reply to an earlier epoch is void: the account it is about has been corrected since.
         if self._waiting and values["epoch"] == self.control[EPOCH] and self.source < len(weights):
-            synchronise(self.scheduler(), values["deltas"] * weights[self.source])
+            synchronise_accounts(self.scheduler(), values["deltas"] * weights[self.source])
         if len(values["senders"]):
             self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
             for worker in values["senders"]:

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.least_loaded import heap_of, raise_least
-from unskew.grouping.posg.sketch import estimate
+from unskew.grouping.least_loaded import build_heap, raise_least
+from unskew.grouping.posg.sketch import estimate_cost
 
 ROUND_ROBIN, SEND_ALL, WAIT_ALL, RUN = 0, 1, 2, 3
 STATES = ("ROUND_ROBIN", "SEND_ALL", "WAIT_ALL", "RUN")
@@ -33,7 +33,7 @@ class Scheduler(NamedTuple):
 
 
 @kernel
-def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
+def submit_tuple(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
     """Choose the instance for a tuple of this key (SUBMIT, UPDATEĈ of Listing III.2).
 
     ``at`` [K, r] has the cells of all keys. Time O(r + log k).
@@ -45,13 +45,13 @@ def submit(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
     elif control[STATE] == SEND_ALL:
         # The next k tuples carry the requests, one to each instance.
         op = control[TURN]
-        scheduler.estimated[op] += _cost(scheduler, op, at, key)
+        scheduler.estimated[op] += _estimate_cost(scheduler, op, at, key)
         control[TURN] += 1
         if control[TURN] == len(scheduler.estimated):
-            _enter(scheduler, WAIT_ALL)
+            _enter_state(scheduler, WAIT_ALL)
     else:
         op = scheduler.heap[0]
-        raise_least(scheduler.heap, scheduler.estimated, _cost(scheduler, op, at, key))
+        raise_least(scheduler.heap, scheduler.estimated, _estimate_cost(scheduler, op, at, key))
     return int(op)
 
 
@@ -69,10 +69,10 @@ def receive_matrices(scheduler: Scheduler, op: int) -> None:
 
 
 @kernel
-def synchronise(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
+def synchronise_accounts(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
     """Correct the accounts by Ĉ += Δ when all replies of the epoch have come, and go on to RUN (Figure 3.E)."""
     scheduler.estimated[:] += deltas
-    _enter(scheduler, RUN)
+    _enter_state(scheduler, RUN)
 
 
 @kernel
@@ -83,19 +83,19 @@ def mean_cost(frequencies: NDArray[np.int64], works: NDArray[np.float64]) -> flo
 
 
 @kernel
-def _enter(scheduler: Scheduler, state: int) -> None:
+def _enter_state(scheduler: Scheduler, state: int) -> None:
     scheduler.control[STATE] = state
-    scheduler.heap[:] = heap_of(scheduler.estimated)
+    scheduler.heap[:] = build_heap(scheduler.estimated)
 
 
 @kernel
-def _cost(scheduler: Scheduler, op: int, at: NDArray[np.int32], key: int) -> float:
-    return estimate(scheduler.frequencies, scheduler.works, op, at, key, scheduler.means[op])
+def _estimate_cost(scheduler: Scheduler, op: int, at: NDArray[np.int32], key: int) -> float:
+    return estimate_cost(scheduler.frequencies, scheduler.works, op, at, key, scheduler.means[op])
 
 
 @kernel
 def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.int32]) -> NDArray[np.int32]:
-    """``submit`` for n tuples: int32[n]. No message comes in between, so each long state has its own loop."""
+    """``submit_tuple`` for n tuples: int32[n]. No message comes in between, so each long state has its own loop."""
     n, i = len(codes), 0
     workers = np.empty(n, np.int32)
     if scheduler.control[STATE] == ROUND_ROBIN:
@@ -106,15 +106,15 @@ def submit_all(scheduler: Scheduler, codes: NDArray[np.int32], at: NDArray[np.in
             i += 1
         scheduler.control[TURN] = turn
     while i < n and scheduler.control[STATE] == SEND_ALL:
-        workers[i] = submit(scheduler, at, codes[i])
+        workers[i] = submit_tuple(scheduler, at, codes[i])
         i += 1
     if i < n:
         heap, estimated, means = scheduler.heap, scheduler.estimated, scheduler.means
         frequencies, works = scheduler.frequencies, scheduler.works
-        heap[:] = heap_of(estimated)
+        heap[:] = build_heap(estimated)
         while i < n:
             op = heap[0]
             workers[i] = op
-            raise_least(heap, estimated, estimate(frequencies, works, op, at, codes[i], float(means[op])))
+            raise_least(heap, estimated, estimate_cost(frequencies, works, op, at, codes[i], float(means[op])))
             i += 1
     return workers

@@ -5,37 +5,37 @@ from math import ceil, e, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
-from unskew.grouping.hashing import below, function, mix
+from unskew.grouping.arguments import check_number
+from unskew.grouping.hashing import hash_function, mix_hash, reduce_to_range
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
 
-def shape(epsilon: float, delta: float) -> tuple[int, int]:
+def sketch_shape(epsilon: float, delta: float) -> tuple[int, int]:
     """Rows r = ⌈log2 1/δ⌉ and columns c = ⌈e/ε⌉: an estimate errs by ε(m − f) or more with probability at most δ.
 
     The paper has 54 columns for its default ε = 0.05 in section V, and 55 columns in the example of section IV. It has
     4 rows for δ = 0.1, so its logarithm is binary. This is more than the bound needs, because ln 10 = 2.3.
 
-    >>> shape(0.05, 0.1), shape(0.70, 0.25)
+    >>> sketch_shape(0.05, 0.1), sketch_shape(0.70, 0.25)
     ((4, 55), (2, 4))
     """
-    epsilon = number("epsilon", epsilon, 0, above=True)
-    delta = number("delta", delta, 0, 1, above=True, below=True)
+    epsilon = check_number("epsilon", epsilon, 0, above=True)
+    delta = check_number("delta", delta, 0, 1, above=True, below=True)
     return ceil(log2(1 / delta)), ceil(e / epsilon)
 
 
-def cells(keys: Keys, seed: int, rows: int, columns: int) -> NDArray[np.int32]:
+def find_cells(keys: Keys, seed: int, rows: int, columns: int) -> NDArray[np.int32]:
     """The column of each distinct key in each row: int32[k, r]. The hash functions depend only on the seed."""
-    return _cells(keys.hashes, function(seed), rows, columns)
+    return _hash_cells(keys.hashes, hash_function(seed), rows, columns)
 
 
 @kernel
-def _cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: int) -> NDArray[np.int32]:
+def _hash_cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: int) -> NDArray[np.int32]:
     at = np.empty((len(hashes), rows), np.int32)
     for key in range(len(hashes)):
         for row in range(rows):
-            at[key, row] = below(mix(hashes[key], number + np.uint64(row)), columns)
+            at[key, row] = reduce_to_range(mix_hash(hashes[key], number + np.uint64(row)), columns)
     return at
 
 
@@ -44,7 +44,7 @@ def _cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, columns: in
 
 
 @kernel
-def update(
+def update_sketch(
     frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, cost: float
 ) -> None:
     """Listing III.1: instance ``op`` has executed a tuple in ``cost`` ms."""
@@ -54,7 +54,7 @@ def update(
 
 
 @kernel
-def frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], key: int) -> int:
+def estimate_frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], key: int) -> int:
     """How often instance ``op`` has seen a key. The estimate is never too low."""
     least = frequencies[op, 0, at[key, 0]]
     for row in range(1, at.shape[1]):
@@ -63,7 +63,7 @@ def frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], ke
 
 
 @kernel
-def estimate(
+def estimate_cost(
     frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, unseen: float
 ) -> float:
     """Listing III.2, line 10: what a tuple costs, W/F in the row with the least F. If that F is 0, it is ``unseen``."""

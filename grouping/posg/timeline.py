@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.posg.instances import execute, new_instances, reset
+from unskew.grouping.posg.instances import execute_tuple, new_instances, reset_instance
 from unskew.grouping.posg.posg import Posg
 from unskew.grouping.posg.scheduler import (
     EPOCH,
@@ -23,10 +23,10 @@ from unskew.grouping.posg.scheduler import (
     Scheduler,
     mean_cost,
     receive_matrices,
-    submit,
-    synchronise,
+    submit_tuple,
+    synchronise_accounts,
 )
-from unskew.grouping.posg.sketch import cells
+from unskew.grouping.posg.sketch import find_cells
 
 
 class Timeline(NamedTuple):
@@ -38,7 +38,7 @@ class Timeline(NamedTuple):
     messages: int  # sketches and replies that were sent; requests travel with tuples
 
 
-def unfold(
+def run_timeline(
     router: Posg,
     keys: Keys,
     arrivals: NDArray[np.float64],
@@ -67,12 +67,12 @@ def unfold(
     k = router.workers
     matrix = np.broadcast_to(services if services.ndim == 2 else services[:, None], (len(keys), k))
     scheduler = deepcopy(router.scheduler())
-    at = cells(keys, router.seed, router.rows, router.columns)
+    at = find_cells(keys, router.seed, router.rows, router.columns)
     settings = (router.window, router.tolerance, latency, router.settle == "clock")
-    return Timeline(*_unfold(scheduler, keys.codes, at, arrivals, matrix, *settings))
+    return Timeline(*_run_events(scheduler, keys.codes, at, arrivals, matrix, *settings))
 
 
-class Messages(NamedTuple):
+class PendingMessages(NamedTuple):
     """Messages under way from instances to the scheduler, in no order."""
 
     times: NDArray[np.float64]  # when each arrives, ms
@@ -82,7 +82,7 @@ class Messages(NamedTuple):
 
 
 @kernel
-def _unfold(
+def _run_events(
     scheduler: Scheduler,
     codes: NDArray[np.int32],
     at: NDArray[np.int32],
@@ -100,11 +100,11 @@ def _unfold(
     # An instance sends matrices at most once in two windows, and a reply at most once for each of those messages.
     room = n // (2 * window) + 1
     sent_frequencies, sent_works = np.empty((room, rows, columns), np.int64), np.empty((room, rows, columns))
-    messages = no_messages(room * (k + 1))
+    messages = make_messages(room * (k + 1))
     matrices = 0
     deltas, replies = np.zeros(k), 0
     for i in range(n):
-        message = due(messages, arrivals[i])
+        message = find_due(messages, arrivals[i])
         while message >= 0:
             op, epoch, slot = messages.about[message, 0], messages.about[message, 1], messages.about[message, 2]
             if slot >= 0:
@@ -117,35 +117,35 @@ def _unfold(
                 deltas[op] = messages.deltas[message]
                 replies += 1
                 if replies == k:
-                    synchronise(scheduler, deltas)
-            remove(messages, message)
-            message = due(messages, arrivals[i])
+                    synchronise_accounts(scheduler, deltas)
+            remove_message(messages, message)
+            message = find_due(messages, arrivals[i])
         states[i] = scheduler.control[STATE]
-        op = submit(scheduler, at, codes[i])
+        op = submit_tuple(scheduler, at, codes[i])
         workers[i] = op
         free[op] = finishes[i] = max(arrivals[i], free[op]) + services[i, op]
         cumulated[op] += services[i, op]
         if states[i] == SEND_ALL:
             # The tuple carries a request; the answer leaves when it has been executed.
             delta = (finishes[i] if clock else cumulated[op]) - scheduler.estimated[op]
-            send(messages, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
-        if execute(instances, op, at, codes[i], services[i, op], window, tolerance):
+            send_message(messages, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
+        if execute_tuple(instances, op, at, codes[i], services[i, op], window, tolerance):
             sent_frequencies[matrices] = instances.frequencies[op]
             sent_works[matrices] = instances.works[op]
-            reset(instances, op)
-            send(messages, finishes[i] + latency, op, 0, matrices, 0.0)
+            reset_instance(instances, op)
+            send_message(messages, finishes[i] + latency, op, 0, matrices, 0.0)
             matrices += 1
     return workers, finishes, states, int(messages.counts[1])
 
 
 @kernel
-def no_messages(room: int) -> Messages:
+def make_messages(room: int) -> PendingMessages:
     """No messages yet, and room for ``room`` of them."""
-    return Messages(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
+    return PendingMessages(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
 
 
 @kernel
-def send(messages: Messages, time: float, op: int, epoch: int, slot: int, delta: float) -> None:
+def send_message(messages: PendingMessages, time: float, op: int, epoch: int, slot: int, delta: float) -> None:
     """Send a reply or matrices, to arrive at ``time`` (ms). For a reply, ``slot`` is −1."""
     end = messages.counts[0]
     messages.times[end], messages.deltas[end] = time, delta
@@ -156,7 +156,7 @@ def send(messages: Messages, time: float, op: int, epoch: int, slot: int, delta:
 
 
 @kernel
-def due(messages: Messages, now: float) -> int:
+def find_due(messages: PendingMessages, now: float) -> int:
     """The first message that has arrived by now, or −1. Of several at one moment, the one that was sent first."""
     first = -1
     for i in range(messages.counts[0]):
@@ -170,7 +170,7 @@ def due(messages: Messages, now: float) -> int:
 
 
 @kernel
-def remove(messages: Messages, message: int) -> None:
+def remove_message(messages: PendingMessages, message: int) -> None:
     """Remove a message."""
     messages.counts[0] -= 1
     last = messages.counts[0]

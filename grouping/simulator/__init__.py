@@ -2,16 +2,25 @@
 
 >>> from unskew.grouping import create, streams
 >>> keys = streams.zipf(1.5, 1000).take(0, 20_000)
->>> stream = workload(keys, arrivals_at(0.8, 1.0, 20_000, workers=10))
+>>> stream = make_workload(keys, make_arrivals(0.8, 1.0, 20_000, workers=10))
 >>> key, partial = (simulate(lambda: create(name, 10), stream) for name in ("KEY", "PARTIAL_KEY"))
 >>> partial.average_imbalance < key.average_imbalance, 1 < partial.replication <= 2
 (True, True)
 """
 
-from unskew.grouping.simulator.feedback import Feedback
-from unskew.grouping.simulator.outcome import Outcome
+from unskew.grouping.simulator.feedback import FeedbackTiming
+from unskew.grouping.simulator.outcome import SimulationOutcome
 from unskew.grouping.simulator.simulation import simulate
-from unskew.grouping.simulator.workload import Speeds, Workload, arrivals_at, workload
+from unskew.grouping.simulator.workload import Speeds, Workload, make_arrivals, make_workload
 from unskew.grouping.streams import class_costs
 
-__all__ = ["Feedback", "Outcome", "Speeds", "Workload", "arrivals_at", "class_costs", "simulate", "workload"]
+__all__ = [
+    "FeedbackTiming",
+    "SimulationOutcome",
+    "Speeds",
+    "Workload",
+    "class_costs",
+    "make_arrivals",
+    "make_workload",
+    "simulate",
+]

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import number
+from unskew.grouping.arguments import check_number
 from unskew.grouping.feedback import Plan
-from unskew.grouping.feedback_loop import Interval, Loop, PlanState
+from unskew.grouping.feedback_loop import FeedbackLoop, Interval, PlanState
 from unskew.grouping.interface import Grouping
 
 
 @dataclass(frozen=True, slots=True)
-class Feedback:
+class FeedbackTiming:
     """How often workers and sources report, and how late a plan takes effect.
 
     Attributes
@@ -35,16 +35,16 @@ class Feedback:
     transfer: float = 0.0
 
     def __post_init__(self) -> None:
-        number("interval", self.interval, 0, above=True)
-        number("delay", self.delay, 0)
-        number("transfer", self.transfer, 0)
+        check_number("interval", self.interval, 0, above=True)
+        check_number("delay", self.delay, 0)
+        check_number("transfer", self.transfer, 0)
 
 
 @dataclass(slots=True)
-class Transit:
+class FeedbackChannel:
     """The loop's plan state, the reports in transit to the loop, and the plans in transit from it."""
 
-    loop: Loop
+    loop: FeedbackLoop
     state: PlanState
     delay: float
     reported: deque[tuple[float, Interval]] = field(default_factory=deque)
@@ -84,7 +84,7 @@ class Transit:
         return adopted
 
 
-def transferred(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
+def sum_transfers(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
     """The state that each worker hands out or takes in for these plans: float64[W], 0 if the plans don't say."""
     moved = np.zeros(workers)
     for plan in plans:

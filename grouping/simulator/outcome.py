@@ -8,15 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.measures import dist_cost, imbalance_fraction, skew, std_dev
-from unskew.grouping.simulator.feedback import Transit
+from unskew.grouping.measures import dist_cost, imbalance_fraction, load_skew, std_dev
+from unskew.grouping.simulator.feedback import FeedbackChannel
 from unskew.grouping.simulator.sources import Sources
 from unskew.grouping.simulator.workers import Workers
 from unskew.grouping.simulator.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SimulationOutcome:
     """The outcome of one scheme on one workload. Loads are in tuples, or in ms where a field says work."""
 
     grouping: str
@@ -45,22 +45,22 @@ class Outcome:
     assigned: NDArray[np.int32]  # [n], the worker that executed each tuple
     completions: NDArray[np.float64]  # [n], ms
     loads: NDArray[np.int64]  # [W], tuples
-    series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.series_of`
+    series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.compute_series`
 
     def figures(self) -> dict[str, Any]:
         """The plain figures by name, without arrays."""
         return {f.name: getattr(self, f.name) for f in fields(self)[:_FIGURES]}
 
 
-_FIGURES = [f.name for f in fields(Outcome)].index("assigned")
+_FIGURES = [f.name for f in fields(SimulationOutcome)].index("assigned")
 
 
-def marks_of(n: int, samples: int) -> NDArray[np.int64]:
+def choose_marks(n: int, samples: int) -> NDArray[np.int64]:
     """The numbers of tuples after which to take a sample: int64[at most ``samples``], ascending. The last one is n."""
     return np.unique(-(-np.arange(1, samples + 1) * n // samples))
 
 
-def series_of(
+def compute_series(
     workload: Workload,
     marks: NDArray[np.int64],
     loads: NDArray[np.int64],
@@ -108,7 +108,7 @@ def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: 
     return at_marks, float(total / max(1, len(assigned)))
 
 
-def partials(workload: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
+def count_partials(workload: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
     """The number of partial results: different (window, key, worker). A window is ``window`` ms, or the whole run."""
     pairs = workload.keys.codes.astype(np.int64) * workers + assigned
     if window is not None and len(pairs):
@@ -118,23 +118,23 @@ def partials(workload: Workload, assigned: NDArray[np.int32], workers: int, wind
     return int(len(pairs) and 1 + np.count_nonzero(np.diff(pairs)))
 
 
-def outcome(
+def compute_outcome(
     workload: Workload,
     senders: Sources,
     sources: int,
     workers: Workers,
-    transit: Transit | None,
+    transit: FeedbackChannel | None,
     marks: NDArray[np.int64],
     waiting: NDArray[np.int64],
     window: float | None,
-) -> Outcome:
+) -> SimulationOutcome:
     """Compute the figures and the series of a run."""
     router, n = senders.routers[0], len(workload)
     at_marks, average = count_loads(workers.assigned, marks, router.workers)
     completions = workers.finishes - workload.arrivals
     keys = int(np.count_nonzero(np.bincount(workload.keys.codes)))  # a dictionary may name keys that no tuple has
-    memory = partials(workload, workers.assigned, router.workers, None)
-    return Outcome(
+    memory = count_partials(workload, workers.assigned, router.workers, None)
+    return SimulationOutcome(
         grouping=router.name,
         sources=sources,
         workers=router.workers,
@@ -144,14 +144,16 @@ def outcome(
         final_imbalance=imbalance_fraction(at_marks[-1]),
         work_imbalance=imbalance_fraction(np.bincount(workers.assigned, workers.services, router.workers)),
         std_dev=std_dev(at_marks[-1]),
-        skew=skew(at_marks[-1]),
+        skew=load_skew(at_marks[-1]),
         replication=dist_cost(memory, keys),
         memory=memory,
-        aggregation_messages=memory if window is None else partials(workload, workers.assigned, router.workers, window),
+        aggregation_messages=memory
+        if window is None
+        else count_partials(workload, workers.assigned, router.workers, window),
         plans=transit.plans if transit else 0,
         moved_keys=workers.moved + (transit.moved if transit else 0),
         migration=transit.migration if transit else 0.0,
-        forwarded=workers.forwarded,
+        forwarded=workers.forward_count,
         mean_queue=float(waiting.mean()),
         longest_queue=int(waiting.max()),
         mean_completion=float(completions.mean()),
@@ -161,5 +163,5 @@ def outcome(
         assigned=workers.assigned,
         completions=completions,
         loads=at_marks[-1],
-        series=series_of(workload, marks, at_marks, workers.finishes, waiting),
+        series=compute_series(workload, marks, at_marks, workers.finishes, waiting),
     )

@@ -6,12 +6,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
+from unskew.grouping.arguments import check_integer, check_number
 from unskew.grouping.feedback import Monitor
-from unskew.grouping.feedback_loop import Interval, Loop, PlanState
+from unskew.grouping.feedback_loop import FeedbackLoop, Interval, PlanState
 from unskew.grouping.interface import Grouping
-from unskew.grouping.simulator.feedback import Feedback, Transit, transferred
-from unskew.grouping.simulator.outcome import Outcome, marks_of, outcome
+from unskew.grouping.simulator.feedback import FeedbackChannel, FeedbackTiming, sum_transfers
+from unskew.grouping.simulator.outcome import SimulationOutcome, choose_marks, compute_outcome
 from unskew.grouping.simulator.sources import Sources, Substreams
 from unskew.grouping.simulator.workers import FifoWorkers, ForwardingWorkers, Workers
 from unskew.grouping.simulator.workload import Speeds, Workload
@@ -24,10 +24,10 @@ def simulate(
     sources: int = 1,
     split: str = "even",
     speeds: Speeds | None = None,
-    feedback: Feedback | None = None,
+    feedback: FeedbackTiming | None = None,
     window: float | None = None,
     samples: int = 200,
-) -> Outcome:
+) -> SimulationOutcome:
     """Route a workload with S sources, and let W workers serve it, each first in, first out.
 
     A scheme with a controller gets feedback. Without a controller each source routes its share at once, or batch by
@@ -47,7 +47,7 @@ def simulate(
         How tuples are divided between the sources: in turn, or by the key's hash.
     speeds : Speeds, optional
         The workers' speeds. Default: all workers are alike.
-    feedback : Feedback, optional
+    feedback : FeedbackTiming, optional
         For schemes with a controller. Its interval is also the batch of schemes that look at batches.
     window : float, ms, optional
         The time after which the workers send their partial results to be aggregated. Default: only at the end.
@@ -62,9 +62,9 @@ def simulate(
     Examples
     --------
     >>> from unskew.grouping import create
-    >>> from unskew.grouping.simulator import arrivals_at, workload
+    >>> from unskew.grouping.simulator import make_arrivals, make_workload
     >>> keys = ["tr"] * 800 + ["de", "fr"] * 100
-    >>> stream = workload(keys, arrivals_at(0.8, 1.0, 1000, workers=4))
+    >>> stream = make_workload(keys, make_arrivals(0.8, 1.0, 1000, workers=4))
     >>> for name in ("SHUFFLE", "KEY", "PARTIAL_KEY"):
     ...     print(name, round(simulate(lambda: create(name, 4), stream).final_imbalance, 2))
     SHUFFLE 0.0
@@ -75,35 +75,35 @@ def simulate(
     if not len(workload):
         raise ValueError("the workload has no tuples")
     if window is not None:
-        window = number("window", window, 0, above=True)
-    senders = Sources(make, workload, integer("sources", sources, 1), split)
+        window = check_number("window", window, 0, above=True)
+    senders = Sources(make, workload, check_integer("sources", sources, 1), split)
     router = senders.routers[0]
-    speeds = speeds or Speeds.fixed(np.ones(router.workers))
+    speeds = speeds or Speeds.constant(np.ones(router.workers))
     if speeds.factors.shape[1] != router.workers:
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
     workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
-    samples_of = Samples(workers, workload, marks_of(len(workload), integer("samples", samples, 1)))
+    samples_of = QueueSampler(workers, workload, choose_marks(len(workload), check_integer("samples", samples, 1)))
     controller, transit = router.controller(), None
-    feedback = feedback or Feedback()
+    feedback = feedback or FeedbackTiming()
     if controller is None:
-        ends = _ends(workload, feedback.interval) if router.batched else [len(workload)]
+        ends = _find_batch_ends(workload, feedback.interval) if router.batched else [len(workload)]
         for start, stop in pairwise([0, *ends]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
     else:
-        loop = Loop(lambda _: router, router.workers, controller=controller)
-        transit = Transit(loop, PlanState(router.workers), feedback.delay)
-        _follow(workload, senders, workers, samples_of, transit, feedback)
-    return outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
+        loop = FeedbackLoop(lambda _: router, router.workers, controller=controller)
+        transit = FeedbackChannel(loop, PlanState(router.workers), feedback.delay)
+        _run_intervals(workload, senders, workers, samples_of, transit, feedback)
+    return compute_outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
 
 
-def _ends(workload: Workload, interval: float) -> list[int]:
+def _find_batch_ends(workload: Workload, interval: float) -> list[int]:
     """Where the batches end that begin with the first arrival and last ``interval`` (ms); only those with tuples."""
     which = ((workload.arrivals - workload.arrivals[0]) // interval).astype(np.int64)
     return [*(np.flatnonzero(np.diff(which)) + 1).tolist(), len(workload)]
 
 
-class Samples:
+class QueueSampler:
     """Lets the workers serve, and takes samples of their queues after the numbers of tuples in ``marks``."""
 
     def __init__(self, workers: Workers, workload: Workload, marks: NDArray[np.int64]) -> None:
@@ -123,20 +123,25 @@ class Samples:
         self._workers.serve(start, stop, until)
 
 
-def _follow(
-    workload: Workload, senders: Sources, workers: Workers, samples: Samples, transit: Transit, feedback: Feedback
+def _run_intervals(
+    workload: Workload,
+    senders: Sources,
+    workers: Workers,
+    samples: QueueSampler,
+    transit: FeedbackChannel,
+    feedback: FeedbackTiming,
 ) -> None:
     """Interval by interval: adopt, route, serve, report."""
     router, interval = senders.routers[0], feedback.interval
     monitors = [monitor for _ in range(router.workers) if (monitor := router.monitor()) is not None]
     substreams = Substreams(workload.keys)
     now, start, number = float(workload.arrivals[0]), 0, 0
-    while start < len(workload) or not workers.done():
+    while start < len(workload) or not workers.is_final():
         if plans := transit.take_up(now, senders.routers):
-            workers.adopted(router, start)
-            workers.occupy(now, feedback.transfer * transferred(plans, router.workers))
+            workers.on_plan(router, start)
+            workers.occupy(now, feedback.transfer * sum_transfers(plans, router.workers))
         end = now + interval
-        if start < len(workload) and workers.done() and not transit.pending:
+        if start < len(workload) and workers.is_final() and not transit.pending:
             # Nothing happens before the next arrival: go on to the interval of that arrival.
             end += max(0.0, (workload.arrivals[start] - end) // interval + 1) * interval
         stop = int(np.searchsorted(workload.arrivals, end))
@@ -144,7 +149,7 @@ def _follow(
         samples.serve(start, stop, end)
         ready = end
         if monitors:
-            _observe(monitors, substreams, workers, start, stop)
+            _observe_tuples(monitors, substreams, workers, start, stop)
             ready = max(end, float(workers.finishes[start:stop].max(initial=0.0)))
         reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
         queues = workers.waiting(end).astype(float).tolist()
@@ -152,7 +157,7 @@ def _follow(
         now, start, number = end, stop, number + 1
 
 
-def _observe(monitors: list[Monitor], substreams: Substreams, workers: Workers, start: int, stop: int) -> None:
+def _observe_tuples(monitors: list[Monitor], substreams: Substreams, workers: Workers, start: int, stop: int) -> None:
     """Let each worker's monitor observe the worker's tuples among the tuples [start, stop)."""
     here = workers.assigned[start:stop]
     order = start + np.argsort(here, kind="stable")

@@ -10,21 +10,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import one_of
+from unskew.grouping.arguments import check_choice
 from unskew.grouping.feedback import Reports
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Grouping
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.planned import Batched
+from unskew.grouping.planned import BatchGrouping
 from unskew.grouping.simulator.workload import Workload
 
 SPLITS = ("even", "key")
 
 
-def by_key(keys: Keys, seed: int, sources: int) -> NDArray[np.int32]:
+def divide_by_key(keys: Keys, seed: int, sources: int) -> NDArray[np.int32]:
     """The source of each tuple, int32[n], if a stream is divided between S sources by a hash of its keys."""
-    return homes(keys.hashes, function(seed, 1 << 21), sources)[keys.codes]
+    return choose_homes(keys.hashes, hash_function(seed, 1 << 21), sources)[keys.codes]
 
 
 class Sources:
@@ -40,7 +40,7 @@ class Sources:
     """
 
     def __init__(self, make: Callable[[], Grouping], workload: Workload, sources: int, split: str) -> None:
-        one_of("split", split, SPLITS)
+        check_choice("split", split, SPLITS)
         first = make()
         count = 1 if first.shared else sources
         routers = 1 if first.batched else count
@@ -50,19 +50,19 @@ class Sources:
         self._substreams = Substreams(workload.keys)
         self._source = None
         if split == "key" and count > 1:
-            self._source = by_key(workload.keys, first.seed, count)
+            self._source = divide_by_key(workload.keys, first.seed, count)
         if len(workload):
-            first.foresee(workload.keys)
+            first.fit(workload.keys)
             # Compiles, so that the time measured is routing's.
             trial = make()
-            trial.foresee(workload.keys)
+            trial.fit(workload.keys)
             trial.route(self._substreams.part(slice(0, 1)), times=0, costs=0.0)
         self.nanoseconds = 0
 
     def route(self, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
         """Route the tuples [start, stop), and write their workers into ``assigned`` [n]."""
         workload = self._workload
-        if isinstance(self.routers[0], Batched):
+        if isinstance(self.routers[0], BatchGrouping):
             self._route_batch(self.routers[0], start, stop, assigned)
             return
         for source, which in self._parts(start, stop):
@@ -73,13 +73,13 @@ class Sources:
             self.nanoseconds += thread_time_ns() - began
             assigned[which] = workers
 
-    def _route_batch(self, planner: Batched, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
+    def _route_batch(self, planner: BatchGrouping, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
         """Route a batch: all sources count, one plan is made, each source follows it."""
         own = [which for _, which in self._parts(start, stop)]
         parts = [self._substreams.part(which) for which in own]
         costs = [self._workload.costs[which] for which in own]
         began = thread_time_ns()
-        routed = planner.together(parts, costs)
+        routed = planner.route_together(parts, costs)
         self.nanoseconds += thread_time_ns() - began
         for which, workers in zip(own, routed, strict=True):
             assigned[which] = workers
@@ -117,12 +117,14 @@ class Substreams:
         codes = self.keys.codes[which]
         if len(codes) >= len(self.keys.hashes):
             return Keys(codes, self.keys.hashes, self.keys.distinct)
-        renumbered, used = _renumber(np.ascontiguousarray(codes), self._position)
+        renumbered, used = _renumber_codes(np.ascontiguousarray(codes), self._position)
         return Keys(renumbered, self.keys.hashes[used], self.keys.distinct.take(pa.array(used)))
 
 
 @kernel
-def _renumber(codes: NDArray[np.int32], position: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _renumber_codes(
+    codes: NDArray[np.int32], position: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Number the codes by first appearance: the new codes, and the old code of each; ``position`` is −1 again after."""
     renumbered, used = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     distinct = 0

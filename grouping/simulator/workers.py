@@ -41,7 +41,7 @@ class Workers(Protocol):
     moved: int
 
     @property
-    def forwarded(self) -> int:
+    def forward_count(self) -> int:
         """How often a tuple has been passed on to another worker so far."""
         ...
 
@@ -50,10 +50,10 @@ class Workers(Protocol):
         ...
 
     def waiting(self, now: float) -> NDArray[np.int64]:
-        """The tuples that wait at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve``."""
+        """The tuples that wait at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve_tuples``."""
         ...
 
-    def adopted(self, router: Grouping, seen: int) -> None:
+    def on_plan(self, router: Grouping, seen: int) -> None:
         """Note that the routers have adopted a new plan after ``seen`` tuples."""
         ...
 
@@ -64,7 +64,7 @@ class Workers(Protocol):
         """
         ...
 
-    def done(self) -> bool:
+    def is_final(self) -> bool:
         """Whether no later plan could change anything about the tuples taken so far."""
         ...
 
@@ -85,25 +85,25 @@ class FifoWorkers:
         self.services[here] = service_times(
             start, self.assigned[here], workload.costs[here], self._speeds.factors, self._speeds.starts
         )
-        serve(
+        serve_tuples(
             self._queues, start, self.assigned[here], workload.arrivals[here], self.services[here], self.finishes[here]
         )
 
     def waiting(self, now: float) -> NDArray[np.int64]:
-        return wait_at(self._queues, self.finishes, now)
+        return count_waiting(self._queues, self.finishes, now)
 
-    def adopted(self, router: Grouping, seen: int) -> None:
+    def on_plan(self, router: Grouping, seen: int) -> None:
         return
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
         free = self._queues.free
         free[:] = np.where(times > 0, np.maximum(free, now) + times, free)
 
-    def done(self) -> bool:
+    def is_final(self) -> bool:
         return True
 
     @property
-    def forwarded(self) -> int:
+    def forward_count(self) -> int:
         return 0
 
 
@@ -116,20 +116,20 @@ class ForwardingWorkers:
         self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.full(n, np.nan), np.empty(n)
         self._forwarded = np.zeros(1, np.int64)
         given = workload.keys.codes, workload.arrivals, workload.costs, speeds.factors, speeds.starts
-        self._stage = Stage(*given, self.assigned, self.services, self.finishes, self._forwarded)
+        self._stage = ServiceTrace(*given, self.assigned, self.services, self.finishes, self._forwarded)
         self._queues = new_queues(n, self.count)
         self._busy = np.zeros(self.count, np.bool_)
-        self._owners = self._owners_of(router)
+        self._owners = self._find_owners(router)
         self.moved = 0
 
     def serve(self, start: int, stop: int, until: float) -> None:
-        advance(self._stage, self._queues, self._busy, self._owners, start, stop, until)
+        advance_workers(self._stage, self._queues, self._busy, self._owners, start, stop, until)
 
     def waiting(self, now: float) -> NDArray[np.int64]:
         return self._queues.length.copy()
 
-    def adopted(self, router: Grouping, seen: int) -> None:
-        owners = self._owners_of(router)
+    def on_plan(self, router: Grouping, seen: int) -> None:
+        owners = self._find_owners(router)
         known = np.bincount(self._workload.keys.codes[:seen], minlength=len(owners)) > 0
         self.moved += int(np.count_nonzero(known & (owners != self._owners)))
         self._owners = owners
@@ -138,14 +138,14 @@ class ForwardingWorkers:
         # Only tuples are passed on: partial results stay at a key's former owners until they are merged at the end.
         return
 
-    def done(self) -> bool:
+    def is_final(self) -> bool:
         return not self._busy.any()
 
     @property
-    def forwarded(self) -> int:
+    def forward_count(self) -> int:
         return int(self._forwarded[0])
 
-    def _owners_of(self, router: Grouping) -> NDArray[np.int32]:
+    def _find_owners(self, router: Grouping) -> NDArray[np.int32]:
         owners = router.owners(self._workload.keys)
         assert owners is not None, f"{router.name} forwards, so it must name its keys' owners"
         return owners
@@ -154,7 +154,7 @@ class ForwardingWorkers:
 NONE = -1
 
 
-class Queues(NamedTuple):
+class WorkerQueues(NamedTuple):
     """Each worker's queue: a linked list of tuples, by their numbers in the stream."""
 
     following: NDArray[np.int32]  # [n], the tuple after this one at its worker
@@ -164,9 +164,9 @@ class Queues(NamedTuple):
     free: NDArray[np.float64]  # [W], when the worker has finished its last tuple, ms
 
 
-def new_queues(n: int, workers: int) -> Queues:
+def new_queues(n: int, workers: int) -> WorkerQueues:
     """Empty queues for n tuples to come."""
-    return Queues(
+    return WorkerQueues(
         np.full(n, NONE, np.int32),
         np.full(workers, NONE, np.int32),
         np.full(workers, NONE, np.int32),
@@ -176,7 +176,7 @@ def new_queues(n: int, workers: int) -> Queues:
 
 
 @kernel
-def append(queues: Queues, worker: int, i: int) -> None:
+def append_tuple(queues: WorkerQueues, worker: int, i: int) -> None:
     """Append tuple i to a worker's queue."""
     if queues.length[worker]:
         queues.following[queues.tail[worker]] = i
@@ -187,7 +187,7 @@ def append(queues: Queues, worker: int, i: int) -> None:
 
 
 @kernel
-def pop(queues: Queues, worker: int) -> int:
+def pop_tuple(queues: WorkerQueues, worker: int) -> int:
     """Take the first tuple off a worker's queue. The queue must not be empty."""
     i = queues.head[worker]
     queues.head[worker] = queues.following[i]
@@ -197,8 +197,8 @@ def pop(queues: Queues, worker: int) -> int:
 
 
 @kernel
-def serve(
-    queues: Queues,
+def serve_tuples(
+    queues: WorkerQueues,
     first: int,
     workers: NDArray[np.int32],
     arrivals: NDArray[np.float64],
@@ -213,11 +213,11 @@ def serve(
     for i in range(len(workers)):
         worker = workers[i]
         finishes[i] = queues.free[worker] = max(arrivals[i], queues.free[worker]) + services[i]
-        append(queues, worker, first + i)
+        append_tuple(queues, worker, first + i)
 
 
 @kernel
-def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
+def count_waiting(queues: WorkerQueues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
     """How many tuples wait at each worker, without the tuple being executed: int64[W]. Time O(W), and O(1) a tuple.
 
     ``finishes`` is of the whole stream. ``now`` must not go back from call to call.
@@ -225,7 +225,7 @@ def wait_at(queues: Queues, finishes: NDArray[np.float64], now: float) -> NDArra
     waiting = np.empty(len(queues.head), np.int64)
     for worker in range(len(queues.head)):
         while queues.length[worker] and finishes[queues.head[worker]] <= now:
-            pop(queues, worker)
+            pop_tuple(queues, worker)
         waiting[worker] = max(0, queues.length[worker] - 1)
     return waiting
 
@@ -248,7 +248,7 @@ def service_times(
     return services
 
 
-class Stage(NamedTuple):
+class ServiceTrace(NamedTuple):
     """The stream that the workers serve, and where and when its tuples are executed."""
 
     codes: NDArray[np.int32]  # [n]
@@ -263,9 +263,9 @@ class Stage(NamedTuple):
 
 
 @kernel
-def advance(
-    stage: Stage,
-    queues: Queues,
+def advance_workers(
+    stage: ServiceTrace,
+    queues: WorkerQueues,
     busy: NDArray[np.bool_],
     owners: NDArray[np.int32],
     first: int,
@@ -293,16 +293,16 @@ def advance(
             busy[worker] = False
         else:
             worker = int(stage.workers[arriving]) + 0  # numba: an int64, as on the heap
-            append(queues, worker, arriving)
+            append_tuple(queues, worker, arriving)
             arriving += 1
         while not busy[worker] and queues.length[worker]:
-            i = pop(queues, worker)
+            i = pop_tuple(queues, worker)
             owner = int(owners[stage.codes[i]]) + 0
             if owner != worker:
                 stage.forwarded[0] += 1
                 stage.workers[i] = owner
                 if busy[owner]:
-                    append(queues, owner, i)
+                    append_tuple(queues, owner, i)
                     continue
             # An idle owner has nothing waiting: it can start at once.
             phase = np.searchsorted(stage.starts, i, side="right") - 1

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.grouping.arguments import check_costs, number
-from unskew.grouping.keys import KeyArray, Keys, encode
+from unskew.grouping.arguments import check_costs, check_number
+from unskew.grouping.keys import KeyArray, Keys, encode_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Workload:
         return len(self.keys)
 
 
-def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
+def make_workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
     """A workload of these tuples. One cost may stand for all of them.
 
     Raises
@@ -41,7 +41,7 @@ def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Wor
         Lengths differ, arrivals go back in time, or a cost is negative, above 1e100 or not a number.
 
     """
-    encoded = encode(keys)
+    encoded = encode_keys(keys)
     n = len(encoded)
     times = np.asarray(arrivals, np.float64)
     service = np.broadcast_to(np.asarray(costs, np.float64), (n,)) if np.ndim(costs) == 0 else np.asarray(costs, float)
@@ -53,7 +53,7 @@ def workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Wor
     return Workload(encoded, np.ascontiguousarray(times), np.ascontiguousarray(service))
 
 
-def arrivals_at(
+def make_arrivals(
     load: float, costs: float | NDArray[np.float64], n: int, workers: int, *, seed: int | None = None
 ) -> NDArray[np.float64]:
     """Arrivals of n tuples that keep W workers busy ``load`` of the time on average: float64[n], ms.
@@ -61,7 +61,7 @@ def arrivals_at(
     The time between two tuples is mean cost / (W · load). With a ``seed`` these times are drawn from the exponential
     distribution with that mean. Load 1 is what W workers can just sustain.
     """
-    between = float(np.mean(costs)) / (workers * number("load", load, 0, above=True))
+    between = float(np.mean(costs)) / (workers * check_number("load", load, 0, above=True))
     if seed is None:
         return np.arange(n, dtype=np.float64) * between
     return np.random.default_rng(seed).exponential(between, n).cumsum()
@@ -84,7 +84,7 @@ class Speeds:
     starts: NDArray[np.int64]
 
     @staticmethod
-    def fixed(factors: ArrayLike) -> "Speeds":
+    def constant(factors: ArrayLike) -> "Speeds":
         """One factor for each worker, which doesn't change."""
         return Speeds(np.atleast_2d(np.asarray(factors, np.float64)), np.zeros(1, np.int64))
 

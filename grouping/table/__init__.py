@@ -5,7 +5,7 @@ A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor`
 Against Workload Skewness and Variance* (2016).
 """
 
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.mixed import Mixed
 
-__all__ = ["Assignment", "Mixed", "Records"]
+__all__ = ["Assignment", "KeyRecords", "Mixed"]

@@ -1,7 +1,7 @@
 """What planners take and give: records of keys, where these are, where they should go, and the plan that moves them.
 
-A planner takes ``Records`` and gives an ``Assignment``. ``migrate`` makes from it the new routing table and the list of
-keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
+A planner takes ``KeyRecords`` and gives an ``Assignment``. ``plan_migration`` makes from it the new routing table and
+the list of keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class KeyRecords:
     """R keys as the last intervals showed them, or R groups of keys that are alike in all attributes.
 
     Attributes
@@ -53,7 +53,7 @@ class Records:
 
     def loads(self) -> NDArray[np.float64]:
         """L(d) of each worker with the keys where they are now: float64[W]."""
-        return sum_at(self.current, self.cost * self.count, self.workers) + self.rest
+        return sum_by_position(self.current, self.cost * self.count, self.workers) + self.rest
 
     def total(self) -> float:
         """All workers' load."""
@@ -77,7 +77,7 @@ class Assignment:
 
     Attributes
     ----------
-    records : Records
+    records : KeyRecords
         The records that were planned.
     record : int64[E]
         The record of each row.
@@ -88,7 +88,7 @@ class Assignment:
 
     """
 
-    records: Records
+    records: KeyRecords
     record: NDArray[np.int64]
     worker: NDArray[np.int32]
     count: NDArray[np.int64]
@@ -96,7 +96,7 @@ class Assignment:
     def loads(self) -> NDArray[np.float64]:
         """L(d) of each worker after the move: float64[W]."""
         records = self.records
-        return sum_at(self.worker, records.cost[self.record] * self.count, records.workers) + records.rest
+        return sum_by_position(self.worker, records.cost[self.record] * self.count, records.workers) + records.rest
 
     def table(self) -> int:
         """N_A', the number of entries that the routing table needs. These are the keys that aren't at home."""
@@ -108,7 +108,7 @@ class Assignment:
         return float(self.records.memory[self.record[moved]] @ self.count[moved])
 
 
-def overload(loads: NDArray[np.float64]) -> float:
+def max_overload(loads: NDArray[np.float64]) -> float:
     """The largest (L(d) − L̄) / L̄ of all workers, or 0 without load.
 
     The paper's θ(d) is |L(d) − L̄| / L̄. But an underloaded worker is only the other side of overloaded ones, and phase
@@ -118,7 +118,7 @@ def overload(loads: NDArray[np.float64]) -> float:
     return float(loads.max() / mean - 1) if mean > 0 else 0.0
 
 
-def sum_at(at: NDArray[np.integer], values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+def sum_by_position(at: NDArray[np.integer], values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
     """Sum values by position: float64[n]. ``at`` has the position of each value, in [0, n)."""
     return np.bincount(at, values, n).astype(np.float64, copy=False)
 
@@ -168,8 +168,8 @@ class MigrationPlan:
     table_workers : int32[N_A]
         The worker of each of them.
     moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of ``expiring``
-        entries.
+        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of
+        ``expire_entries`` entries.
     moved_from : int32[M]
         The worker that has the state of each moved key.
     moved_to : int32[M]
@@ -199,7 +199,7 @@ class MigrationPlan:
         """The cost as a share of all state. This is the "migration cost" of the paper's figures."""
         return self.cost / self.total_size if self.total_size else 0.0
 
-    def expiring(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
+    def expire_entries(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
         """Send home the E keys (uint64[E]) whose entries expire.
 
         They came in no interval of the window, so their state has size 0.
@@ -229,8 +229,8 @@ class MigrationPlan:
         }
 
 
-def migrate(
-    hashes: NDArray[np.uint64], keys: Records, destination: NDArray[np.int32], rest_size: float = 0.0
+def plan_migration(
+    hashes: NDArray[np.uint64], keys: KeyRecords, destination: NDArray[np.int32], rest_size: float = 0.0
 ) -> MigrationPlan:
     """The plan that takes K keys to their destinations, int32[K].
 

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 
 
-def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
+def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np.int64]]:
     """Group keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
 
     ``d`` is the worker that has the keys, and ``d_h`` is the one that the hash function names. ``v_c`` and ``v_S`` are
@@ -19,21 +19,21 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
 
     Parameters
     ----------
-    keys : Records
+    keys : KeyRecords
         K keys. Each is a record of its own.
     degree : int
-        R of the discretisation (``discretise``).
+        R of the discretisation (``discretise_values``).
 
     Returns
     -------
-    records : Records
+    records : KeyRecords
         R ≤ K groups, in ascending order of (d, d_h, v_c, v_S).
     group : int64[K]
         The record of each key.
 
     """
-    costs, cost = np.unique(discretise(keys.cost, degree), return_inverse=True)
-    memories, memory = np.unique(discretise(keys.memory, degree), return_inverse=True)
+    costs, cost = np.unique(discretise_values(keys.cost, degree), return_inverse=True)
+    memories, memory = np.unique(discretise_values(keys.memory, degree), return_inverse=True)
     pairs, pair = np.unique(keys.current.astype(np.int64) * keys.workers + keys.home, return_inverse=True)
     # In two steps, as the product of all four numbers needn't fit into an int64.
     triples, triple = np.unique(pair * len(costs) + cost, return_inverse=True)
@@ -42,7 +42,7 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     pair, cost = np.divmod(triples[triple], len(costs))
     current, home = np.divmod(pairs[pair], keys.workers)
     return (
-        Records(
+        KeyRecords(
             costs[cost],
             memories[memory],
             current.astype(np.int32),
@@ -55,7 +55,7 @@ def compact(keys: Records, degree: int) -> tuple[Records, NDArray[np.int64]]:
     )
 
 
-def expand(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
+def expand_groups(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
     """Name the keys that an assignment of groups moves.
 
     Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them. The others
@@ -64,9 +64,9 @@ def expand(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.flo
     Parameters
     ----------
     assignment : Assignment
-        An assignment of records that ``compact`` made.
+        An assignment of records that ``group_records`` made.
     group : int64[K]
-        As ``compact`` gave it.
+        As ``group_records`` gave it.
     psi : float64[K]
         ψ of the keys themselves, from their complete statistics. Keys of the largest value are first.
 
@@ -84,7 +84,7 @@ def expand(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.flo
     return destination
 
 
-def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+def discretise_values(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     """Replace each value by one of few representatives, so that sums stay what they were.
 
     The values are normalised by the smallest one. Representatives are the multiples of R = ``degree``, the linear half,
@@ -127,7 +127,7 @@ def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     --------
     Ten keys of 38 in all are represented by 8, 4, 2 and 1. The sum of their ten representatives is 39:
 
-    >>> phi = discretise(np.array([8.0, 7, 6, 5, 4, 3, 2, 1, 1, 1]), 4)
+    >>> phi = discretise_values(np.array([8.0, 7, 6, 5, 4, 3, 2, 1, 1, 1]), 4)
     >>> phi.tolist(), float(phi.sum())
     ([8.0, 4.0, 8.0, 8.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0], 39.0)
 
@@ -137,12 +137,12 @@ def discretise(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
     phi = np.zeros(len(values))
     if len(order):
         unit = values[order[-1]]
-        phi[order] = _represent(values[order] / unit, float(degree)) * unit
+        phi[order] = _find_representatives(values[order] / unit, float(degree)) * unit
     return phi
 
 
 @kernel
-def _represent(descending: NDArray[np.float64], degree: float) -> NDArray[np.float64]:
+def _find_representatives(descending: NDArray[np.float64], degree: float) -> NDArray[np.float64]:
     phi = np.empty(len(descending))
     deviation = 0.0
     for i in range(len(descending)):

@@ -8,12 +8,19 @@ from numpy.typing import NDArray
 
 from unskew.grouping.feedback import Controller, Queues, Reports
 from unskew.grouping.state import Value
-from unskew.grouping.table.assignment import Assignment, MigrationPlan, Records, look_up, migrate, sum_at
-from unskew.grouping.table.compact import compact, expand
-from unskew.grouping.table.reports import Window, empty_window
+from unskew.grouping.table.assignment import (
+    Assignment,
+    KeyRecords,
+    MigrationPlan,
+    look_up,
+    plan_migration,
+    sum_by_position,
+)
+from unskew.grouping.table.compact import expand_groups, group_records
+from unskew.grouping.table.reports import ReportWindow, empty_window
 
 
-class Scheme(Protocol):
+class TablePlanner(Protocol):
     """How a routing table scheme plans: the part of a ``TableRouter`` that the controller uses."""
 
     workers: int
@@ -25,11 +32,11 @@ class Scheme(Protocol):
         """Each key's home."""
         ...
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         """Choose a worker for each record, so that no load is above the limit if possible."""
         ...
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         """Which keys of a group are assigned first: float64[R], the largest value first."""
         ...
 
@@ -42,7 +49,7 @@ class TableController(Controller):
 
     Parameters
     ----------
-    scheme : Scheme
+    scheme : TablePlanner
         How to plan. The scheme's own routing table isn't used, because the controller keeps the table that it planned.
     identity : str
         The identity of the routers that it plans for.
@@ -62,7 +69,7 @@ class TableController(Controller):
 
     state_fields = ("table_keys", "table_workers", "keys", "sizes", "intervals", "costs", "rest_sizes")
 
-    def __init__(self, scheme: Scheme, identity: str) -> None:
+    def __init__(self, scheme: TablePlanner, identity: str) -> None:
         super().__init__(identity)
         self._scheme = scheme
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
@@ -72,18 +79,18 @@ class TableController(Controller):
         self.rest_sizes = np.empty(0)
 
     def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
-        window = Window(self.keys, self.sizes, self.intervals, self.costs)
+        window = ReportWindow(self.keys, self.sizes, self.intervals, self.costs)
         window = window.after((reports[worker] for worker in sorted(reports)), self._scheme.window)
         self.keys, self.sizes, self.intervals, self.costs = window
         rest = np.zeros((self._scheme.workers, 2))
         for worker, report in reports.items():
             rest[worker] = report["rest"]
         self.rest_sizes = np.append(self.rest_sizes, rest[:, 1].sum())[-self._scheme.window :]
-        keys = self._with_unnamed(*window.totals(), rest[:, 0] > 0)
+        keys = self._add_table_keys(*window.totals(), rest[:, 0] > 0)
         migration = self.rebalance(*keys, rest[:, 0], float(self.rest_sizes.sum()))
         return None if migration is None else migration.values()
 
-    def _with_unnamed(
+    def _add_table_keys(
         self,
         hashes: NDArray[np.uint64],
         cost: NDArray[np.float64],
@@ -112,21 +119,23 @@ class TableController(Controller):
         scheme = self._scheme
         home = scheme.home(hashes)
         current = look_up(hashes, home, self.table_keys, self.table_workers)
-        keys = Records(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers, rest)
+        keys = KeyRecords(cost, memory, current, home, np.ones(len(hashes), np.int64), scheme.workers, rest)
         limit = keys.limit(scheme.theta_max)
-        excess = _excess(keys.loads(), limit)
+        excess = _sum_excess(keys.loads(), limit)
         if excess <= 0:
             return None
         destination = self._assign(keys, limit)
-        if _excess(sum_at(destination, cost, scheme.workers) + rest, limit) >= excess:
+        if _sum_excess(sum_by_position(destination, cost, scheme.workers) + rest, limit) >= excess:
             return None
         expired = ~np.isin(self.table_keys, hashes, assume_unique=True)
         forgotten, there = self.table_keys[expired], self.table_workers[expired]
-        migration = migrate(hashes, keys, destination, rest_size).expiring(forgotten, there, scheme.home(forgotten))
+        migration = plan_migration(hashes, keys, destination, rest_size).expire_entries(
+            forgotten, there, scheme.home(forgotten)
+        )
         self.table_keys, self.table_workers = migration.table_keys, migration.table_workers
         return migration
 
-    def _assign(self, keys: Records, limit: float) -> NDArray[np.int32]:
+    def _assign(self, keys: KeyRecords, limit: float) -> NDArray[np.int32]:
         """F' of each key: int32[K]."""
         scheme = self._scheme
         if scheme.degree is None:
@@ -134,10 +143,10 @@ class TableController(Controller):
             destination = np.empty(len(keys), np.int32)
             destination[assignment.record] = assignment.worker
             return destination
-        records, group = compact(keys, scheme.degree)
-        return expand(scheme.assign(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
+        records, group = group_records(keys, scheme.degree)
+        return expand_groups(scheme.assign(records, records.limit(scheme.theta_max)), group, scheme.priority(keys))
 
 
-def _excess(loads: NDArray[np.float64], limit: float) -> float:
+def _sum_excess(loads: NDArray[np.float64], limit: float) -> float:
     """The load above the limit, of all workers together."""
     return float(np.maximum(loads - limit, 0).sum())

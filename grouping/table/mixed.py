@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping.arguments import integer, number
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.arguments import check_integer, check_number
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 from unskew.grouping.table.phases import Workflow, smallest_table
 from unskew.grouping.table.router import TableRouter
 
@@ -68,13 +68,13 @@ class Mixed(TableRouter):
         report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=degree, report_keys=report_keys)
-        self.table_max = integer("table_max", table_max, 0)
-        self.beta = number("beta", beta, 0, above=True)
+        self.table_max = check_integer("table_max", table_max, 0)
+        self.beta = check_number("beta", beta, 0, above=True)
 
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         return records.gamma(self.beta)
 
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         """Algorithm 4: n = 0; do phases I to III with n entries moved back; n += N_A' − Amax; while N_A' > Amax."""
         workflow = Workflow(records, limit, self.priority(records))
         back = 0

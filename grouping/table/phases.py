@@ -1,7 +1,7 @@
 """The workflow of section 3, which LLFD, MINTABLE, MINMIG and MIXED share: cleaning, preparing, assigning.
 
 ``Workflow.run`` does phase I (cleaning). Phases II and III are Least-Load Fit Decreasing (Algorithm 1), the compiled
-``fit``. These are the paper's steps:
+``fit_least_load``. These are the paper's steps:
 
     foreach k in C in descending order of c(k):
         foreach d in D in ascending order of L(d):
@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.table.assignment import Assignment, Records
+from unskew.grouping.table.assignment import Assignment, KeyRecords
 
 
 class Workflow:
@@ -41,7 +41,7 @@ class Workflow:
 
     Parameters
     ----------
-    records : Records
+    records : KeyRecords
         The keys as they are now.
     limit : float
         L_max.
@@ -51,7 +51,7 @@ class Workflow:
 
     """
 
-    def __init__(self, records: Records, limit: float, psi: NDArray[np.float64]) -> None:
+    def __init__(self, records: KeyRecords, limit: float, psi: NDArray[np.float64]) -> None:
         self.records = records
         self.limit = limit
         self._rest = np.full(records.workers, records.rest, np.float64)
@@ -83,7 +83,9 @@ class Workflow:
             by_cost, by_psi = (
                 np.insert(order, np.flatnonzero(order == split)[0] + 1, len(records)) for order in (by_cost, by_psi)
             )
-        left, entry, assigned = fit(records.cost[record], worker, count, by_cost, by_psi, self._rest, self.limit)
+        left, entry, assigned = fit_least_load(
+            records.cost[record], worker, count, by_cost, by_psi, self._rest, self.limit
+        )
         stay = np.flatnonzero(left)
         return Assignment(
             records,
@@ -93,7 +95,7 @@ class Workflow:
         )
 
 
-class _Fit(NamedTuple):
+class _FitState(NamedTuple):
     """The workers while keys move. An entry is a record, or the part of one that phase I left on a worker."""
 
     cost: NDArray[np.float64]  # [E], of each key
@@ -107,7 +109,7 @@ class _Fit(NamedTuple):
 
 
 @kernel
-def fit(
+def fit_least_load(
     cost: NDArray[np.float64],
     worker: NDArray[np.int32],
     count: NDArray[np.int64],
@@ -145,8 +147,8 @@ def fit(
         The worker of each other key, in the same order.
 
     """
-    state = _begin(cost, worker, count, by_psi, rest)
-    pending = _prepare(state, rest, limit)
+    state = _start_fit(cost, worker, count, by_psi, rest)
+    pending = _prepare_workers(state, rest, limit)
     alone = limit - float(rest.min())
     most = count.sum()
     entries, assigned, moves = np.empty(most, np.int64), np.empty(most, np.int32), 0
@@ -160,7 +162,7 @@ def fit(
             j += 1
         for entry in by_cost[i:j]:
             for _ in range(state.waiting[entry]):
-                d, displaced = _choose(state, c, limit, alone)
+                d, displaced = _choose_worker(state, c, limit, alone)
                 state.load[d] += c
                 entries[moves], assigned[moves] = entry, d
                 moves += 1
@@ -170,13 +172,13 @@ def fit(
 
 
 @kernel
-def _begin(
+def _start_fit(
     cost: NDArray[np.float64],
     worker: NDArray[np.int32],
     count: NDArray[np.int64],
     by_psi: NDArray[np.int64],
     rest: NDArray[np.float64],
-) -> _Fit:
+) -> _FitState:
     workers = len(rest)
     load, end = rest.copy(), np.zeros(workers, np.int64)
     for entry in range(len(cost)):
@@ -190,22 +192,22 @@ def _begin(
     for entry in by_psi:
         queue[at[worker[entry]]] = entry
         at[worker[entry]] += 1
-    return _Fit(cost, count.copy(), np.zeros(len(cost), np.int64), load, load.copy(), queue, head, end)
+    return _FitState(cost, count.copy(), np.zeros(len(cost), np.int64), load, load.copy(), queue, head, end)
 
 
 @kernel
-def _prepare(state: _Fit, rest: NDArray[np.float64], limit: float) -> int:
+def _prepare_workers(state: _FitState, rest: NDArray[np.float64], limit: float) -> int:
     """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
     candidates = 0
     for d in range(len(state.load)):
         while state.load[d] > limit and state.head[d] < state.end[d]:
-            candidates += _take(state, d)
+            candidates += _take_key(state, d)
         state.smaller[d] = state.load[d] - rest[d]
     return candidates
 
 
 @kernel
-def _take(state: _Fit, d: int) -> int:
+def _take_key(state: _FitState, d: int) -> int:
     """Move a key of the first entry of d's queue into C: 1. If that entry has none left, make the next one first: 0."""
     entry = state.queue[state.head[d]]
     if state.left[entry] == 0:
@@ -219,7 +221,7 @@ def _take(state: _Fit, d: int) -> int:
 
 
 @kernel
-def _choose(state: _Fit, c: float, limit: float, alone: float) -> tuple[int, int]:
+def _choose_worker(state: _FitState, c: float, limit: float, alone: float) -> tuple[int, int]:
     """The worker for a candidate of cost c, and how many keys that worker gives up for the candidate.
 
     If the candidate doesn't overload any worker it doesn't overload the least loaded one. If no worker can take it, the
@@ -239,14 +241,14 @@ def _choose(state: _Fit, c: float, limit: float, alone: float) -> tuple[int, int
             if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
                 best = d
         if best < 0:
-            return _isolate(state, c) if c > alone else (least, 0)
-        displaced = _exchange(state, best, c, limit)
+            return _displace_smaller(state, c) if c > alone else (least, 0)
+        displaced = _take_exchangeable(state, best, c, limit)
         if displaced > 0:
             return best, displaced
 
 
 @kernel
-def _isolate(state: _Fit, c: float) -> tuple[int, int]:
+def _displace_smaller(state: _FitState, c: float) -> tuple[int, int]:
     """The worker with the least load of keys that aren't smaller than c; it gives up all smaller ones."""
     best = 0
     for d in range(1, len(state.load)):
@@ -256,14 +258,14 @@ def _isolate(state: _Fit, c: float) -> tuple[int, int]:
     displaced = 0
     while state.head[best] < state.end[best] and state.cost[state.queue[state.head[best]]] > 0:
         if state.cost[state.queue[state.head[best]]] < c:
-            displaced += _take(state, best)
+            displaced += _take_key(state, best)
         else:
             state.head[best] += 1
     return best, displaced
 
 
 @kernel
-def _exchange(state: _Fit, d: int, c: float, limit: float) -> int:
+def _take_exchangeable(state: _FitState, d: int, c: float, limit: float) -> int:
     """Take an exchangeable set from d; its size, or 0 if there is none after all.
 
     ``smaller`` is a running sum of floats: it may be a little more than the keys' real sum, and then it's corrected.
@@ -280,13 +282,13 @@ def _exchange(state: _Fit, d: int, c: float, limit: float) -> int:
     displaced = 0
     while state.load[d] + c > limit and state.head[d] < state.end[d]:
         if state.cost[state.queue[state.head[d]]] < c:
-            displaced += _take(state, d)
+            displaced += _take_key(state, d)
         else:
             state.head[d] += 1
     return displaced
 
 
-def smallest_table(records: Records, limit: float) -> Assignment:
+def smallest_table(records: KeyRecords, limit: float) -> Assignment:
     """Algorithm 2: move back all keys of the routing table, then assign by LLFD, highest computation cost first."""
     workflow = Workflow(records, limit, records.cost)
     return workflow.run(back=workflow.table)

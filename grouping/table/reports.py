@@ -10,7 +10,7 @@ from unskew.grouping.feedback import Monitor
 from unskew.grouping.interface import Costs
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
-from unskew.grouping.table.assignment import sum_at
+from unskew.grouping.table.assignment import sum_by_position
 
 # Rows are summed by key when there are so many more of them than keys: so a row is sorted O(1) times.
 _UNSUMMED = 1 << 16
@@ -44,7 +44,7 @@ class KeyMonitor(Monitor):
     def observe(self, keys: Keys, costs: Costs) -> None:
         distinct = len(keys.hashes)
         sizes = np.bincount(keys.codes, minlength=distinct).astype(np.float64)
-        spent = sizes if costs is None else sum_at(keys.codes, costs, distinct)
+        spent = sizes if costs is None else sum_by_position(keys.codes, costs, distinct)
         # A dictionary may name keys that no tuple has.
         seen = np.flatnonzero(sizes)
         self._unsummed.append((keys.hashes[seen], spent[seen], sizes[seen]))
@@ -100,10 +100,10 @@ def totals_by_key(
 ) -> tuple[NDArray[np.uint64], *tuple[NDArray[np.float64], ...]]:
     """The distinct keys in ascending order, and for each of them the sum of each column."""
     distinct, at = np.unique(keys, return_inverse=True)
-    return distinct, *(sum_at(at, column, len(distinct)) for column in values)
+    return distinct, *(sum_by_position(at, column, len(distinct)) for column in values)
 
 
-class Window(NamedTuple):
+class ReportWindow(NamedTuple):
     """The statistics that the controller keeps (section 2.1): costs of the last interval, state sizes of the last w.
 
     Attributes
@@ -124,7 +124,7 @@ class Window(NamedTuple):
     intervals: NDArray[np.int64]
     costs: NDArray[np.float64]
 
-    def after(self, reports: Iterable[Mapping[str, Value]], length: int) -> "Window":
+    def after(self, reports: Iterable[Mapping[str, Value]], length: int) -> "ReportWindow":
         """The window one interval later, with the workers' reports of that interval: at most ``length`` intervals."""
         reports = list(reports)
         keys = [np.empty(0, np.uint64), *(np.asarray(report["keys"], np.uint64) for report in reports)]
@@ -135,7 +135,7 @@ class Window(NamedTuple):
         intervals = np.append(self.intervals, len(keys))
         kept = intervals[-length:]
         rows = int(kept.sum())
-        return Window(
+        return ReportWindow(
             np.append(self.keys, keys)[len(self.keys) + len(keys) - rows :],
             np.append(self.sizes, sizes)[len(self.sizes) + len(sizes) - rows :],
             kept,
@@ -150,6 +150,6 @@ class Window(NamedTuple):
         return keys, cost, memory
 
 
-def empty_window() -> Window:
+def empty_window() -> ReportWindow:
     """The window before the first interval."""
-    return Window(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    return ReportWindow(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), np.empty(0))

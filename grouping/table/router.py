@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
-from unskew.grouping.arguments import integer, number
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.arguments import check_integer, check_number
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
-from unskew.grouping.table.assignment import Assignment, Records, look_up
+from unskew.grouping.table.assignment import Assignment, KeyRecords, look_up
 from unskew.grouping.table.controller import TableController
 from unskew.grouping.table.reports import KeyMonitor
 
@@ -43,7 +43,7 @@ class TableRouter(Grouping):
 
     """
 
-    moves = True
+    migrates_keys = True
     state_fields = ("table_keys", "table_workers")
 
     def __init__(
@@ -57,21 +57,21 @@ class TableRouter(Grouping):
         report_keys: int | None = 30_000,
     ) -> None:
         super().__init__(workers, seed=seed)
-        self.report_keys = None if report_keys is None else integer("report_keys", report_keys, 1)
-        self.theta_max = number("theta_max", theta_max, 0)
-        self.window = integer("window", window, 1)
-        self.degree = None if degree is None else integer("degree", degree, 1)
+        self.report_keys = None if report_keys is None else check_integer("report_keys", report_keys, 1)
+        self.theta_max = check_number("theta_max", theta_max, 0)
+        self.window = check_integer("window", window, 1)
+        self.degree = None if degree is None else check_integer("degree", degree, 1)
         if self.degree is not None and self.degree & (self.degree - 1):
             raise UsageError(f"degree is {degree!r}; valid: a power of 2, or none to plan with the keys themselves")
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
 
     @abstractmethod
-    def priority(self, records: Records) -> NDArray[np.float64]:
+    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
         """ψ, by which keys are selected for migration: float64[R]. Keys of the largest value are first."""
 
     @abstractmethod
-    def assign(self, records: Records, limit: float) -> Assignment:
+    def assign(self, records: KeyRecords, limit: float) -> Assignment:
         """Plan where the keys should go, so that no worker's load is above ``limit`` (L_max) if possible."""
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
@@ -82,9 +82,9 @@ class TableRouter(Grouping):
 
     def home(self, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
         """h(k) of each key: int32[k]."""
-        return homes(hashes, function(self.seed), self.workers)
+        return choose_homes(hashes, hash_function(self.seed), self.workers)
 
-    def moving(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
+    def moving_keys(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
         """The keys that one of the two routing tables names and whose owners differ.
 
         None if W or the seed differ, or if one of the tables has more than ``most`` entries.

@@ -4,8 +4,8 @@ A generator or a reader of files is one class, and ``registry.py`` lists them. B
 carries the keys that the splitter will find in them. The summary counts these keys, and a grouping that chooses the
 partition routes by them.
 
-``Generated`` and ``Scaled`` are bases of the generators. ``Repeated`` sends another dataset's records several times,
-and ``Since`` only those from a moment on.
+``GeneratedDataset`` and ``ScaledDataset`` are bases of the generators. ``RepeatedDataset`` sends another dataset's
+records several times, and ``DatasetTail`` only those from a moment on.
 """
 
 from abc import ABC, abstractmethod
@@ -96,7 +96,7 @@ class Block:
         has_key = np.bincount(self.owners, minlength=len(self)) > 0
         return self.keys.take(pa.array(first, mask=~has_key))
 
-    def drawn(self, codes: NDArray[np.int32]) -> "Block":
+    def take(self, codes: NDArray[np.int32]) -> "Block":
         """A block of n messages, in which message i is this block's message ``codes[i]``: int32[n].
 
         This block must have one key in each message, and neither counts nor times.
@@ -108,7 +108,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedStatistics:
     """The published statistics of the stream that a dataset stands for. None: not published.
 
     Attributes
@@ -143,7 +143,7 @@ class Dataset(ABC):
         One line for ``unskew produce --list``.
     records : int or None
         How many records there are. None: unknown before the end.
-    published : Published or None
+    published : PublishedStatistics or None
         The published statistics to compare it with, at its scale.
 
     """
@@ -151,7 +151,7 @@ class Dataset(ABC):
     name: str
     summary: str
     records: int | None = None
-    published: Published | None = None
+    published: PublishedStatistics | None = None
 
     @abstractmethod
     def blocks(self, start: int = 0) -> Iterator[Block]:
@@ -172,12 +172,12 @@ class Dataset(ABC):
         """Take a ``position`` of an earlier reading. Later calls of ``blocks`` use it to skip what is before it."""
         raise TypeError(f"{self.name} recalls no positions, so {position} is not one of them")
 
-    def done(self) -> float | None:
+    def progress(self) -> float | None:
         """The share that has been read, 0 to 1. None: the number of records measures it."""
         return None
 
 
-class Generated(Dataset):
+class GeneratedDataset(Dataset):
     """A dataset drawn from a seed, chunk by chunk.
 
     Every chunk has its own random stream, which is derived from the seed and the chunk's number. So the records from
@@ -217,7 +217,7 @@ class Generated(Dataset):
         """The whole chunk that begins at position ``first``, even where ``records`` ends within it."""
 
 
-class Scaled(Generated):
+class ScaledDataset(GeneratedDataset):
     """A generated dataset whose sizes are published.
 
     Parameters
@@ -227,19 +227,19 @@ class Scaled(Generated):
     records : int or None
         How many records. None: as many as ``scale`` says. The number of distinct keys doesn't depend on it.
     seed : int
-        See ``Generated``.
+        See ``GeneratedDataset``.
 
     """
 
     def __init__(self, published: int, scale: float, records: int | None, seed: int) -> None:
-        super().__init__(scaled(published, scale) if records is None else records, seed)
+        super().__init__(scale_size(published, scale) if records is None else records, seed)
         self._scale = scale
 
     def identity(self) -> dict[str, Any]:
         return {**super().identity(), "scale": self._scale}
 
 
-def scaled(size: int, scale: float) -> int:
+def scale_size(size: int, scale: float) -> int:
     """``size`` times ``scale``, at least 2.
 
     Raises
@@ -253,7 +253,7 @@ def scaled(size: int, scale: float) -> int:
     return max(2, round(size * scale))
 
 
-class Repeated(Dataset):
+class RepeatedDataset(Dataset):
     """A dataset that is sent several times or without end, from the first record to the last.
 
     The messages are the same each time. The blocks' times go on: each turn begins at the time at which the last one
@@ -285,8 +285,8 @@ class Repeated(Dataset):
         identity = self._dataset.identity()
         return identity and {**identity, "times": self._times}
 
-    def done(self) -> float | None:
-        share = self._dataset.done()
+    def progress(self) -> float | None:
+        share = self._dataset.progress()
         return None if share is None or self._times is None else (self._turn + share) / self._times
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
@@ -317,7 +317,7 @@ class Repeated(Dataset):
             skip = 0 if length else skip
 
 
-class Since(Dataset):
+class DatasetTail(Dataset):
     """The records of a moment and later. Earlier ones are left out, wherever they stand.
 
     Parameters
@@ -350,16 +350,16 @@ class Since(Dataset):
         identity = self._dataset.identity()
         return identity and {**identity, "since": self._begin}
 
-    def done(self) -> float | None:
-        return self._dataset.done()
+    def progress(self) -> float | None:
+        return self._dataset.progress()
 
 
-def moment(text: str) -> int:
+def parse_moment(text: str) -> int:
     """A moment in ms since the epoch, from a text with seconds or ISO 8601 (UTC if it names no time zone).
 
     Examples
     --------
-    >>> moment("1383264000"), moment("2013-11-01"), moment("2013-11-01T02:00+02:00")
+    >>> parse_moment("1383264000"), parse_moment("2013-11-01"), parse_moment("2013-11-01T02:00+02:00")
     (1383264000000, 1383264000000, 1383264000000)
 
     Raises
@@ -371,12 +371,12 @@ def moment(text: str) -> int:
     if text.isdecimal():
         return int(text) * 1000
     try:
-        return iso(text)
+        return parse_iso_time(text)
     except ValueError:
         raise ValueError(f"{text!r} is no moment; valid: seconds since 1970, or 2013-11-01T12:30") from None
 
 
-def iso(text: str) -> int:
+def parse_iso_time(text: str) -> int:
     """A moment in ms since the epoch, from ISO 8601 (UTC if it names no time zone). Raises ValueError if it isn't."""
     found = datetime.fromisoformat(text)
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.kafka.json_columns import joined
+from unskew.kafka.json_columns import join_columns
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
@@ -52,14 +52,14 @@ TITLES = 1 << _BITS * _PARTS
 _SCRAMBLE = 0x2545F491
 
 
-def titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
+def make_titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
     """A pronounceable title for each number below 2^30, string[n]. A number always has the same title.
 
     No two numbers have the same title. The title of 0 is ``first``.
 
     Examples
     --------
-    >>> titles(np.array([0, 1, 2]), "Main_Page").to_pylist()
+    >>> make_titles(np.array([0, 1, 2]), "Main_Page").to_pylist()
     ['Main_Page', 'Defeste_Deli', 'Fikicho_Fisa']
 
     """
@@ -68,5 +68,5 @@ def titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
     one, two, three, four, five = (
         table.take(digit[part]) for part, table in enumerate((_FIRST, _SYLLABLES, _SYLLABLES, _FIRST, _SYLLABLES))
     )
-    made = joined(one, two, three, "_", four, five)
+    made = join_columns(one, two, three, "_", four, five)
     return pc.call_function("if_else", [pa.array(numbers == 0), pa.scalar(first), made])

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.kafka.json_columns import digits, joined
-from unskew.producers.datasets.interface import Block, Generated
-from unskew.producers.messages import auction, bid, person
+from unskew.kafka.json_columns import format_integers, join_columns
+from unskew.producers.datasets.interface import Block, GeneratedDataset
+from unskew.producers.messages import make_auction_messages, make_bid_messages, make_person_messages
 
 #: Of 50 events in a row the first is a person, three are auctions, and the others bids.
 PERSONS, AUCTIONS, BIDS = 1, 3, 46
@@ -46,7 +46,7 @@ _LAST_NAMES = pa.array(["Baker", "Carpenter", "Farmer", "Fisher", "Mason", "Mill
 
 
 @dataclass(frozen=True, slots=True)
-class _Moments:
+class _EventTimes:
     """When n events come, and who is there then.
 
     Attributes
@@ -63,7 +63,7 @@ class _Moments:
     auction: NDArray[np.int64]
 
 
-class Nexmark(Generated):
+class Nexmark(GeneratedDataset):
     """``{"event_type","person","auction","bid"}`` messages of NEXMark's auction site, by the rules of Beam's generator.
 
     * Of 50 events one is a new person, three are new auctions, and 46 are bids.
@@ -90,7 +90,7 @@ class Nexmark(Generated):
     hot_auction_ratio, hot_bidders_ratio, hot_sellers_ratio : int
         As above, at least 1. With 1 none is hot.
     records, seed : int
-        See ``Generated``.
+        See ``GeneratedDataset``.
 
     References
     ----------
@@ -150,20 +150,20 @@ class Nexmark(Generated):
         owners = np.flatnonzero(of_bids).astype(np.int32)
         return Block(messages.take(pa.array(order)), bids.keys, owners, times=self._at(positions).milliseconds)
 
-    def _at(self, events: NDArray[np.int64]) -> _Moments:
+    def _at(self, events: NDArray[np.int64]) -> _EventTimes:
         """The moments of events, by their numbers among the events of all kinds."""
         cycle, kind = np.divmod(events, CYCLE)
         auctions = cycle * AUCTIONS + np.clip(kind - PERSONS, -1, AUCTIONS - 1)
-        return _Moments(_BEGIN + events * 1000 // self._parameters["event_rate"], cycle, auctions)
+        return _EventTimes(_BEGIN + events * 1000 // self._parameters["event_rate"], cycle, auctions)
 
     def _hot(self, rng: np.random.Generator, ratio: str, n: int) -> NDArray[np.bool_]:
         return rng.integers(0, self._parameters[ratio], n) > 0
 
     def _bids(self, rng: np.random.Generator, events: NDArray[np.int64]) -> Block:
         at, n = self._at(events), len(events)
-        auctions = _recent(rng, at.auction, IN_FLIGHT + 1)
+        auctions = _pick_recent(rng, at.auction, IN_FLIGHT + 1)
         auctions = np.where(self._hot(rng, "hot_auction_ratio", n), at.auction // HOT_OF * HOT_OF, auctions)
-        bidders = _recent(rng, at.person, ACTIVE)
+        bidders = _pick_recent(rng, at.person, ACTIVE)
         # Not the first of a hundred, who is the hot seller.
         bidders = np.where(self._hot(rng, "hot_bidders_ratio", n), at.person // HOT_OF * HOT_OF + 1, bidders)
         channels, urls = self._channels
@@ -172,103 +172,107 @@ class Nexmark(Generated):
             few, rng.integers(0, len(_HOT_CHANNELS), n), len(_HOT_CHANNELS) + rng.integers(0, _CHANNELS, n)
         )
         code = pa.array(codes.astype(np.int32))
-        return bid(
+        return make_bid_messages(
             auctions + FIRST_ID,
             bidders + FIRST_ID,
-            _prices(rng, n),
+            _draw_prices(rng, n),
             pa.DictionaryArray.from_arrays(code, channels),
             pa.DictionaryArray.from_arrays(code, urls),
             at.milliseconds,
-            _extras(rng, np.full(n, BID_SIZE - 4 * _NUMBER)),
+            _make_padding(rng, np.full(n, BID_SIZE - 4 * _NUMBER)),
         )
 
     def _auctions(self, rng: np.random.Generator, events: NDArray[np.int64]) -> Block:
         at, n = self._at(events), len(events)
-        sellers = _recent(rng, at.person, ACTIVE)
+        sellers = _pick_recent(rng, at.person, ACTIVE)
         sellers = np.where(self._hot(rng, "hot_sellers_ratio", n), at.person // HOT_OF * HOT_OF, sellers)
-        names, descriptions = _texts(rng, n, 20), _texts(rng, n, 100)
-        first_bids = _prices(rng, n)
+        names, descriptions = _make_texts(rng, n, 20), _make_texts(rng, n, 100)
+        first_bids = _draw_prices(rng, n)
         # The mean duration is the time in which IN_FLIGHT auctions are opened.
         mean = self._at(events + IN_FLIGHT * CYCLE // AUCTIONS).milliseconds - at.milliseconds
-        return auction(
+        return make_auction_messages(
             at.auction + FIRST_ID,
             names,
             descriptions,
             first_bids,
-            first_bids + _prices(rng, n),
+            first_bids + _draw_prices(rng, n),
             at.milliseconds,
             at.milliseconds + 1 + rng.integers(0, np.maximum(2 * mean, 1)),
             sellers + FIRST_ID,
             FIRST_CATEGORY + rng.integers(0, CATEGORIES, n),
-            _extras(rng, AUCTION_SIZE - 6 * _NUMBER - _lengths(names, descriptions)),
+            _make_padding(rng, AUCTION_SIZE - 6 * _NUMBER - _sum_lengths(names, descriptions)),
         )
 
     def _persons(self, rng: np.random.Generator, events: NDArray[np.int64]) -> Block:
         at, n = self._at(events), len(events)
-        names = joined(_any(rng, _FIRST_NAMES, n), " ", _any(rng, _LAST_NAMES, n))
-        emails = joined(_texts(rng, n, 7), "@", _texts(rng, n, 5), ".com")
+        names = join_columns(_pick_texts(rng, _FIRST_NAMES, n), " ", _pick_texts(rng, _LAST_NAMES, n))
+        emails = join_columns(_make_texts(rng, n, 7), "@", _make_texts(rng, n, 5), ".com")
         groups = rng.integers(0, 10_000, (4, n))
         first, *others = map(_four_digits, groups)
-        cards = joined(first, *(part for group in others for part in (" ", group)))
-        cities, states = _any(rng, _CITIES, n), _any(rng, _STATES, n)
-        size = PERSON_SIZE - _NUMBER - _lengths(names, emails, cards, cities, states)
-        return person(at.person + FIRST_ID, names, emails, cards, cities, states, at.milliseconds, _extras(rng, size))
+        cards = join_columns(first, *(part for group in others for part in (" ", group)))
+        cities, states = _pick_texts(rng, _CITIES, n), _pick_texts(rng, _STATES, n)
+        size = PERSON_SIZE - _NUMBER - _sum_lengths(names, emails, cards, cities, states)
+        return make_person_messages(
+            at.person + FIRST_ID, names, emails, cards, cities, states, at.milliseconds, _make_padding(rng, size)
+        )
 
     @cached_property
     def _channels(self) -> tuple[pa.StringArray, pa.StringArray]:
         """All channels and their urls, the hot ones first. Of the others, nine in ten have their number in the url."""
         rng, n = np.random.default_rng((self.seed, _CHANNELS)), len(_HOT_CHANNELS) + _CHANNELS
-        url = joined("https://www.nexmark.com/", *(p for _ in range(3) for p in (_texts(rng, n, 5, "_"), "/")))
-        numbers = digits(np.arange(_CHANNELS))
+        url = join_columns(
+            "https://www.nexmark.com/", *(p for _ in range(3) for p in (_make_texts(rng, n, 5, "_"), "/"))
+        )
+        numbers = format_integers(np.arange(_CHANNELS))
         named = pa.array([""] * len(_HOT_CHANNELS) + ["&channel_id="] * _CHANNELS)
         ids = pa.concat_arrays([pa.array([""] * len(_HOT_CHANNELS)), numbers])
         shown = pa.array(rng.random(n) < 0.9)
-        suffix = pc.call_function("if_else", [shown, joined(named, ids), pa.scalar("")])
-        channels = pa.concat_arrays([pa.array(_HOT_CHANNELS), joined("channel-", numbers)])
-        return channels, joined(url, "item.htm?query=1", suffix)
+        suffix = pc.call_function("if_else", [shown, join_columns(named, ids), pa.scalar("")])
+        channels = pa.concat_arrays([pa.array(_HOT_CHANNELS), join_columns("channel-", numbers)])
+        return channels, join_columns(url, "item.htm?query=1", suffix)
 
 
-def _recent(rng: np.random.Generator, newest: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def _pick_recent(rng: np.random.Generator, newest: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     """For each id one of the last ``most`` ids, this one included, or of the next ``LEAD``; all are equally likely."""
     first = np.maximum(newest + 1 - most, 0)
     return first + rng.integers(0, newest + 1 - first + LEAD)
 
 
-def _prices(rng: np.random.Generator, n: int) -> NDArray[np.int64]:
+def _draw_prices(rng: np.random.Generator, n: int) -> NDArray[np.int64]:
     return np.rint(100 * 10 ** (6 * rng.random(n))).astype(np.int64)
 
 
-def _any(rng: np.random.Generator, texts: pa.StringArray, n: int) -> pa.StringArray:
+def _pick_texts(rng: np.random.Generator, texts: pa.StringArray, n: int) -> pa.StringArray:
     return texts.take(pa.array(rng.integers(0, len(texts), n)))
 
 
 def _four_digits(numbers: NDArray[np.int64]) -> pa.StringArray:
-    return pc.call_function("utf8_lpad", [digits(numbers)], pc.PadOptions(4, "0"))
+    return pc.call_function("utf8_lpad", [format_integers(numbers)], pc.PadOptions(4, "0"))
 
 
-def _lengths(*texts: pa.StringArray) -> NDArray[np.int64]:
+def _sum_lengths(*texts: pa.StringArray) -> NDArray[np.int64]:
     """The bytes of all texts of a row, int64[n]."""
     lengths = [pc.call_function("binary_length", [column]).to_numpy() for column in texts]
     return np.stack(lengths).sum(axis=0, dtype=np.int64)
 
 
-def _extras(rng: np.random.Generator, sizes: NDArray[np.int64]) -> pa.StringArray:
+def _make_padding(rng: np.random.Generator, sizes: NDArray[np.int64]) -> pa.StringArray:
     """Letters that fill an event up: as many as ``sizes`` says, and up to a fifth more or fewer."""
     sizes = np.maximum(sizes, 0)
     spread = np.rint(0.2 * sizes).astype(np.int64)
     lengths = sizes - spread + rng.integers(0, np.maximum(2 * spread, 1))
-    return _cut(rng.integers(ord("a"), ord("z") + 1, lengths.sum(), np.uint8), lengths)
+    return _cut_texts(rng.integers(ord("a"), ord("z") + 1, lengths.sum(), np.uint8), lengths)
 
 
-def _texts(rng: np.random.Generator, n: int, longest: int, between: str = " ") -> pa.StringArray:
+def _make_texts(rng: np.random.Generator, n: int, longest: int, between: str = " ") -> pa.StringArray:
     """Texts of 3 letters at least, and of fewer than ``longest``. One letter of 13 is ``between`` others."""
     lengths = rng.integers(3, longest, n)
     letters = rng.integers(ord("a"), ord("z") + 1, lengths.sum(), np.uint8)
     letters[rng.integers(0, 13, len(letters), np.uint8) == 0] = ord(between)
-    return pc.call_function("utf8_trim_whitespace", [_cut(letters, lengths)])
+    return pc.call_function("utf8_trim_whitespace", [_cut_texts(letters, lengths)])
 
 
-def _cut(letters: NDArray[np.uint8], lengths: NDArray[np.int64]) -> pa.StringArray:
+def _cut_texts(letters: NDArray[np.uint8], lengths: NDArray[np.int64]) -> pa.StringArray:
     """Letters in a row, cut into texts of these lengths."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return pa.StringArray.from_buffers(len(lengths), pa.py_buffer(offsets), pa.py_buffer(letters))

@@ -14,16 +14,16 @@ from typing import Any
 from unskew.errors import UsageError, suggest_names
 from unskew.producers.datasets import synthetic
 from unskew.producers.datasets.country import Country
-from unskew.producers.datasets.interface import Dataset, Repeated, Since, moment
+from unskew.producers.datasets.interface import Dataset, DatasetTail, RepeatedDataset, parse_moment
 from unskew.producers.datasets.nexmark import Nexmark
 from unskew.producers.datasets.twitter import Election, Ticker
 from unskew.producers.datasets.wikipedia import Clickstream, Pageviews, PageviewsByLang
 from unskew.producers.readers import formats
-from unskew.producers.readers.columns import Columns
-from unskew.producers.readers.files import Files, Format
-from unskew.producers.readers.inputs import STANDARD_INPUT, inputs
-from unskew.producers.readers.rejected_records import Rejects
-from unskew.shell import pair, value
+from unskew.producers.readers.columns import ColumnDataset
+from unskew.producers.readers.files import FileDataset, Format
+from unskew.producers.readers.inputs import STANDARD_INPUT, find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
+from unskew.shell import parse_pair, parse_value
 
 #: Dataset → what generates it.
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -44,17 +44,17 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 }
 #: Dataset → the format of a file, by the file's first line.
 FORMATS: dict[str, Callable[[bytes], Format]] = {
-    "TWITTER_TICKER": formats.tickers_or_tweets,
-    "TWITTER_ELECTION": lambda _: formats.tweet_hashtags,
-    "WIKIPEDIA_PAGEVIEWS": formats.pageviews_or_trace,
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda _: formats.hourly_pageviews,
-    "WIKIPEDIA_CLICKSTREAM": lambda _: formats.clickstream,
+    "TWITTER_TICKER": formats.choose_ticker_format,
+    "TWITTER_ELECTION": lambda _: formats.parse_tweet_hashtags,
+    "WIKIPEDIA_PAGEVIEWS": formats.choose_pageview_format,
+    "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda _: formats.parse_hourly_pageviews,
+    "WIKIPEDIA_CLICKSTREAM": lambda _: formats.parse_clickstream,
 }
 # The parameters that every dataset has, and those that its name fixes.
 _COMMON = ("records", "seed", "ratio", "half")
 
 
-def create(name: str, *, records: int | None = None, seed: int = 0, **options: Any) -> Dataset:
+def create_dataset(name: str, *, records: int | None = None, seed: int = 0, **options: Any) -> Dataset:
     """Make the named dataset, generated from a seed.
 
     Parameters
@@ -74,30 +74,30 @@ def create(name: str, *, records: int | None = None, seed: int = 0, **options: A
         The dataset is unknown, it has no such parameter, or a value is invalid. The message lists what is valid.
 
     """
-    make = _maker(name)
+    make = _get_maker(name)
     for option in options:
-        _require(name, parameters(name), option)
+        _require_parameter(name, get_parameters(name), option)
     if records is not None:
         options["records"] = records
     return make(seed=seed, **options)
 
 
-def listing() -> str:
+def format_dataset_table() -> str:
     """A table as text, a line for each dataset: its name, whether files are read, and its summary."""
-    rows = [(name, "yes" if name in FORMATS else "", create(name).summary) for name in DATASETS]
-    rows.append((Columns.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
+    rows = [(name, "yes" if name in FORMATS else "", create_dataset(name).summary) for name in DATASETS]
+    rows.append((ColumnDataset.name, "only", "any column of Parquet, CSV or JSON lines: -o column=NAME"))
     width = max(len(name) for name, _, _ in rows)
     rows.insert(0, ("dataset", "files", "what is generated"))
     return "\n".join(f"{name:{width}}  {files:5}  {summary}" for name, files, summary in rows)
 
 
-def at_scale(name: str, scale: float, seed: int) -> Dataset:
-    """The named dataset, scaled if its sizes are published. Raises as ``create`` does."""
-    options: dict[str, Any] = {"scale": scale} if "scale" in parameters(name) else {}
-    return create(name, seed=seed, **options)
+def create_at_scale(name: str, scale: float, seed: int) -> Dataset:
+    """The named dataset, scaled if its sizes are published. Raises as ``create_dataset`` does."""
+    options: dict[str, Any] = {"scale": scale} if "scale" in get_parameters(name) else {}
+    return create_dataset(name, seed=seed, **options)
 
 
-def parameters(name: str) -> dict[str, Any]:
+def get_parameters(name: str) -> dict[str, Any]:
     """The dataset's own parameters with their defaults.
 
     Raises
@@ -106,16 +106,16 @@ def parameters(name: str) -> dict[str, Any]:
         The dataset is unknown.
 
     """
-    signature = inspect.signature(_maker(name))
+    signature = inspect.signature(_get_maker(name))
     return {p.name: p.default for p in signature.parameters.values() if p.name not in _COMMON}
 
 
-def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
+def parse_parameters(name: str, options: Iterable[str]) -> dict[str, Any]:
     """Parameters from texts ``NAME=VALUE``, converted to the types of their defaults.
 
     Examples
     --------
-    >>> parsed("ZIPF", ["z=1.4", "keys=1000"])
+    >>> parse_parameters("ZIPF", ["z=1.4", "keys=1000"])
     {'z': 1.4, 'keys': 1000}
 
     Raises
@@ -126,38 +126,38 @@ def parsed(name: str, options: Iterable[str]) -> dict[str, Any]:
         The dataset has no such parameter.
 
     """
-    return parsed_for(name, parameters(name), options)
+    return parse_parameters_for(name, get_parameters(name), options)
 
 
-def parsed_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
-    """As ``parsed``, for anything that has a name and parameters with the defaults in ``valid``."""
+def parse_parameters_for(name: str, valid: Mapping[str, Any], options: Iterable[str]) -> dict[str, Any]:
+    """As ``parse_parameters``, for anything that has a name and parameters with the defaults in ``valid``."""
     values: dict[str, Any] = {}
     for option in options:
-        key, text = pair(option)
-        kind = type(_require(name, valid, key))
-        values[key] = value(key, text, kind, "an integer" if kind is int else "a number")
+        key, text = parse_pair(option)
+        kind = type(_require_parameter(name, valid, key))
+        values[key] = parse_value(key, text, kind, "an integer" if kind is int else "a number")
     return values
 
 
-def _maker(name: str) -> Callable[..., Dataset]:
+def _get_maker(name: str) -> Callable[..., Dataset]:
     try:
         return DATASETS[name.upper()]
     except KeyError:
         raise ValueError(f"unknown dataset {name!r}{suggest_names(name, DATASETS)}") from None
 
 
-def _require(name: str, valid: Mapping[str, Any], option: str) -> Any:
+def _require_parameter(name: str, valid: Mapping[str, Any], option: str) -> Any:
     if option not in valid:
         raise ValueError(f"{name} has no parameter {option!r}{suggest_names(option, valid)}")
     return valid[option]
 
 
-_READ = (*FORMATS, Columns.name)
+_READ = (*FORMATS, ColumnDataset.name)
 _COLUMN = {"column": "", "time": ""}
 
 
 @dataclass(frozen=True, slots=True)
-class Arguments:
+class DatasetArguments:
     """The arguments of ``unskew produce`` that choose the records."""
 
     dataset: str | None
@@ -170,7 +170,7 @@ class Arguments:
     since: str | None = None
 
 
-def selected(arguments: Arguments, rejects: Rejects) -> Dataset:
+def select_dataset(arguments: DatasetArguments, rejects: RejectLog) -> Dataset:
     """The dataset that the arguments choose. It is generated or read from files.
 
     Raises
@@ -180,29 +180,29 @@ def selected(arguments: Arguments, rejects: Rejects) -> Dataset:
 
     """
     if arguments.dataset is None:
-        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}, {Columns.name}")
+        raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}, {ColumnDataset.name}")
     try:
-        chosen: Dataset = _files(arguments, rejects) if arguments.files else _generated(arguments)
+        chosen: Dataset = _open_files(arguments, rejects) if arguments.files else _generate_dataset(arguments)
         if arguments.since is not None:
-            chosen = Since(chosen, moment(arguments.since))
-        return chosen if arguments.times == 1 else Repeated(chosen, arguments.times)
+            chosen = DatasetTail(chosen, parse_moment(arguments.since))
+        return chosen if arguments.times == 1 else RepeatedDataset(chosen, arguments.times)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
-def _generated(arguments: Arguments) -> Dataset:
+def _generate_dataset(arguments: DatasetArguments) -> Dataset:
     name = str(arguments.dataset)
-    if name.upper() == Columns.name:
+    if name.upper() == ColumnDataset.name:
         raise UsageError("COLUMN needs files to read a column of")
-    options = parsed(name, arguments.options)
+    options = parse_parameters(name, arguments.options)
     if arguments.scale is not None:
-        if "scale" not in parameters(name):
+        if "scale" not in get_parameters(name):
             raise UsageError(f"{name} has no published size that --scale could change; --records says how many")
         options["scale"] = arguments.scale
-    return create(name, records=arguments.records, seed=arguments.seed, **options)
+    return create_dataset(name, records=arguments.records, seed=arguments.seed, **options)
 
 
-def _files(arguments: Arguments, rejects: Rejects) -> Dataset:
+def _open_files(arguments: DatasetArguments, rejects: RejectLog) -> Dataset:
     name = str(arguments.dataset).upper()
     if name not in _READ:
         there = f"{name} is not read from files" if name in DATASETS else f"unknown dataset {arguments.dataset!r}"
@@ -211,10 +211,10 @@ def _files(arguments: Arguments, rejects: Rejects) -> Dataset:
         raise UsageError("--scale is for generated records, not for files")
     if STANDARD_INPUT in arguments.files and arguments.times != 1:
         raise UsageError("standard input can be read only once: --repeat and --loop need files")
-    found = inputs(arguments.files)
-    if name == Columns.name:
-        chosen = _COLUMN | parsed_for(name, _COLUMN, arguments.options)
-        return Columns(found, rejects, chosen["column"], chosen["time"], arguments.records)
+    found = find_inputs(arguments.files)
+    if name == ColumnDataset.name:
+        chosen = _COLUMN | parse_parameters_for(name, _COLUMN, arguments.options)
+        return ColumnDataset(found, rejects, chosen["column"], chosen["time"], arguments.records)
     if arguments.options:
         raise UsageError("--option is for generated records and COLUMN, not for these files")
-    return Files(name, found, FORMATS[name], rejects, arguments.records)
+    return FileDataset(name, found, FORMATS[name], rejects, arguments.records)

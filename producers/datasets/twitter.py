@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.grouping.streams import KeyStream, Weighted, zipf
-from unskew.kafka.json_columns import joined
-from unskew.producers.datasets.interface import Block, Published, Scaled, scaled
-from unskew.producers.datasets.mock_values import times_of_day, titles
-from unskew.producers.messages import election, hashtag_keys, ticker
+from unskew.grouping.streams import KeyStream, WeightedStream, zipf
+from unskew.kafka.json_columns import join_columns
+from unskew.producers.datasets.interface import Block, PublishedStatistics, ScaledDataset, scale_size
+from unskew.producers.datasets.mock_values import make_titles, times_of_day
+from unskew.producers.messages import hashtag_keys, make_election_messages, make_ticker_messages
 
 #: The paper's CT: messages, tickers, and the share of the most frequent one.
 MENTIONS, TICKERS, P1 = 690_000, 2900, 0.0329
@@ -27,7 +27,7 @@ _SIGMA, _KEPT = 1.0, 0.5
 _FEWEST = 290
 
 
-class Ticker(Scaled):
+class Ticker(ScaledDataset):
     """``{"timestamp","ticker"}`` messages with the statistics of the PKG paper's CT: 690 k, 2.9 k keys, p1 = 3.29 %.
 
     Popularity follows Zipf's law times a lognormal factor. The factor changes from week to week, so that each week has
@@ -36,8 +36,8 @@ class Ticker(Scaled):
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``. The numbers of records and tickers are scaled, and p1 stays. The records are spread over the
-        month. The seed also chooses which tickers are hot in which week.
+        See ``ScaledDataset``. The numbers of records and tickers are scaled, and p1 stays. The records are spread over
+        the month. The seed also chooses which tickers are hot in which week.
 
     References
     ----------
@@ -50,19 +50,21 @@ class Ticker(Scaled):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(MENTIONS, scale, records, seed)
-        self.published = Published("PKG, Table I: CT", scaled(MENTIONS, scale), scaled(TICKERS, scale), P1)
-        self._count = max(scaled(TICKERS, scale), _FEWEST)
+        self.published = PublishedStatistics(
+            "PKG, Table I: CT", scale_size(MENTIONS, scale), scale_size(TICKERS, scale), P1
+        )
+        self._count = max(scale_size(TICKERS, scale), _FEWEST)
 
     @cached_property
     def names(self) -> pa.StringArray:
         """The tickers, the most popular first: real ones, then as many made-up ones as needed."""
         real = files("unskew.producers.datasets").joinpath("tickers.txt").read_text().split()
-        made = [_made_up(number) for number in range(max(0, self._count - len(real)))]
+        made = [_invent_ticker(number) for number in range(max(0, self._count - len(real)))]
         return pa.array([*real, *made][: self._count])
 
     @cached_property
     def _weeks(self) -> list[KeyStream]:
-        return [Weighted(row) for row in weekly_shares(self._count, self.seed)]
+        return [WeightedStream(row) for row in weekly_shares(self._count, self.seed)]
 
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         seconds = times_of_day(first, self.chunk, self.records or 0, _MONTH, _DAYS * 86_400)
@@ -70,7 +72,9 @@ class Ticker(Scaled):
         codes = np.concatenate(
             [self._weeks[at].draw(rng, first, int((week == at).sum())) for at in range(week[0], week[-1] + 1)]
         )
-        return ticker(seconds, pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names))
+        return make_ticker_messages(
+            seconds, pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names)
+        )
 
 
 def weekly_shares(tickers: int, seed: int) -> NDArray[np.float64]:
@@ -93,7 +97,7 @@ def weekly_shares(tickers: int, seed: int) -> NDArray[np.float64]:
     return of(high)
 
 
-def _made_up(number: int) -> str:
+def _invent_ticker(number: int) -> str:
     """A ticker of five letters; no real ticker in the list has five."""
     return "".join(chr(ord("A") + number // 26**digit % 26) for digit in range(5))
 
@@ -106,7 +110,7 @@ _HOW_MANY = {1: 0.6, 2: 0.25, 3: 0.15}
 _EVENTS = 40
 
 
-class Election(Scaled):
+class Election(ScaledDataset):
     """``{"text","hashtags","timestamp"}`` messages of one day, with bursts.
 
     Most hashtags follow Zipf's law. In addition there are forty events in the day. An event raises a hashtag of a
@@ -116,8 +120,8 @@ class Election(Scaled):
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``. The scale 1 stands for 50 k hashtags and 2 M tweets, which are spread over the day. The seed
-        also chooses the events.
+        See ``ScaledDataset``. The scale 1 stands for 50 k hashtags and 2 M tweets, which are spread over the day. The
+        seed also chooses the events.
 
     """
 
@@ -126,13 +130,13 @@ class Election(Scaled):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(TWEETS, scale, records, seed)
-        self._count = scaled(HASHTAGS, scale)
+        self._count = scale_size(HASHTAGS, scale)
 
     @cached_property
     def names(self) -> pa.StringArray:
         """The hashtags, the most frequent first: plausible ones, then made-up ones."""
         real = files("unskew.producers.datasets").joinpath("hashtags.txt").read_text(encoding="utf-8").split()
-        made = titles(np.arange(1, max(1, self._count - len(real)) + 1), "").to_pylist()
+        made = make_titles(np.arange(1, max(1, self._count - len(real)) + 1), "").to_pylist()
         return pa.array([*real, *(name.replace("_", "") for name in made)][: self._count])
 
     @cached_property
@@ -140,9 +144,9 @@ class Election(Scaled):
         return hashtag_keys(self.names)
 
     @cached_property
-    def events(self) -> "Events":
+    def events(self) -> "HashtagEvents":
         """The events of the day."""
-        return Events(self.seed, self._count)
+        return HashtagEvents(self.seed, self._count)
 
     @cached_property
     def _stream(self) -> KeyStream:
@@ -162,10 +166,10 @@ class Election(Scaled):
 
         flat = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self.names)
         hashtags = pa.ListArray.from_arrays(pa.array(offsets), flat)
-        return election(_texts(hashtags), hashtags, milliseconds, self._keys)
+        return make_election_messages(_write_texts(hashtags), hashtags, milliseconds, self._keys)
 
 
-class Events:
+class HashtagEvents:
     """The forty events of a day, each of which makes a hashtag hot.
 
     Attributes
@@ -207,7 +211,7 @@ class Events:
         return np.where(event < _EVENTS, self.about[np.minimum(event, _EVENTS - 1)], -1)
 
 
-def _texts(hashtags: pa.ListArray) -> pa.Array:
+def _write_texts(hashtags: pa.ListArray) -> pa.Array:
     flat = hashtags.flatten()
-    marked = joined("#", flat.dictionary).take(flat.indices)
+    marked = join_columns("#", flat.dictionary).take(flat.indices)
     return pc.call_function("binary_join", [pa.ListArray.from_arrays(hashtags.offsets, marked), pa.scalar(" ")])

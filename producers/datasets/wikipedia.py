@@ -11,11 +11,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.grouping.streams import KeyStream, Weighted, zipf
-from unskew.kafka.json_columns import joined
-from unskew.producers.datasets.interface import Block, Published, Scaled, scaled
-from unskew.producers.datasets.mock_values import times_of_day, titles
-from unskew.producers.messages import WIKI_URL, clickstream, pageview, pageviews_by_lang
+from unskew.grouping.streams import KeyStream, WeightedStream, zipf
+from unskew.kafka.json_columns import join_columns
+from unskew.producers.datasets.interface import Block, PublishedStatistics, ScaledDataset, scale_size
+from unskew.producers.datasets.mock_values import make_titles, times_of_day
+from unskew.producers.messages import (
+    WIKI_URL,
+    make_clickstream_messages,
+    make_pageview_by_lang_messages,
+    make_pageview_messages,
+)
 
 _MAIN_PAGE = "Main_Page"
 
@@ -26,7 +31,7 @@ _PAGE_SUPPORT, _VISITS_Z = 3_282_000, 0.8
 _START, _DAY = 1_200_009_600, 86_400  # 11 January 2008
 
 
-class Pageviews(Scaled):
+class Pageviews(ScaledDataset):
     """``{"timestamp","page"}`` messages with the statistics of the PKG paper's WP: 22 M, 2.9 M keys, p1 = 9.32 %.
 
     The main page has the share p1, and all others follow Zipf's law. One Zipf law for all pages would not do: with this
@@ -35,7 +40,7 @@ class Pageviews(Scaled):
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``. The numbers of records and pages are scaled, and p1 stays.
+        See ``ScaledDataset``. The numbers of records and pages are scaled, and p1 stays.
 
     References
     ----------
@@ -47,8 +52,10 @@ class Pageviews(Scaled):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(VISITS, scale, records, seed)
-        self._pages = scaled(_PAGE_SUPPORT, scale)
-        self.published = Published("PKG, Table I: WP", scaled(VISITS, scale), scaled(PAGES, scale), P1)
+        self._pages = scale_size(_PAGE_SUPPORT, scale)
+        self.published = PublishedStatistics(
+            "PKG, Table I: WP", scale_size(VISITS, scale), scale_size(PAGES, scale), P1
+        )
         self.summary = f"visits of Wikipedia's pages on one day: 22 M, 2.9 M keys, p1 = {100 * P1:.2f} % (PKG's WP)"
 
     @cached_property
@@ -56,14 +63,14 @@ class Pageviews(Scaled):
         weights = np.arange(self._pages, dtype=np.float64)
         weights[1:] **= -_VISITS_Z
         weights[0] = weights[1:].sum() * P1 / (1 - P1)
-        return Weighted(weights)
+        return WeightedStream(weights)
 
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         ranks = self._stream.draw(rng, first, self.chunk)
         coded = pa.array(ranks).dictionary_encode()
-        named = joined(WIKI_URL, titles(coded.dictionary.to_numpy(), _MAIN_PAGE))
+        named = join_columns(WIKI_URL, make_titles(coded.dictionary.to_numpy(), _MAIN_PAGE))
         seconds = times_of_day(first, self.chunk, self.records or 0, _START, _DAY)
-        return pageview(seconds, pa.DictionaryArray.from_arrays(coded.indices, named))
+        return make_pageview_messages(seconds, pa.DictionaryArray.from_arrays(coded.indices, named))
 
 
 HOURLY_COUNTS = 5_000_000
@@ -78,7 +85,7 @@ _PAGES, _PAGES_Z = 2_000_000, 0.8
 _VIEWS, _VIEWS_Z = 100_000, 2.5
 
 
-class PageviewsByLang(Scaled):
+class PageviewsByLang(ScaledDataset):
     """``{"lang","page","n","m"}`` messages with the published shares of the languages: English 47 %, Spanish 7.2 % …
 
     How often a page is viewed does not depend on its language. So a language has the same share of the records (the
@@ -87,7 +94,7 @@ class PageviewsByLang(Scaled):
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``. The scale 1 stands for 5 M records, about an hour's, and 2 M pages.
+        See ``ScaledDataset``. The scale 1 stands for 5 M records, about an hour's, and 2 M pages.
 
     References
     ----------
@@ -100,39 +107,39 @@ class PageviewsByLang(Scaled):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(HOURLY_COUNTS, scale, records, seed)
-        self.published = Published("The Signpost: March 2013", p1=SHARES["en"])
-        self._pages = scaled(_PAGES, scale)
+        self.published = PublishedStatistics("The Signpost: March 2013", p1=SHARES["en"])
+        self._pages = scale_size(_PAGES, scale)
 
     @cached_property
     def _streams(self) -> tuple[KeyStream, KeyStream, KeyStream]:
-        projects = np.outer(shares(), list(_SITES.values())).ravel()
-        return Weighted(projects), zipf(_PAGES_Z, self._pages), zipf(_VIEWS_Z, _VIEWS)
+        projects = np.outer(load_language_shares(), list(_SITES.values())).ravel()
+        return WeightedStream(projects), zipf(_PAGES_Z, self._pages), zipf(_VIEWS_Z, _VIEWS)
 
     @cached_property
     def _projects(self) -> pa.StringArray:
-        return pa.array([language + site for language in languages() for site in _SITES])
+        return pa.array([language + site for language in load_languages() for site in _SITES])
 
     def _draw(self, rng: np.random.Generator, first: int) -> Block:
         projects, pages, views = (stream.draw(rng, first, self.chunk) for stream in self._streams)
         page = pa.array(pages).dictionary_encode()
-        return pageviews_by_lang(
+        return make_pageview_by_lang_messages(
             pa.DictionaryArray.from_arrays(pa.array(projects.astype(np.int32)), self._projects),
-            pa.DictionaryArray.from_arrays(page.indices, titles(page.dictionary.to_numpy(), _MAIN_PAGE)),
+            pa.DictionaryArray.from_arrays(page.indices, make_titles(page.dictionary.to_numpy(), _MAIN_PAGE)),
             views + 1,
             np.zeros(self.chunk, np.int64),  # the column is no longer filled in real files
         )
 
 
 @cache
-def languages() -> tuple[str, ...]:
+def load_languages() -> tuple[str, ...]:
     """The codes of the languages that have a Wikipedia; the most viewed come first."""
     return tuple(files("unskew.producers.datasets").joinpath("languages.txt").read_text().split())
 
 
-def shares() -> NDArray[np.float64]:
+def load_language_shares() -> NDArray[np.float64]:
     """Each language's share of the views, float64[k]."""
     published = np.array(list(SHARES.values()))
-    rest = np.arange(1, len(languages()) - len(published) + 1) ** -_REST
+    rest = np.arange(1, len(load_languages()) - len(published) + 1) ** -_REST
     return np.concatenate([published, rest / rest.sum() * (1 - published.sum())])
 
 
@@ -153,7 +160,7 @@ FEWEST = 10
 OUTSIDE = {"other-search": 0.591, "other-empty": 0.365, "other-internal": 0.027, "other-external": 0.017}
 
 
-class Clickstream(Scaled):
+class Clickstream(ScaledDataset):
     """``{"prev","curr","type","n"}`` messages with the statistics of the English Wikipedia's November 2017.
 
     There are 26 M pairs of 4.4 M articles: 60 % links, 37 % from outside, 3 % other. They have 18 %, 81 % and 1 % of
@@ -163,7 +170,7 @@ class Clickstream(Scaled):
     Parameters
     ----------
     scale, records, seed
-        See ``Scaled``. The numbers of records and articles are scaled.
+        See ``ScaledDataset``. The numbers of records and articles are scaled.
 
     References
     ----------
@@ -177,8 +184,10 @@ class Clickstream(Scaled):
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(PAIRS, scale, records, seed)
-        self.published = Published("Wikimedia: November 2017", scaled(PAIRS, scale), scaled(ARTICLES, scale))
-        self._articles = scaled(_ARTICLE_SUPPORT, scale)
+        self.published = PublishedStatistics(
+            "Wikimedia: November 2017", scale_size(PAIRS, scale), scale_size(ARTICLES, scale)
+        )
+        self._articles = scale_size(_ARTICLE_SUPPORT, scale)
 
     @cached_property
     def _stream(self) -> KeyStream:
@@ -189,15 +198,15 @@ class Clickstream(Scaled):
         kind = rng.choice(len(KINDS), n, p=[share for share, _, _ in KINDS.values()]).astype(np.int32)
         outside = rng.choice(len(OUTSIDE), n, p=list(OUTSIDE.values()))
         articles = self._stream.draw(rng, 2 * first, 2 * n)
-        clicks = _clicks(rng.random(n), kind)
+        clicks = _draw_clicks(rng.random(n), kind)
 
         # The origins of external visits get the codes behind the articles'.
         coded = pa.array(articles).dictionary_encode()
-        named = titles(coded.dictionary.to_numpy(), _MAIN_PAGE)
+        named = make_titles(coded.dictionary.to_numpy(), _MAIN_PAGE)
         names = pa.concat_arrays([named, pa.array(OUTSIDE)])
         codes = coded.indices.to_numpy()
         prev = np.where(kind == list(KINDS).index("external"), len(named) + outside, codes[:n]).astype(np.int32)
-        return clickstream(
+        return make_clickstream_messages(
             pa.DictionaryArray.from_arrays(pa.array(prev), names),
             pa.DictionaryArray.from_arrays(pa.array(codes[n:]), named),
             pa.DictionaryArray.from_arrays(pa.array(kind), pa.array(KINDS)),
@@ -205,7 +214,7 @@ class Clickstream(Scaled):
         )
 
 
-def _clicks(uniform: NDArray[np.float64], kind: NDArray[np.int32]) -> NDArray[np.int64]:
+def _draw_clicks(uniform: NDArray[np.float64], kind: NDArray[np.int32]) -> NDArray[np.int64]:
     """Draws of the power laws, cut off at their largest n and rounded down, from numbers of [0, 1)."""
     exponent = np.array([exponent for _, exponent, _ in KINDS.values()])[kind]
     largest = np.array([largest for _, _, largest in KINDS.values()])[kind]

@@ -18,11 +18,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.producers.datasets.interface import Block, Dataset, iso
-from unskew.producers.messages import keyed
+from unskew.producers.datasets.interface import Block, Dataset, parse_iso_time
+from unskew.producers.messages import make_key_messages
 from unskew.producers.readers.inputs import STANDARD_INPUT, ByteStream, Input
-from unskew.producers.readers.lines import BOM, LONGEST, TOO_LONG, Fields, Lines, sections
-from unskew.producers.readers.rejected_records import Reject, Rejects
+from unskew.producers.readers.lines import BOM, LONGEST, TOO_LONG, LineFields, Lines, read_sections
+from unskew.producers.readers.rejected_records import RejectedRecord, RejectLog
 
 #: The rows' numbers, from 1, and their columns.
 Rows: TypeAlias = tuple[NDArray[np.int64], Mapping[str, pa.Array]]
@@ -33,7 +33,7 @@ _LATEST = 10**15  # ms since the epoch, in the year 33658
 _PARQUET, _JSON, _QUOTE = b"PAR1", b"{", ord('"')
 
 
-class Columns(Dataset):
+class ColumnDataset(Dataset):
     """``{"key"}`` messages from one column, in the rows' order. With a column of times: ``{"key","timestamp"}``.
 
     Keys are converted to text, whatever their type. Times are timestamps, ISO 8601, or numbers of ms since the epoch.
@@ -43,7 +43,7 @@ class Columns(Dataset):
     ----------
     files : sequence of Input
         The tables: Parquet, CSV or TSV with a header, or JSON lines.
-    rejects : Rejects
+    rejects : RejectLog
         Takes the rows that give no message.
     column : str
         The column of the keys.
@@ -57,7 +57,7 @@ class Columns(Dataset):
     name = "COLUMN"
 
     def __init__(
-        self, files: Sequence[Input], rejects: Rejects, column: str, time: str = "", limit: int | None = None
+        self, files: Sequence[Input], rejects: RejectLog, column: str, time: str = "", limit: int | None = None
     ) -> None:
         if not column:
             raise ValueError("which column? say it with -o column=NAME")
@@ -92,10 +92,10 @@ class Columns(Dataset):
     def _file(self, file: Input) -> Iterator[Block]:
         def reject(row: int, reason: str, data: bytes) -> None:
             if file.name not in self._read:
-                self._rejects.add(Reject(file.name, row, reason, data))
+                self._rejects.add(RejectedRecord(file.name, row, reason, data))
 
         for rows in read_keys(file, self._column, reject, self._time):
-            yield keyed(rows.keys, rows.times)
+            yield make_key_messages(rows.keys, rows.times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +128,15 @@ def read_keys(
 ) -> Iterator[KeyedRows]:
     """The rows of a table that have a key, and a time if there is a column of times, some at a time.
 
-    With ``optional``, a table without the column ``time`` has no times. Raises as ``tables`` does.
+    With ``optional``, a table without the column ``time`` has no times. Raises as ``read_tables`` does.
     """
     required = [column, *others, *([] if optional or not time else [time])]
-    for numbers, rows in tables(file, required, reject, [time] if optional and time else []):
-        keys, odd = _keys(rows[column])
-        times = _milliseconds(rows[time]) if time in rows else None
-        bad = {"not UTF-8": odd, f"no {column}": _nulls(keys) & ~odd}
+    for numbers, rows in read_tables(file, required, reject, [time] if optional and time else []):
+        keys, odd = _convert_keys(rows[column])
+        times = _convert_times(rows[time]) if time in rows else None
+        bad = {"not UTF-8": odd, f"no {column}": _find_nulls(keys) & ~odd}
         if times is not None:
-            bad[f"no {time}"] = _nulls(times) & ~_nulls(keys)
+            bad[f"no {time}"] = _find_nulls(times) & ~_find_nulls(keys)
         for reason, where in bad.items():
             for number in numbers[where].tolist():
                 reject(number, reason, b"")
@@ -148,11 +148,11 @@ def read_keys(
         )
 
 
-def _nulls(column: pa.Array) -> NDArray[np.bool_]:
+def _find_nulls(column: pa.Array) -> NDArray[np.bool_]:
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
-def _keys(column: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
+def _convert_keys(column: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     """Keys as text, and which of them can't be, as their bytes aren't UTF-8: these are null."""
     try:
         if isinstance(column, pa.DictionaryArray):
@@ -163,9 +163,9 @@ def _keys(column: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     except pa.ArrowException:
         if not pa.types.is_binary(column.type):
             raise UsageError(f"keys of type {column.type} can't be taken as text") from None
-    texts = [_decoded(value) for value in column.to_pylist()]
+    texts = [_decode_key(value) for value in column.to_pylist()]
     keys = pa.array(texts, pa.string())
-    return keys, _nulls(keys) & ~_nulls(column)
+    return keys, _find_nulls(keys) & ~_find_nulls(column)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -173,48 +173,48 @@ def _is_text(kind: pa.DataType) -> bool:
     return any(getattr(pa.types, test)(kind) for test in tests) or pa.types.is_fixed_size_binary(kind)
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode_key(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _milliseconds(column: pa.Array) -> pa.Array:
+def _convert_times(column: pa.Array) -> pa.Array:
     """Times in ms, int64[n]; null where there is none."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if _is_text(column.type):
-        return pa.array([_moment(text) for text in _keys(column)[0].to_pylist()], pa.int64())
+        return pa.array([_parse_time(text) for text in _convert_keys(column)[0].to_pylist()], pa.int64())
     try:
         if pa.types.is_temporal(column.type):
             column = pc.cast(pc.cast(column, pa.timestamp("ms"), safe=False), pa.int64())
-        return pc.cast(_within(column), pa.int64(), safe=False)
+        return pc.cast(_drop_large_times(column), pa.int64(), safe=False)
     except pa.ArrowException:
         raise UsageError(f"values of type {column.type} can't be taken as times") from None
 
 
-def _within(column: pa.Array) -> pa.Array:
+def _drop_large_times(column: pa.Array) -> pa.Array:
     """Numbers, null where they are too large for a time, or NaN."""
     values = pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     within = pa.array(np.abs(values) < _LATEST)  # nulls are NaN here
     return pc.call_function("if_else", [within, column, pa.scalar(None, column.type)])
 
 
-def _moment(text: str | None) -> int | None:
+def _parse_time(text: str | None) -> int | None:
     if text is None:
         return None
     try:
         number = float(text)
     except ValueError:
         try:
-            return iso(text)
+            return parse_iso_time(text)
         except ValueError:
             return None
     return int(number) if abs(number) < _LATEST else None
 
 
-def tables(file: Input, columns: Sequence[str], reject: RejectRow, optional: Sequence[str] = ()) -> Iterator[Rows]:
+def read_tables(file: Input, columns: Sequence[str], reject: RejectRow, optional: Sequence[str] = ()) -> Iterator[Rows]:
     """These columns of a file, some rows at a time. The columns of text and JSON are text, with nulls.
 
     Rows of text and JSON are numbered as the file's lines are, those of Parquet from 1. ``optional`` columns are read
@@ -235,18 +235,18 @@ def tables(file: Input, columns: Sequence[str], reject: RejectRow, optional: Seq
         if begin.startswith(_PARQUET):
             if file.name == STANDARD_INPUT:
                 raise UsageError("Parquet can't be read from standard input")
-            yield from _parquet(file.name, columns, optional)
+            yield from _read_parquet(file.name, columns, optional)
         elif begin.startswith(_JSON):
-            yield from _json(stream, columns, reject, optional)
+            yield from _read_json(stream, columns, reject, optional)
         else:
             yield from _text_table(file.name, stream, columns, reject, optional)
 
 
-def _parquet(name: str, columns: Sequence[str], optional: Sequence[str]) -> Iterator[Rows]:
+def _read_parquet(name: str, columns: Sequence[str], optional: Sequence[str]) -> Iterator[Rows]:
     try:
         # Nanoseconds, Arrow's own unit for INT96, end in the year 2262.
         with pq.ParquetFile(Path(name), coerce_int96_timestamp_unit="us") as table:
-            read = _select(name, columns, optional, table.schema_arrow.names)
+            read = _select_columns(name, columns, optional, table.schema_arrow.names)
             before = 0
             for rows in table.iter_batches(_ROWS, columns=read):
                 yield np.arange(before + 1, before + rows.num_rows + 1), {column: rows[column] for column in read}
@@ -262,51 +262,53 @@ def _text_table(
     header: list[str] = []
     read: list[str] = []
     separator, rest = "", None
-    for section in sections(stream):
-        lines = section.lines if rest is None else _joined(rest, section.lines)
+    for section in read_sections(stream):
+        lines = section.lines if rest is None else _join_lines(rest, section.lines)
         if not header:
             if section.overlong and not (len(lines) and lines.numbers[0] < section.overlong[0][0]):
                 raise EnvironmentFault(f"{name} cannot be read: its first line has more than {LONGEST:,} bytes")
             separator = "\t" if b"\t" in lines[0] else ","
-            table = csv.reader(_texts(lines), delimiter=separator)
+            table = csv.reader(_decode_lines(lines), delimiter=separator)
             try:
-                header = [_printable(column) for column in next(table)]
+                header = [_escape_text(column) for column in next(table)]
             except csv.Error as error:
                 raise EnvironmentFault(f"{name} cannot be read: its header: {error}") from None
-            read = _select(name, columns, optional, header)
-            lines = _from(lines, table.line_num)
+            read = _select_columns(name, columns, optional, header)
+            lines = _slice_lines(lines, table.line_num)
         for number, data in section.overlong:
             reject(number, TOO_LONG, data)
         if (lines.data == _QUOTE).any():
-            numbers, cells, rest = _quoted(lines, separator, header, read, reject)
+            numbers, cells, rest = _parse_quoted_lines(lines, separator, header, read, reject)
         else:
-            (numbers, cells), rest = _plain(lines, separator, header, read, reject), None
+            (numbers, cells), rest = _parse_plain_lines(lines, separator, header, read, reject), None
         yield numbers, cells
     if not header:
         raise EnvironmentFault(f"{name} is empty; valid: CSV or TSV with a header")
     if rest is not None:
-        numbers, cells, _ = _quoted(rest, separator, header, read, reject, end=True)
+        numbers, cells, _ = _parse_quoted_lines(rest, separator, header, read, reject, end=True)
         yield numbers, cells
 
 
-def _printable(text: str) -> str:
+def _escape_text(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
-def _plain(lines: Lines, separator: str, header: Sequence[str], read: Sequence[str], reject: RejectRow) -> Rows:
+def _parse_plain_lines(
+    lines: Lines, separator: str, header: Sequence[str], read: Sequence[str], reject: RejectRow
+) -> Rows:
     """Rows of lines that have no quotes: whole columns at a time."""
-    fields = Fields(lines, separator.encode(), tuple(header))
+    fields = LineFields(lines, separator.encode(), tuple(header))
     for rejected in fields.rejected:
         reject(*rejected)
-    return fields.numbers, {column: _cells(fields.text(column)) for column in read}
+    return fields.numbers, {column: _null_empty_cells(fields.text(column)) for column in read}
 
 
-def _cells(texts: pa.Array) -> pa.Array:
+def _null_empty_cells(texts: pa.Array) -> pa.Array:
     """Only an empty cell is a null: NA, null and nan are keys like others, and NA is a country."""
     return pc.call_function("if_else", [pc.call_function("equal", [texts, ""]), pa.scalar(None, pa.string()), texts])
 
 
-def _quoted(
+def _parse_quoted_lines(
     lines: Lines,
     separator: str,
     header: Sequence[str],
@@ -320,13 +322,13 @@ def _quoted(
     TSV has no quotes by its own standard, but spreadsheets write them. So a quote that doesn't enclose a field is a
     character like others there. In CSV, the line of such a quote is rejected; the lines behind it are read.
     """
-    texts, numbers = list(_texts(lines)), lines.numbers.tolist()
+    texts, numbers = list(_decode_lines(lines)), lines.numbers.tolist()
     utf8 = bool(lines.valid_utf8().all())
     where = [header.index(column) for column in read]
     found: list[tuple[int, list[str | None]]] = []
-    for at, behind, row in _split(texts, separator, len(header), end=end):
+    for at, behind, row in _split_rows(texts, separator, len(header), end=end):
         if behind == at:
-            return *_columns(found, read), _from(lines, at)
+            return *_collect_columns(found, read), _slice_lines(lines, at)
         took = "" if behind == at + 1 else f", by a quote over {numbers[behind - 1] - numbers[at] + 1} lines"
         if row is None:
             reason = "a quote that encloses no field"
@@ -338,10 +340,10 @@ def _quoted(
             found.append((numbers[at], [row[column] or None for column in where]))
             continue
         reject(numbers[at], reason, "".join(texts[at:behind]).encode(errors="surrogateescape").rstrip(b"\r\n"))
-    return *_columns(found, read), None
+    return *_collect_columns(found, read), None
 
 
-def _split(
+def _split_rows(
     texts: Sequence[str], separator: str, width: int, *, end: bool
 ) -> Iterator[tuple[int, int, list[str] | None]]:
     """Each row's first line, the line behind it, and its fields, or None if it has none.
@@ -359,7 +361,7 @@ def _split(
                 yield at, at, None
                 return
             following = behind
-            if row is None or (separator == "\t" and _swallows(texts[at:behind], width)):
+            if row is None or (separator == "\t" and _swallows_rows(texts[at:behind], width)):
                 row = texts[at].rstrip("\r\n").split(separator) if separator == "\t" else None
                 following = at + 1
             yield at, following, row
@@ -374,19 +376,19 @@ def _next_row(table: Iterator[list[str]]) -> list[str] | None:
         return None
 
 
-def _swallows(texts: Sequence[str], fields: int) -> bool:
+def _swallows_rows(texts: Sequence[str], fields: int) -> bool:
     """Whether a quoted field has taken lines that are rows by themselves."""
     return len(texts) > 1 and fields > 1 and all(text.count("\t") == fields - 1 for text in texts)
 
 
-def _columns(
+def _collect_columns(
     rows: Sequence[tuple[int, Sequence[str | None]]], read: Sequence[str]
 ) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
     numbers = np.array([number for number, _ in rows], np.int64)
     return numbers, {column: pa.array([row[at] for _, row in rows], pa.string()) for at, column in enumerate(read)}
 
 
-def _texts(lines: Lines) -> Iterator[str]:
+def _decode_lines(lines: Lines) -> Iterator[str]:
     """The lines with their ends, and with the empty lines behind them. Bytes that aren't UTF-8 are surrogates."""
     data = lines.data.tobytes()
     starts, stops = lines.starts.tolist(), lines.stops.tolist()
@@ -396,13 +398,13 @@ def _texts(lines: Lines) -> Iterator[str]:
         yield line.decode(errors="surrogateescape")
 
 
-def _from(lines: Lines, first: int) -> Lines:
+def _slice_lines(lines: Lines, first: int) -> Lines:
     """The lines from one of them on, without the data before it."""
     begin = lines.starts[first] if first < len(lines) else len(lines.data)
     return Lines(lines.data[begin:], lines.starts[first:] - begin, lines.stops[first:] - begin, lines.numbers[first:])
 
 
-def _joined(lines: Lines, others: Lines) -> Lines:
+def _join_lines(lines: Lines, others: Lines) -> Lines:
     """Lines of one section and those of the next one."""
     size = len(lines.data)
     return Lines(
@@ -413,20 +415,22 @@ def _joined(lines: Lines, others: Lines) -> Lines:
     )
 
 
-def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow, optional: Sequence[str]) -> Iterator[Rows]:
+def _read_json(
+    stream: ByteStream, columns: Sequence[str], reject: RejectRow, optional: Sequence[str]
+) -> Iterator[Rows]:
     read: list[str] = []
-    for section in sections(stream):
+    for section in read_sections(stream):
         for number, data in section.overlong:
             reject(number, TOO_LONG, data)
         rows, numbers = [], []
         for at, number in enumerate(section.lines.numbers.tolist()):
             line = section.lines[at]
-            row = _document(line)
+            row = _parse_document(line)
             if row is None:
                 reject(number, "not a JSON object", line)
                 continue
             read = read or [*columns, *(column for column in optional if column in row)]
-            rows.append([_text(row.get(column), column, line) for column in read])
+            rows.append([_render_value(row.get(column), column, line) for column in read])
             numbers.append(number)
         if rows:
             texts = zip(*rows, strict=True)
@@ -436,7 +440,7 @@ def _json(stream: ByteStream, columns: Sequence[str], reject: RejectRow, optiona
             )
 
 
-def _document(line: bytes) -> dict[str, Any] | None:
+def _parse_document(line: bytes) -> dict[str, Any] | None:
     try:
         document = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -444,7 +448,7 @@ def _document(line: bytes) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _text(value: Any, column: str, line: bytes) -> str | None:
+def _render_value(value: Any, column: str, line: bytes) -> str | None:
     """A value as the line has it. A float may stand for other digits: 1.50, or an integer beyond 64 bits."""
     if value is None or isinstance(value, str):
         return value
@@ -455,7 +459,7 @@ def _text(value: Any, column: str, line: bytes) -> str | None:
     return orjson.dumps(value).decode()
 
 
-def _select(name: str, columns: Sequence[str], optional: Sequence[str], there: Sequence[str]) -> list[str]:
+def _select_columns(name: str, columns: Sequence[str], optional: Sequence[str], there: Sequence[str]) -> list[str]:
     """The columns to read: those that are required, and the others that are there."""
     read = list(dict.fromkeys([*columns, *(column for column in optional if column in there)]))
     for column in read:

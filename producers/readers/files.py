@@ -6,14 +6,14 @@ from typing import Any, Self, TypeAlias
 
 from unskew.producers.datasets.interface import Block, Dataset
 from unskew.producers.readers.inputs import STANDARD_INPUT, Input
-from unskew.producers.readers.lines import TOO_LONG, Lines, Parsed, Section, sections
-from unskew.producers.readers.rejected_records import Reject, Rejects
+from unskew.producers.readers.lines import TOO_LONG, Lines, ParsedLines, Section, read_sections
+from unskew.producers.readers.rejected_records import RejectedRecord, RejectLog
 
-Format: TypeAlias = Callable[[Lines], Parsed]
+Format: TypeAlias = Callable[[Lines], ParsedLines]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class FilePosition:
     """A position between two records of the files.
 
     Attributes
@@ -52,7 +52,7 @@ class Position:
         return cls(value["position"], value["file"], value["offset"], value["line"], begin)
 
 
-class Files(Dataset):
+class FileDataset(Dataset):
     """Messages from lines of text, one file after the other.
 
     Parameters
@@ -63,7 +63,7 @@ class Files(Dataset):
         The files to read.
     format_of : callable
         Returns the format of a file from the file's first line.
-    rejects : Rejects
+    rejects : RejectLog
         Takes each line that gives no message, once, even if the files are read several times.
     limit : int or None
         The largest number of records to read.
@@ -82,7 +82,7 @@ class Files(Dataset):
         name: str,
         files: Sequence[Input],
         format_of: Callable[[bytes], Format],
-        rejects: Rejects,
+        rejects: RejectLog,
         limit: int | None = None,
     ) -> None:
         self.name = name
@@ -90,14 +90,14 @@ class Files(Dataset):
         self.files = list(files)
         self.consumed = 0
         self.size = None if any(file.size is None for file in files) else sum(file.size or 0 for file in files)
-        self._position = Position()
+        self._position = FilePosition()
         self._format_of = format_of
         self._rejects = rejects
         self._limit = limit
-        self._known = Position()
+        self._known = FilePosition()
         self._rejected = (-1, 0)  # the last file and line whose reject, if it was one, is known
 
-    def done(self) -> float | None:
+    def progress(self) -> float | None:
         return self.consumed / self.size if self.size else None
 
     def identity(self) -> dict[str, Any] | None:
@@ -110,13 +110,13 @@ class Files(Dataset):
         return self._position.as_json()
 
     def recall(self, position: Mapping[str, Any]) -> None:
-        self._known = Position.from_json(position)
+        self._known = FilePosition.from_json(position)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        at = self._known if self._known.records <= start else Position()
+        at = self._known if self._known.records <= start else FilePosition()
         for number in range(at.file, len(self.files)):
             if number > at.file:
-                at = Position(at.records, number)
+                at = FilePosition(at.records, number)
             for block, behind in self._file(at):
                 first, last = max(start - at.records, 0), len(block)
                 if self._limit is not None:
@@ -127,25 +127,25 @@ class Files(Dataset):
                 if self._limit is not None and at.records >= self._limit:
                     return
 
-    def _file(self, at: Position) -> Iterator[tuple[Block, Position]]:
+    def _file(self, at: FilePosition) -> Iterator[tuple[Block, FilePosition]]:
         """The blocks of one file from a position in it, each with the position behind it."""
         before = sum(file.size or 0 for file in self.files[: at.file])
         records, begin = at.records, at.begin
         with self.files[at.file].open() as stream:
             stream.skip(at.offset)
-            for section in sections(stream, number=at.line):
-                self.consumed = before + stream.consumed
+            for section in read_sections(stream, number=at.line):
+                self.consumed = before + stream.bytes_read
                 if not begin and len(section.lines):
                     begin = section.lines[0]
                 parsed = self._format_of(begin)(section.lines)
                 self._reject(at.file, section, parsed)
                 records += len(parsed.block)
-                yield parsed.block, Position(records, at.file, section.offset, section.number, begin)
+                yield parsed.block, FilePosition(records, at.file, section.offset, section.number, begin)
 
-    def _reject(self, file: int, section: Section, parsed: Parsed) -> None:
+    def _reject(self, file: int, section: Section, parsed: ParsedLines) -> None:
         overlong = [(number, TOO_LONG, data) for number, data in section.overlong]
         for line, reason, data in sorted(overlong + parsed.rejected):
             if (file, line) > self._rejected:
-                self._rejects.add(Reject(self.files[file].name, line, reason, data))
+                self._rejects.add(RejectedRecord(self.files[file].name, line, reason, data))
         if section.number:
             self._rejected = max(self._rejected, (file, section.number))

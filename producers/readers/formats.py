@@ -14,68 +14,74 @@ import pyarrow as pa
 
 from unskew.producers import messages
 from unskew.producers.readers.files import Format
-from unskew.producers.readers.lines import Fields, Lines, Parsed
+from unskew.producers.readers.lines import LineFields, Lines, ParsedLines
 
 _CLICKSTREAM = ("prev", "curr", "type", "n")
 
 
-def tickers(lines: Lines) -> Parsed:
+def parse_tickers(lines: Lines) -> ParsedLines:
     """``timestamp<TAB>ticker``, the timestamp in seconds."""
-    fields = Fields(lines, b"\t", ("timestamp", "ticker"))
+    fields = LineFields(lines, b"\t", ("timestamp", "ticker"))
     fields.require_seconds("timestamp")
     fields.require_text("ticker")
-    return Parsed(messages.ticker(fields.seconds("timestamp"), fields.text("ticker")), fields.rejected)
+    return ParsedLines(
+        messages.make_ticker_messages(fields.seconds("timestamp"), fields.text("ticker")), fields.rejected
+    )
 
 
-def pageviews(lines: Lines) -> Parsed:
+def parse_pageviews(lines: Lines) -> ParsedLines:
     """``timestamp<TAB>page``, the timestamp in seconds."""
-    fields = Fields(lines, b"\t", ("timestamp", "page"))
+    fields = LineFields(lines, b"\t", ("timestamp", "page"))
     fields.require_seconds("timestamp")
     fields.require_text("page")
-    return Parsed(messages.pageview(fields.seconds("timestamp"), fields.text("page")), fields.rejected)
+    return ParsedLines(
+        messages.make_pageview_messages(fields.seconds("timestamp"), fields.text("page")), fields.rejected
+    )
 
 
-def wikibench(lines: Lines) -> Parsed:
+def parse_wikibench(lines: Lines) -> ParsedLines:
     """``counter timestamp url flag``: the traces of wikibench.eu. The timestamp is in seconds with a fraction."""
-    fields = Fields(lines, b" ", ("counter", "timestamp", "url", "flag"))
+    fields = LineFields(lines, b" ", ("counter", "timestamp", "url", "flag"))
     fields.require_seconds("timestamp")
     fields.require_text("url")
-    return Parsed(messages.pageview(fields.seconds("timestamp"), fields.text("url")), fields.rejected)
+    return ParsedLines(
+        messages.make_pageview_messages(fields.seconds("timestamp"), fields.text("url")), fields.rejected
+    )
 
 
-def hourly_pageviews(lines: Lines) -> Parsed:
+def parse_hourly_pageviews(lines: Lines) -> ParsedLines:
     """``project page n bytes``: Wikimedia's ``pageviews-YYYYMMDD-HHMMSS.gz``. The page may be ``-`` or empty."""
-    fields = Fields(lines, b" ", ("project", "page", "n", "bytes"))
+    fields = LineFields(lines, b" ", ("project", "page", "n", "bytes"))
     fields.require_text("project")
     fields.require_digits("n")
     fields.require_digits("bytes")
-    block = messages.pageviews_by_lang(
+    block = messages.make_pageview_by_lang_messages(
         fields.text("project").dictionary_encode(), fields.text("page"), fields.digits("n"), fields.digits("bytes")
     )
-    return Parsed(block, fields.rejected)
+    return ParsedLines(block, fields.rejected)
 
 
-def clickstream(lines: Lines) -> Parsed:
+def parse_clickstream(lines: Lines) -> ParsedLines:
     """``prev<TAB>curr<TAB>type<TAB>n``: Wikimedia's ``clickstream-enwiki-YYYY-MM.tsv.gz``, with or without a header."""
     if len(lines) and lines.numbers[0] == 1 and lines[0] == "\t".join(_CLICKSTREAM).encode():
         lines = lines.only(np.arange(len(lines)) > 0)
-    fields = Fields(lines, b"\t", _CLICKSTREAM)
+    fields = LineFields(lines, b"\t", _CLICKSTREAM)
     fields.require_text("curr")
     fields.require_digits("n")
-    block = messages.clickstream(
+    block = messages.make_clickstream_messages(
         fields.text("prev"), fields.text("curr"), fields.text("type").dictionary_encode(), fields.digits("n")
     )
-    return Parsed(block, fields.rejected)
+    return ParsedLines(block, fields.rejected)
 
 
-def tickers_or_tweets(begin: bytes) -> Format:
+def choose_ticker_format(begin: bytes) -> Format:
     """The format of a file of tickers whose first line is ``begin``."""
-    return tweet_cashtags if begin.startswith(b"{") else tickers
+    return parse_tweet_cashtags if begin.startswith(b"{") else parse_tickers
 
 
-def pageviews_or_trace(begin: bytes) -> Format:
+def choose_pageview_format(begin: bytes) -> Format:
     """The format of a file of page views whose first line is ``begin``."""
-    return pageviews if b"\t" in begin else wikibench
+    return parse_pageviews if b"\t" in begin else parse_wikibench
 
 
 # The notices that a stream sends besides tweets.
@@ -94,30 +100,35 @@ class Tweet:
     milliseconds: int
 
 
-def tweet_hashtags(lines: Lines) -> Parsed:
+def parse_tweet_hashtags(lines: Lines) -> ParsedLines:
     """A message for each tweet with hashtags. Other tweets and notices give none."""
-    tweets, rejected = _tweets(lines)
+    tweets, rejected = _parse_tweets(lines)
     tagged = [tweet for tweet in tweets if tweet.hashtags]
     hashtags = pa.array([tweet.hashtags for tweet in tagged], pa.list_(pa.string()))
     times = np.array([tweet.milliseconds for tweet in tagged], np.int64)
-    return Parsed(messages.election(pa.array([tweet.text for tweet in tagged], pa.string()), hashtags, times), rejected)
+    return ParsedLines(
+        messages.make_election_messages(pa.array([tweet.text for tweet in tagged], pa.string()), hashtags, times),
+        rejected,
+    )
 
 
-def tweet_cashtags(lines: Lines) -> Parsed:
+def parse_tweet_cashtags(lines: Lines) -> ParsedLines:
     """A message for each cashtag of each tweet, in upper case as tickers are."""
-    tweets, rejected = _tweets(lines)
+    tweets, rejected = _parse_tweets(lines)
     found = [(tweet.milliseconds // 1000, cashtag.upper()) for tweet in tweets for cashtag in tweet.cashtags]
     seconds = np.array([second for second, _ in found], np.int64)
-    return Parsed(messages.ticker(seconds, pa.array([cashtag for _, cashtag in found], pa.string())), rejected)
+    return ParsedLines(
+        messages.make_ticker_messages(seconds, pa.array([cashtag for _, cashtag in found], pa.string())), rejected
+    )
 
 
-def _tweets(lines: Lines) -> tuple[list[Tweet], list[tuple[int, str, bytes]]]:
+def _parse_tweets(lines: Lines) -> tuple[list[Tweet], list[tuple[int, str, bytes]]]:
     tweets: list[Tweet] = []
     rejected: list[tuple[int, str, bytes]] = []
     for at, number in enumerate(lines.numbers.tolist()):
         line = lines[at]
         try:
-            tweet = _tweet(orjson.loads(line))
+            tweet = _parse_tweet(orjson.loads(line))
         except orjson.JSONDecodeError:
             rejected.append((number, "not JSON", line))
         except _NotATweetError as error:
@@ -134,51 +145,53 @@ class _NotATweetError(Exception):
     """Why a document is no tweet."""
 
 
-def _tweet(document: Any) -> Tweet | None:
+def _parse_tweet(document: Any) -> Tweet | None:
     """The tweet in a line's document; None for a notice."""
     if not isinstance(document, dict):
         raise _NotATweetError("not an object")
     if "data" in document:
-        return _read(document["data"], document.get("includes") or {}, "tag", "cashtags")
+        return _read_tweet(document["data"], document.get("includes") or {}, "tag", "cashtags")
     if "text" not in document and "full_text" not in document:
         if any(notice in document for notice in _NOTICES):
             return None
         raise _NotATweetError("neither a tweet nor a notice")
     if "timestamp_ms" not in document and _is_iso(document.get("created_at", "")):  # v2 without its envelope
-        return _read(document, {}, "tag", "cashtags")
-    return _read(document, {}, "text", "symbols")
+        return _read_tweet(document, {}, "tag", "cashtags")
+    return _read_tweet(document, {}, "text", "symbols")
 
 
-def _read(document: dict[str, Any], includes: dict[str, Any], tag: str, cash: str) -> Tweet:
+def _read_tweet(document: dict[str, Any], includes: dict[str, Any], tag: str, cash: str) -> Tweet:
     # A retweet's own text and entities are cut.
-    original = document.get("retweeted_status") or _retweeted(document, includes) or document
+    original = document.get("retweeted_status") or _find_retweet(document, includes) or document
     # So are a long tweet's. All of it is in `extended_tweet` (v1.1), or in `note_tweet` (v2).
     whole = original.get("extended_tweet") or original.get("note_tweet") or original
     text = whole.get("full_text") or whole.get("text") or original.get("text")
     if not isinstance(text, str):
         raise _NotATweetError("no text")
     entities = whole.get("entities") or original.get("entities") or {}
-    hashtags, cashtags = ([_checked(entity[tag]) for entity in entities.get(kind) or ()] for kind in ("hashtags", cash))
-    return Tweet(text, hashtags, cashtags, _milliseconds(document))
+    hashtags, cashtags = (
+        [_check_tag(entity[tag]) for entity in entities.get(kind) or ()] for kind in ("hashtags", cash)
+    )
+    return Tweet(text, hashtags, cashtags, _read_time(document))
 
 
-def _retweeted(document: dict[str, Any], includes: dict[str, Any]) -> dict[str, Any] | None:
+def _find_retweet(document: dict[str, Any], includes: dict[str, Any]) -> dict[str, Any] | None:
     """The tweet that a tweet of v2 repeats, if the line includes it."""
     ids = [each.get("id") for each in document.get("referenced_tweets") or () if each.get("type") == "retweeted"]
     return next((tweet for tweet in includes.get("tweets") or () if tweet.get("id") in ids), None)
 
 
-def _checked(tag: Any) -> str:
+def _check_tag(tag: Any) -> str:
     if not isinstance(tag, str):
         raise TypeError
     return tag
 
 
-def _milliseconds(document: dict[str, Any]) -> int:
+def _read_time(document: dict[str, Any]) -> int:
     if "timestamp_ms" in document:
         milliseconds = int(document["timestamp_ms"])
     elif "created_at" in document:
-        milliseconds = round(_moment(document["created_at"]).timestamp() * 1000)
+        milliseconds = round(_parse_time(document["created_at"]).timestamp() * 1000)
     else:
         raise _NotATweetError("no time")
     if not 0 <= milliseconds < _LATEST:
@@ -186,7 +199,7 @@ def _milliseconds(document: dict[str, Any]) -> int:
     return milliseconds
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     """``2013-11-08T12:00:00.000Z`` (v2) or ``Fri Nov 08 12:00:00 +0000 2013`` (v1.1)."""
     if not _is_iso(text):
         _, month, day, clock, zone, year = text.split()

@@ -60,7 +60,7 @@ class Input:
             raise EnvironmentFault(f"{self.name} cannot be read: {error.strerror}") from None
 
 
-def inputs(arguments: Iterable[str]) -> list[Input]:
+def find_inputs(arguments: Iterable[str]) -> list[Input]:
     """The files that a command's arguments name. An argument is a path, a pattern, a directory or ``-``.
 
     Of a directory, all files are read, ordered by name. Files whose names begin with ``.`` or ``_`` hold no rows, as
@@ -81,14 +81,14 @@ def inputs(arguments: Iterable[str]) -> list[Input]:
             found.append(Input(argument, None))
             continue
         names = sorted(glob(argument)) if has_magic(argument) else [argument]  # noqa: PTH207  Path's has no absolute ones
-        files = [file for name in names for file in _files(Path(name))]
+        files = [file for name in names for file in _list_files(Path(name))]
         if not files:
             raise UsageError(f"{argument}: there is no such file, or none with rows")
         found += [Input(str(file), file.stat().st_size) for file in files]
     return found
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     if path.is_dir():
         named = sorted(file for file in path.iterdir() if not file.name.startswith((".", "_")))
         return [file for file in named if file.is_file() and file.stat().st_size]
@@ -109,11 +109,11 @@ class ByteStream:
         self.offset = 0
         self._peeked = b""
         self._name = name
-        self._raw = _Counted(raw)
+        self._raw = _CountingFile(raw)
         kind = next((kind for magic, kind in _MAGIC.items() if self._raw.peek(_PEEK).startswith(magic)), None)
         self._data = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), kind) if kind else self._raw
         self._decoder: codecs.IncrementalDecoder | None = None
-        begin = self._decompressed(_SAMPLE) if kind else self._raw.peek(_PEEK)
+        begin = self._decompress(_SAMPLE) if kind else self._raw.peek(_PEEK)
         coding = next((coding for mark, coding in _MARKS.items() if begin.startswith(mark)), None)
         if coding:
             self._decoder = codecs.getincrementaldecoder(coding)("surrogatepass")
@@ -128,7 +128,7 @@ class ByteStream:
         self._raw.close()
 
     @property
-    def consumed(self) -> int:
+    def bytes_read(self) -> int:
         """How many bytes of the file itself have been read."""
         return self._raw.consumed
 
@@ -140,7 +140,7 @@ class ByteStream:
     def peek(self) -> bytes:
         """Some of the next bytes, at least a line, without moving past them. At the end: no bytes."""
         while b"\n" not in self._peeked and len(self._peeked) < _SAMPLE:
-            if not (more := self._decompressed(_SAMPLE)):
+            if not (more := self._decompress(_SAMPLE)):
                 break
             self._peeked += more
         return self._peeked
@@ -154,7 +154,7 @@ class ByteStream:
             The bytes can't be read or decompressed.
 
         """
-        data = self._peeked or self._decompressed(size)
+        data = self._peeked or self._decompress(size)
         data, self._peeked = data[:size], data[size:]
         self.offset += len(data)
         return data
@@ -168,7 +168,7 @@ class ByteStream:
         while size > 0 and (data := self.read(min(size, 1 << 22))):
             size -= len(data)
 
-    def _decompressed(self, size: int) -> bytes:
+    def _decompress(self, size: int) -> bytes:
         """The next bytes of UTF-8, some more or less than ``size`` if they are recoded. At the end: no bytes."""
         try:
             while data := self._data.read(size):
@@ -184,7 +184,7 @@ class ByteStream:
         return self._decoder.decode(data, not data).encode(errors="surrogatepass") if self._decoder else data
 
 
-class _Counted(io.RawIOBase):
+class _CountingFile(io.RawIOBase):
     """A file that counts the bytes that are read, and whose next bytes can be looked at."""
 
     def __init__(self, raw: io.BufferedReader) -> None:

@@ -83,7 +83,7 @@ class Section:
     number: int
 
 
-def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterator[Section]:
+def read_sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterator[Section]:
     """The lines of a stream in sections of about ``size`` bytes, in bounded memory whatever the lines' length.
 
     Lines end with LF or CR LF, and the last one may have no end. ``number`` lines come before the stream's position.
@@ -105,7 +105,7 @@ def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterat
                 data, skipped = b"", skipped + len(data)
         cut = data.rfind(b"\n") + 1 if read else len(data)
         rest, body = data[cut:], data[:cut]
-        lines, long = _cut(body, number)
+        lines, long = _cut_lines(body, number)
         overlong += long
         number += body.count(b"\n") + (body[-1:] not in (b"", b"\n"))
         offset += len(body)
@@ -119,7 +119,7 @@ def sections(stream: ByteStream, size: int = 1 << 21, number: int = 0) -> Iterat
             return
 
 
-def _cut(body: bytes, number: int) -> tuple[Lines, list[tuple[int, bytes]]]:
+def _cut_lines(body: bytes, number: int) -> tuple[Lines, list[tuple[int, bytes]]]:
     data = np.frombuffer(body, np.uint8)
     stops = np.flatnonzero(data == _NEWLINE)
     if len(data) and data[-1] != _NEWLINE:
@@ -133,7 +133,7 @@ def _cut(body: bytes, number: int) -> tuple[Lines, list[tuple[int, bytes]]]:
     return lines.only((stops > starts) & ~long), overlong
 
 
-def pieces(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
+def slice_bytes(data: NDArray[np.uint8], starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
     """``data[starts[i]:stops[i]]`` for each i, binary[n]. These ranges must ascend without overlap."""
     if not len(starts):
         return pa.array([], pa.binary())
@@ -153,7 +153,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedLines:
     """The messages of some lines.
 
     Attributes
@@ -169,7 +169,7 @@ class Parsed:
     rejected: list[tuple[int, str, bytes]] = field(default_factory=list)
 
 
-class Fields:
+class LineFields:
     """The fields of those lines that have the right number of fields. Further checks reject more lines.
 
     Parameters
@@ -247,7 +247,7 @@ class Fields:
 
     def _bytes(self, name: str) -> pa.Array:
         at = self._names.index(name)
-        return pieces(self._lines.data, self._bounds[:, at] + 1, self._bounds[:, at + 1])
+        return slice_bytes(self._lines.data, self._bounds[:, at] + 1, self._bounds[:, at + 1])
 
     def _lengths(self, name: str) -> NDArray[np.int64]:
         at = self._names.index(name)

@@ -16,7 +16,7 @@ SHOWN = 100  # characters of a line
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectedRecord:
     """A line that gave no message: its file and number, the reason, and its bytes."""
 
     file: str
@@ -30,7 +30,7 @@ class Reject:
         return self.data.decode(errors="backslashreplace")
 
 
-class Rejects:
+class RejectLog:
     """The rejects of an upload. It is a context manager; when it ends, the file is complete.
 
     Parameters
@@ -44,7 +44,7 @@ class Rejects:
     ----------
     reasons : Counter
         The number of lines for each reason.
-    samples : list of Reject
+    samples : list of RejectedRecord
         The first few rejects.
 
     Raises
@@ -56,7 +56,7 @@ class Rejects:
 
     def __init__(self, path: Path | None = None, *, strict: bool = False) -> None:
         self.reasons: Counter[str] = Counter()
-        self.samples: list[Reject] = []
+        self.samples: list[RejectedRecord] = []
         self._strict = strict
         try:
             self._file = path.open("wb") if path else None
@@ -88,7 +88,7 @@ class Rejects:
                 f"{reject.file}:{reject.line}: {reject.reason}: {reject.text[:SHOWN]!r}", markup=False, soft_wrap=True
             )
 
-    def add(self, reject: Reject) -> None:
+    def add(self, reject: RejectedRecord) -> None:
         """Count a reject, and write it to the file.
 
         Raises

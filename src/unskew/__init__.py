@@ -12,15 +12,15 @@ Spark), ``unskew.operators`` (keyed works), ``unskew.apps`` (the topology and it
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unskew.apps.driver.shipping import ship
+    from unskew.apps.driver.shipping import ship_to_executors
     from unskew.apps.library.balance import balance, balanced_map
     from unskew.apps.library.kafka_sink import kafka_sink
     from unskew.apps.library.keyed_map import keyed_map
-    from unskew.apps.library.spark_settings import check, settings
+    from unskew.apps.library.spark_settings import check_session, spark_settings
     from unskew.apps.library.topology import Topology
     from unskew.apps.library.watch import observed, watch
     from unskew.apps.operators.errors import StateFault
-    from unskew.apps.operators.interface import Folded, KeyedWork
+    from unskew.apps.operators.interface import KeyedOperator, MergeableOperator
     from unskew.errors import EnvironmentFault, UsageError, UserError
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "GROUPINGS",
     "EnvironmentFault",
-    "Folded",
-    "KeyedWork",
+    "KeyedOperator",
+    "MergeableOperator",
     "Partitioner",
     "StateFault",
     "Topology",
@@ -40,21 +40,21 @@ __all__ = [
     "UserError",
     "balance",
     "balanced_map",
-    "check",
+    "check_session",
     "create",
     "kafka_sink",
     "keyed_map",
     "observed",
-    "settings",
-    "ship",
+    "ship_to_executors",
+    "spark_settings",
     "watch",
 ]
 
 _HOMES = {
     "GROUPINGS": "unskew.grouping",
     "EnvironmentFault": "unskew.errors",
-    "Folded": "unskew.apps.operators.interface",
-    "KeyedWork": "unskew.apps.operators.interface",
+    "MergeableOperator": "unskew.apps.operators.interface",
+    "KeyedOperator": "unskew.apps.operators.interface",
     "Partitioner": "unskew.producers.partitioning",
     "StateFault": "unskew.apps.operators.errors",
     "UsageError": "unskew.errors",
@@ -62,20 +62,23 @@ _HOMES = {
     "Topology": "unskew.apps.library.topology",
     "balance": "unskew.apps.library.balance",
     "balanced_map": "unskew.apps.library.balance",
-    "check": "unskew.apps.library.spark_settings",
+    "check_session": "unskew.apps.library.spark_settings",
     "create": "unskew.grouping",
     "kafka_sink": "unskew.apps.library.kafka_sink",
     "keyed_map": "unskew.apps.library.keyed_map",
     "observed": "unskew.apps.library.watch",
-    "settings": "unskew.apps.library.spark_settings",
-    "ship": "unskew.apps.driver.shipping",
+    "spark_settings": "unskew.apps.library.spark_settings",
+    "ship_to_executors": "unskew.apps.driver.shipping",
     "watch": "unskew.apps.library.watch",
 }
 
 # What brings their packages.
 _PYSPARK = "unskew[spark], or a pyspark of your own"
 _EXTRAS = {
-    **dict.fromkeys(("balance", "balanced_map", "check", "observed", "settings", "ship", "watch"), _PYSPARK),
+    **dict.fromkeys(
+        ("balance", "balanced_map", "check_session", "observed", "spark_settings", "ship_to_executors", "watch"),
+        _PYSPARK,
+    ),
     "keyed_map": "unskew[spark], or unskew[keyed] and a pyspark of your own",
     "kafka_sink": "unskew[kafka] and a pyspark",
     "Topology": "unskew[app]",

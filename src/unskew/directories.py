@@ -14,7 +14,7 @@ def data_directory() -> Path:
     """
     if configured := os.environ.get("UNSKEW_HOME"):
         return Path(configured).expanduser().absolute()
-    root = checkout()
+    root = find_checkout()
     return root / ".unskew" if root else cache_directory()
 
 
@@ -31,7 +31,7 @@ def jars_directory() -> Path:
     return data_directory() / "jars"
 
 
-def checkout() -> Path | None:
+def find_checkout() -> Path | None:
     """The root of the checkout that this code is run from. None for a copy installed into site-packages."""
     root = Path(__file__).resolve().parents[2]
     return root if (root / "pyproject.toml").is_file() else None

@@ -36,7 +36,7 @@ LONGEST = 100 * 365.25 * 86_400
 _VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
 
 
-def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
+def parse_seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
     """A duration in seconds, of at least ``least``, or more than that if ``above``, and of at most 100 years.
 
     Parameters
@@ -58,39 +58,39 @@ def seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -
 
     Examples
     --------
-    >>> seconds("gap", "1 hour 30 minutes"), seconds("gap", "500 milliseconds"), seconds("gap", "1h30min")
-    (5400.0, 0.5, 5400.0)
-    >>> seconds("gap", timedelta(minutes=1)), seconds("gap", 2.5), seconds("gap", "30")
+    >>> [parse_seconds("gap", text) for text in ("1 hour 30 minutes", "500 milliseconds", "1h30min")]
+    [5400.0, 0.5, 5400.0]
+    >>> parse_seconds("gap", timedelta(minutes=1)), parse_seconds("gap", 2.5), parse_seconds("gap", "30")
     (60.0, 2.5, 30.0)
 
     """
-    found = _seconds(value)
+    found = _to_seconds(value)
     if found is None or not math.isfinite(found) or found < least or (above and found == least):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
         raise UsageError(f"{name} is {value!r}; valid: a duration {bound} s: {_VALID}")
     if found > LONGEST:
-        raise too_long(name, value)
+        raise too_long_error(name, value)
     return found
 
 
-def too_long(name: str, value: Any) -> UsageError:
+def too_long_error(name: str, value: Any) -> UsageError:
     """The error that a duration is longer than ``LONGEST``."""
     return UsageError(f"{name} is {value!r}; valid: a duration of at most 100 years")
 
 
-def milliseconds(name: str, value: Any, *, least: int = 0) -> int:
-    """A duration as whole milliseconds, at least ``least`` of them. Arguments and errors as in ``seconds``.
+def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
+    """A duration as whole milliseconds, at least ``least`` of them. Arguments and errors as in ``parse_seconds``.
 
-    >>> milliseconds("gap", "10 minutes"), milliseconds("gap", 0.5)
+    >>> parse_milliseconds("gap", "10 minutes"), parse_milliseconds("gap", 0.5)
     (600000, 500)
     """
-    return round(1000 * seconds(name, value, least=least / 1000))
+    return round(1000 * parse_seconds(name, value, least=least / 1000))
 
 
-def _seconds(value: Any) -> float | None:
+def _to_seconds(value: Any) -> float | None:
     """A duration in seconds. None: it is none."""
     if isinstance(value, str):
-        return _read(value.strip().lower())
+        return _parse_text(value.strip().lower())
     if isinstance(value, timedelta):
         return value.total_seconds()
     try:
@@ -99,7 +99,7 @@ def _seconds(value: Any) -> float | None:
         return None
 
 
-def _read(text: str) -> float | None:
+def _parse_text(text: str) -> float | None:
     """The seconds that a text in lower case means. None: it means none."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)

@@ -28,7 +28,7 @@ class EnvironmentFault(UserError):
     exit_code = 1
 
 
-class TakenOver(UserError):
+class LeaseLost(UserError):
     """Another driver has taken over the checkpoint. Started again, this one waits until the other one has ended."""
 
     exit_code = 3

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def lives(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether there is a process with this id."""
     try:
         os.kill(pid, 0)
@@ -17,7 +17,7 @@ def lives(pid: int) -> bool:
     return True
 
 
-def hold(new: Path, path: Path) -> int:
+def lock_and_rename(new: Path, path: Path) -> int:
     """Hold a new file or folder, so that no other process takes it for one that was left, and then name it ``path``.
 
     Others find it under that name, so one that they find unheld was left for good.
@@ -27,13 +27,13 @@ def hold(new: Path, path: Path) -> int:
     program.
     """
     descriptor = os.open(new, os.O_RDONLY)
-    with suppress(OSError):  # a file system without locks, on which `is_held` is always true
+    with suppress(OSError):  # a file system without locks, on which `is_locked` is always true
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     new.replace(path)
     return descriptor
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Whether a process that lives may hold the file or folder. True if the system can't say."""
     try:
         # Another user's link isn't followed, and another user's pipe isn't waited for.

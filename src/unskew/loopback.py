@@ -47,7 +47,7 @@ def is_free(port: int) -> bool:
         return True
 
 
-def response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
+def fetch_response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
     """The answer of a server on this machine: the JSON of its response, or the text if that isn't JSON.
 
     Parameters

@@ -17,7 +17,7 @@ from unskew.file_locks import write_private
 
 
 @contextmanager
-def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
+def lock_directory(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
     """Lock the directory for a server. Yields the file descriptor that the server's process must inherit.
 
     The kernel frees the directory when we and that process have closed the descriptor, however they ended. Kafka's own
@@ -40,7 +40,7 @@ def occupied(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
     lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + patience
     try:
-        while not _locks(lock):
+        while not _try_lock(lock):
             if time.monotonic() >= deadline:
                 raise EnvironmentFault(f"another {kind} uses {directory}; stop that, or choose another directory")
             time.sleep(0.05)
@@ -62,7 +62,7 @@ def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
     previous run, if another program has taken it.
     """
     try:
-        with occupied(directory, kind):
+        with lock_directory(directory, kind):
             return None
     except FileNotFoundError:
         return None
@@ -78,7 +78,7 @@ def _address_file(directory: Path, kind: str) -> Path:
     return directory / f"{kind}.address"
 
 
-def _locks(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

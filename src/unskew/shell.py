@@ -17,17 +17,17 @@ NAME = "unskew"
 _asked: list[int] = []  # the signals that have asked this process to stop
 
 
-def ask_to_stop(number: int) -> None:
+def record_stop_signal(number: int) -> None:
     """Remember the signal that a command's handler got, for the command's exit code."""
     _asked.append(number)
 
 
-def interrupted() -> int:
+def interruption_exit_code() -> int:
     """The exit code of a command that stopped early: as a shell has it, 130 after Ctrl-C, 143 after SIGTERM."""
     return 128 + (_asked[0] if _asked else signal.SIGINT)
 
 
-def unskew() -> str:
+def find_command_name() -> str:
     """What to type to call unskew: its name if the shell finds it, else the path by which this process was called."""
     called = Path(sys.argv[0]).absolute()
     if shutil.which(NAME) or called.name != NAME:
@@ -35,21 +35,21 @@ def unskew() -> str:
     return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Text, with visible escapes for the characters that a terminal would act on.
 
-    >>> print(plain("\x1b[2J"))
+    >>> print(escape_controls("\x1b[2J"))
     \x1b[2J
     """
     return re.sub(r"[^\x20-\x7e\xa0-\U0010ffff]", lambda found: repr(found[0])[1:-1], text)
 
 
-def pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
+def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
     """``NAME=VALUE`` texts as a dictionary."""
-    return dict(pair(text, option) for text in texts)
+    return dict(parse_pair(text, option) for text in texts)
 
 
-def pair(text: str, option: str = "") -> tuple[str, str]:
+def parse_pair(text: str, option: str = "") -> tuple[str, str]:
     """``NAME=VALUE`` as (name, value). A UsageError names a text that isn't of that form, and the option if given."""
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -57,7 +57,7 @@ def pair(text: str, option: str = "") -> tuple[str, str]:
     return name, value
 
 
-def value(name: str, text: str, read: Callable[[str], T], valid: str) -> T:
+def parse_value(name: str, text: str, read: Callable[[str], T], valid: str) -> T:
     """The value of a named parameter. A UsageError says what is ``valid`` if ``read`` raises ValueError or KeyError."""
     try:
         return read(text)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SHORT_LIVED
-from unskew.deploy.servers.spark_cluster import Cluster
+from unskew.deploy.servers.spark_cluster import SparkCluster
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2) as started:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster"), workers=2, cores=2) as started:
         yield started
 
 
@@ -24,7 +24,7 @@ def program(path: Path, *lines: str) -> Path:
     return path
 
 
-def conf_of(cluster: Cluster, python: Path) -> list[str]:
+def conf_of(cluster: SparkCluster, python: Path) -> list[str]:
     settings = cluster.conf | {
         "spark.pyspark.python": str(python),
         "spark.executor.extraJavaOptions": f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}",
@@ -33,7 +33,7 @@ def conf_of(cluster: Cluster, python: Path) -> list[str]:
 
 
 @pytest.fixture
-def options(cluster: Cluster, tmp_path: Path) -> list[str]:
+def options(cluster: SparkCluster, tmp_path: Path) -> list[str]:
     """The executors' Python has the libraries but not this project: what they run was shipped to them."""
     libraries = sysconfig.get_paths()["purelib"]
     # -S: the files that put an editable checkout on the path are not read

@@ -15,7 +15,7 @@ from tests.conftest import GENERATED
 from tests.waiting import PATIENCE
 from unskew.apps.driver import session
 from unskew.apps.driver.jvm_options import EXTRA
-from unskew.apps.driver.streaming_job import Outcome, Run
+from unskew.apps.driver.streaming_job import JobOutcome, StreamingJob
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
@@ -31,7 +31,7 @@ LENIENT = {"message.timestamp.after.max.ms": str(2**63 - 1)}
 def spark(kernels: None) -> Iterator[SparkSession]:
     # All kernels are loaded once, before Python workers fork: not by each worker at its first tuple.
     conf = GENERATED | {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS), EXTRA: "-Dof.the.user=kept"}
-    started = session.start("tests", "local[4]", 2, conf)
+    started = session.start_spark("tests", "local[4]", 2, conf)
     yield started
     started.stop()
 
@@ -67,12 +67,12 @@ def settings(connection: Connection, topic: str, tmp_path: Path) -> Callable[...
 
 
 @pytest.fixture
-def drain(spark: SparkSession) -> Callable[..., tuple[Outcome, list[Any]]]:
+def drain(spark: SparkSession) -> Callable[..., tuple[JobOutcome, list[Any]]]:
     """Run a topology until it is drained; what it returned and the reports of its batches."""
 
-    def run(settings: Settings) -> tuple[Outcome, list[Any]]:
+    def run(settings: Settings) -> tuple[JobOutcome, list[Any]]:
         reports: list[Any] = []
-        outcome = Run(settings, [reports.append]).run(spark)
+        outcome = StreamingJob(settings, [reports.append]).run(spark)
         assert outcome.drained
         return outcome, reports
 

@@ -11,8 +11,8 @@ from tests.apps.conftest import countries, publish, spark  # noqa: F401
 from tests.monitoring.conftest import influxd_program, influxdb, prometheus_program  # noqa: F401
 from tests.waiting import awaited
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.metrics.recovery import LastLag
 from unskew.apps.metrics.task_reports import PlanSummary
@@ -23,7 +23,7 @@ from unskew.deploy.servers import prometheus
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.connection import Connection
-from unskew.operators import Running
+from unskew.operators import Statistics
 
 STREAM = countries((["Turkey"] * 16 + ["Peru", "Chad", "Fiji", "Oman"]) * 200)
 QUICK = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1}
@@ -51,7 +51,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
             assert outputs.exporter
             page = {"unskew": [f"127.0.0.1:{outputs.exporter.port}"]}
             kept = tmp_path_factory.mktemp("prometheus")
-            server = stack.enter_context(prometheus.Prometheus(kept, targets=page, every=0.2))
+            server = stack.enter_context(prometheus.PrometheusServer(kept, targets=page, every=0.2))
             # It looks at a new target some seconds after it has begun itself: a run may be over by then.
             awaited(lambda: server.query("up == 1"), "the page is scraped")
             for grouping in RUNS:
@@ -70,12 +70,12 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     max_tuples=800,
                     until_drained=True,
                     options=QUICK if grouping == "DYNAMIC_KEY" else {},
-                    work=Running("offset") if grouping == "DYNAMIC_KEY" else None,
+                    work=Statistics("offset") if grouping == "DYNAMIC_KEY" else None,
                 )
                 LastLag(run.location).set(0)  # as if it had been stopped
-                monitor = Monitor(run, outputs)
+                monitor = MetricsReporter(run, outputs)
                 listeners = [lambda report, tell=monitor.batch: tell(planned(report))]
-                assert Run(run, listeners, [monitor.progress]).run(spark).drained
+                assert StreamingJob(run, listeners, [monitor.progress]).run(spark).drained
             until_scraped(server, RUNS["DYNAMIC_KEY"])
         selection = Selection(begin, datetime.now(UTC))
         sources = DataSources(InfluxDB(influxdb.url, influxdb.token, influxdb.org, BUCKET), Prometheus(server.url))
@@ -89,7 +89,7 @@ def planned(report: BatchReport) -> BatchReport:
     return replace(report, rebalances=rebalances, plan=PlanSummary(2, 5, 1, 0.01))
 
 
-def until_scraped(server: prometheus.Prometheus, run: str) -> None:
+def until_scraped(server: prometheus.PrometheusServer, run: str) -> None:
     """Until its last state has been seen more than once, for there to be rates."""
     query = (
         f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m] ) > 5 and unskew_run_tuples_total == {len(STREAM)}'

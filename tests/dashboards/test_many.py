@@ -12,7 +12,7 @@ from tests.pictures import figures  # noqa: F401
 from unskew.apps.aggregator.observer import Distribution
 from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.metrics.colours import COLOURS
-from unskew.apps.metrics.metrics_reporter import of_loads, of_window
+from unskew.apps.metrics.metrics_reporter import sample_loads, sample_window
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus, Table
@@ -35,8 +35,8 @@ def many(influxdb) -> tuple[DataSources, Selection]:
             for ago in (20_000, 10_000, 0):
                 loads = draws.poisson(1000, WORKERS)
                 window = Distribution(end - ago - 10_000, end - ago, loads, loads, loads // 10, 5000, [])
-                outputs.write(of_loads(loads.tolist(), (loads / 1e5).tolist(), end - ago), common)
-                outputs.write(of_window(window, Totals(tuples=int(loads.sum()), loads=loads.tolist())), common)
+                outputs.write(sample_loads(loads.tolist(), (loads / 1e5).tolist(), end - ago), common)
+                outputs.write(sample_window(window, Totals(tuples=int(loads.sum()), loads=loads.tolist())), common)
     assert outputs.losses == ""
     stop = datetime.fromtimestamp(end / 1000, UTC)
     sources = DataSources(

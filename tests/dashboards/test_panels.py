@@ -3,8 +3,8 @@
 import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
-from unskew.apps.metrics.catalogue import metric
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.catalogue import get_metric
+from unskew.apps.metrics.colours import get_colour
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import Table
 from unskew.dashboards.preview.panels import Panel
@@ -36,7 +36,7 @@ def test_every_series_has_its_groupings_colour(seen, name):
         if not isinstance(shown.data, Table):
             for series in shown.series:
                 named = series.labels.get("grouping", shown.name(series))
-                wanted = colour("KEY" if named.startswith("KEY") else "DYNAMIC_KEY")
+                wanted = get_colour("KEY" if named.startswith("KEY") else "DYNAMIC_KEY")
                 assert shown.colour(shown.name(series)) == wanted, (shown.title, shown.name(series))
 
 
@@ -106,6 +106,6 @@ def test_the_variables_offer_what_there_is(seen):
         "grouping": sorted(RUNS),
         "worker": ["0", "1", "2", "3"],
     }
-    known = metric("run", "tuples").prometheus_name
+    known = get_metric("run", "tuples").prometheus_name
     queries = [v["query"]["query"] for v in dashboards()["pipeline"]["templating"]["list"] if v["type"] == "query"]
     assert queries == [f"label_values({known}, run)", f"label_values({known}, grouping)"]

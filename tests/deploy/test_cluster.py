@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import SHORT_LIVED
 from tests.waiting import PATIENCE, awaited, gone
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.spark_cluster import Cluster
+from unskew.deploy.servers.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ with builder.getOrCreate() as spark:
 
 
 class Job:
-    def __init__(self, cluster: Cluster, directory: Path) -> None:
+    def __init__(self, cluster: SparkCluster, directory: Path) -> None:
         self.go = directory / "go"
         self.log = directory / "driver.log"
         environment = {**os.environ, "JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
@@ -58,7 +58,7 @@ class Job:
 
 
 def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_worker(tmp_path):
-    with Cluster(tmp_path / "cluster", workers=2, memory_mb=512) as cluster:
+    with SparkCluster(tmp_path / "cluster", workers=2, memory_mb=512) as cluster:
         job = Job(cluster, tmp_path)
 
         def executors(other_than: set[int]) -> set[int]:
@@ -79,8 +79,8 @@ def test_a_job_runs_with_our_python_and_survives_a_killed_executor_and_a_killed_
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
 def test_nothing_is_left_when_the_parent_is_killed(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from unskew.deploy.servers.spark_cluster import Cluster;"
-        "cluster = Cluster(Path(sys.argv[1]), workers=1, memory_mb=512); cluster.start();"
+        "import sys, time; from pathlib import Path; from unskew.deploy.servers.spark_cluster import SparkCluster;"
+        "cluster = SparkCluster(Path(sys.argv[1]), workers=1, memory_mb=512); cluster.start();"
         "print(cluster._master.pid, cluster._workers[0].pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)

@@ -12,7 +12,7 @@ CERTIFICATE = "-----BEGIN CERTIFICATE-----\nabc\n-----END CERTIFICATE-----\n"
 
 @pytest.fixture(autouse=True)
 def no_embedded_broker(monkeypatch):
-    monkeypatch.setattr(connection_module, "running", lambda: None)
+    monkeypatch.setattr(connection_module, "find_broker", lambda: None)
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
 
 
@@ -111,7 +111,7 @@ def test_the_isolation_level_is_the_same_for_all(tmp_path):
     connection = Connection.of("host:1", path)
     assert connection.client()["isolation.level"] == "READ_UNCOMMITTED"
     assert connection.spark()["kafka.isolation.level"] == "read_uncommitted"
-    assert (connection.committed, Connection("host:1").committed) == (False, True)
+    assert (connection.reads_committed, Connection("host:1").reads_committed) == (False, True)
 
 
 def test_what_only_java_has_goes_to_spark_alone(tmp_path):

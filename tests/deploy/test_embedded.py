@@ -12,7 +12,7 @@ from unskew.deploy.servers import embedded_broker
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic, topics
+from unskew.kafka.topics import ensure_topic, list_topics
 
 pytestmark = pytest.mark.kafka
 
@@ -27,7 +27,7 @@ def own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSKEW_HOME", str(directory))
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
     yield directory
-    embedded_broker.stop()
+    embedded_broker.stop_broker()
 
 
 def kafka_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -40,7 +40,7 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     command = [*UNSKEW, "kafka", "start"]  # a process of its own, that ends
     started = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert started.returncode == 0, started.stderr
-    address = embedded_broker.running()
+    address = embedded_broker.find_broker()
     assert address
     assert f"Kafka is ready at {address.bootstrap_servers}" in started.stdout
     assert f"export KAFKA_BOOTSTRAP_SERVERS={address.bootstrap_servers}" in started.stdout
@@ -49,7 +49,7 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     ensure_topic(connection, "kept", 2)
 
     again = kafka_command("start")
-    assert (again.returncode, embedded_broker.running()) == (0, address)
+    assert (again.returncode, embedded_broker.find_broker()) == (0, address)
     assert "runs already" in again.stdout
     assert "kept (2)" in kafka_command("status").stdout
     other = kafka_command("start", "--data", str(own_home / "other"))
@@ -57,15 +57,15 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
     assert "unskew kafka stop" in other.stderr
 
     assert "stopped" in kafka_command("stop").stdout
-    assert embedded_broker.running() is None
+    assert embedded_broker.find_broker() is None
     silent = kafka_command("status")
     assert (silent.returncode, silent.stdout) == (1, "")
     assert "unskew kafka start" in silent.stderr
     with pytest.raises(EnvironmentFault, match="where is Kafka"):
         Connection.of()
 
-    embedded_broker.start()
-    assert topics(Connection.of()) == {"kept": 2}
+    embedded_broker.start_broker()
+    assert list_topics(Connection.of()) == {"kept": 2}
     assert kafka_command("stop").returncode == 0
     assert "no embedded broker is running" in kafka_command("stop").stdout
 
@@ -73,7 +73,7 @@ def test_the_broker_outlives_the_command_and_is_found_again(own_home):
 @pytest.mark.parametrize("argument", ["--port=0", "--property=nonsense"])
 def test_a_bad_option_is_a_usage_error(own_home, argument):
     assert kafka_command("start", argument).returncode == 2
-    assert embedded_broker.running() is None
+    assert embedded_broker.find_broker() is None
 
 
 @pytest.mark.nightly(group="clusters")
@@ -83,9 +83,9 @@ def test_in_the_foreground_it_ends_with_the_command(own_home, name):
     assert command.stdout
     while not command.stdout.readline().startswith("stop it:"):
         assert command.poll() is None
-    assert embedded_broker.running()
+    assert embedded_broker.find_broker()
     command.send_signal(name)
     output, _ = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0
     assert "stopped" in output
-    assert embedded_broker.running() is None
+    assert embedded_broker.find_broker() is None

@@ -7,7 +7,7 @@ from zipfile import ZipFile
 
 from tests.deploy.containers import DRIVER, RUNNER, entrypoint
 from unskew.deploy.installation.jars import pyspark_home
-from unskew.deploy.kubernetes.entrypoint import command
+from unskew.deploy.kubernetes.entrypoint import container_command
 
 
 def test_the_driver_is_the_program_itself(tmp_path):
@@ -70,7 +70,7 @@ def test_an_executor_is_started_as_spark_asks(tmp_path):
 
 
 def test_the_first_word_says_what_is_run():
-    run, more = command(["executor"], EXECUTOR)
+    run, more = container_command(["executor"], EXECUTOR)
     assert (run[0], more) == ("java", {}), "without JAVA_HOME"
-    assert command(["topology", "--help"], {}) == (["unskew", "topology", "--help"], {})
-    assert command([], {}) == (["unskew"], {})
+    assert container_command(["topology", "--help"], {}) == (["unskew", "topology", "--help"], {})
+    assert container_command([], {}) == (["unskew"], {})

@@ -51,19 +51,19 @@ def repository(tmp_path, monkeypatch):
 
 def test_jars_are_fetched_once_and_may_lie_where_nothing_can_be_written(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("UNSKEW_JARS", str(tmp_path / "jars"))
-    assert not jars.fetched()
+    assert not jars.has_all_jars()
     (jar,) = jars.connector_jars()
     assert (jar.name, jar.read_bytes()) == ("thing-1.0.jar", b"PK-something")
     assert jar.is_relative_to(tmp_path / "jars")
     assert not (tmp_path / "home").exists()
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path / "elsewhere"))
-    assert jars.fetched()
+    assert jars.has_all_jars()
     for file in repository.iterdir():
         file.unlink()
     assert jars.connector_jars() == [jar]
     assert [path.name for path in jars.broker_jars()] == ["thing-1.0.jar"]
     (tmp_path / "ivy.xml").write_text(f"{DESCRIPTION}<!-- another version -->")
-    assert not jars.fetched()
+    assert not jars.has_all_jars()
 
 
 @pytest.mark.slow
@@ -78,7 +78,7 @@ def test_a_fetch_that_failed_leaves_nothing_and_the_next_repairs_it(repository):
         with pytest.raises(EnvironmentFault, match=says) as fault:
             jars.broker_jars()
         assert "\n" not in str(fault.value)
-        assert not jars.fetched()
+        assert not jars.has_all_jars()
     archive.write_bytes(b"PK-something")
     assert len(jars.broker_jars()) == 1
 
@@ -95,7 +95,7 @@ def test_an_archive_that_was_changed_here_is_not_used(repository):
 
 def test_the_image_asks_for_those_of_a_run_and_of_s3(repository, pytestconfig, monkeypatch):
     asked: list[str] = []
-    monkeypatch.setattr(jars, "described_jars", lambda _, configuration, *more: asked.append(configuration) or [])
+    monkeypatch.setattr(jars, "resolve_jars", lambda _, configuration, *more: asked.append(configuration) or [])
     [step] = re.findall(r'python -c "(.+)"\n', (pytestconfig.rootpath / "deploy" / "Dockerfile").read_text())
     exec(step)
     assert asked == ["connector", "s3a"]
@@ -133,14 +133,14 @@ def versions(repository):
 
 
 def test_the_connector_is_that_of_the_installed_pyspark(versions, monkeypatch):
-    monkeypatch.setattr(jars, "_installed", lambda: "1.1")
+    monkeypatch.setattr(jars, "_pyspark_version", lambda: "1.1")
     assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.1.jar"]
     for file in (versions / "1.1").iterdir():
         file.unlink()
     assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.1.jar"], "it is fetched once"
-    monkeypatch.setattr(jars, "_installed", lambda: "1.0")
+    monkeypatch.setattr(jars, "_pyspark_version", lambda: "1.0")
     assert [path.name for path in jars.connector_jars()] == [f"{versions.name}-1.0.jar"]
-    monkeypatch.setattr(jars, "_installed", lambda: "1.2")
+    monkeypatch.setattr(jars, "_pyspark_version", lambda: "1.2")
     with pytest.raises(EnvironmentFault, match=r"^pyspark 1\.2 is installed, and its .*pyspark==1\.0, which"):
         jars.connector_jars()
 
@@ -149,7 +149,7 @@ def test_vendors_pyspark_has_a_version(tmp_path, monkeypatch):
     monkeypatch.setattr(jars, "pyspark_home", lambda: tmp_path)
     for line in ('__version__: str = "4.1.4"', "__version__ = '4.1.4+vendor.3'"):
         (tmp_path / "version.py").write_text(f"{line}\n")
-        assert jars._installed() == "4.1.4"
+        assert jars._pyspark_version() == "4.1.4"
 
 
 def test_the_connector_is_that_of_the_pinned_pyspark(pytestconfig):
@@ -176,7 +176,7 @@ def test_offline_is_one_line_with_the_ways_out(tmp_path, monkeypatch):
     with pytest.raises(EnvironmentFault, match=r"Connection refused.*UNSKEW_IVYSETTINGS.*proxyHost") as fault:
         jars.connector_jars()
     assert "\n" not in str(fault.value)
-    assert not jars.fetched()
+    assert not jars.has_all_jars()
 
 
 def test_a_home_that_cannot_be_written_to(tmp_path, monkeypatch):

@@ -13,10 +13,10 @@ import yaml
 
 from tests.commands import unskew
 from tests.deploy.containers import DRIVER, PATHS, ROOT, RUNNER, entrypoint
-from unskew.apps.checkpoint.lease import NAME_VARIABLE, Hold
+from unskew.apps.checkpoint.lease import NAME_VARIABLE, Lease
 from unskew.apps.cli import execution
 from unskew.apps.settings import Settings
-from unskew.deploy.kubernetes.entrypoint import command
+from unskew.deploy.kubernetes.entrypoint import container_command
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -46,7 +46,7 @@ def environment(operator: str) -> dict[str, str]:
 def test_both_operators_start_the_same_driver_whose_arguments_reach_unskew():
     assert driver("apache") == driver("kubeflow")
     program, arguments, _ = driver("apache")
-    run, _ = command([*DRIVER, *RUNNER, program, *arguments], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"})
+    run, _ = container_command([*DRIVER, *RUNNER, program, *arguments], {"SPARK_DRIVER_BIND_ADDRESS": "10.0.0.7"})
     assert run == [sys.executable, "-u", "/opt/unskew/bin/main.py", *arguments]
 
 
@@ -62,7 +62,7 @@ def settings_of(tmp_path, monkeypatch):
         _, arguments, container = driver(operator)
         [mount] = container["volumeMounts"]
         got: list[Any] = []
-        monkeypatch.setattr(execution, "execute", lambda *of, **_: got.extend(of))
+        monkeypatch.setattr(execution, "execute_topology", lambda *of, **_: got.extend(of))
         done = unskew(*(each.replace(mount["mountPath"], str(secret)) for each in arguments), **environment(operator))
         assert done.returncode == 0, done.stderr
         return got[0], got[1]
@@ -84,19 +84,19 @@ def test_the_topology_takes_the_command_line(operator, settings_of):
 
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_a_driver_that_lost_its_hold_waits_when_the_operator_starts_it_again(operator, tmp_path, monkeypatch):
-    def hold(pod: str, **variables: str) -> Hold:
+    def hold(pod: str, **variables: str) -> Lease:
         monkeypatch.setattr(socket, "gethostname", lambda: pod)
         monkeypatch.setenv(NAME_VARIABLE, "another application")
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        return Hold(str(tmp_path))
+        return Lease(str(tmp_path))
 
     ours = {NAME_VARIABLE: environment(operator)[NAME_VARIABLE]}
     assert ours[NAME_VARIABLE] == application(operator)["metadata"]["name"], "two applications have two names"
-    hold("unskew-0-driver", **ours).take()
+    hold("unskew-0-driver", **ours).acquire()
     other = hold("other-driver")
-    other.take()
-    lost_to = hold("unskew-1-driver", **ours).lost_to()  # Apache's operator numbers the pods
+    other.acquire()
+    lost_to = hold("unskew-1-driver", **ours).successor()  # Apache's operator numbers the pods
     assert lost_to is not None
     assert lost_to["driver"] == other._driver
 

@@ -8,7 +8,7 @@ import pytest
 from tests.http import Request, serving
 from unskew.dashboards.preview.data_sources import Prometheus
 from unskew.dashboards.preview.selection import Selection
-from unskew.deploy.servers.spark_cluster import Cluster
+from unskew.deploy.servers.spark_cluster import SparkCluster
 from unskew.loopback import LOOPBACK, free_port
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ def test_the_preview_asks_this_machine_s_prometheus_directly(master, monkeypatch
 
 
 def test_the_cluster_s_master_is_asked_directly(master, monkeypatch, tmp_path):
-    cluster = Cluster(tmp_path)
+    cluster = SparkCluster(tmp_path)
     cluster._ui = master
     assert cluster._alive_workers() == 2
     monkeypatch.setattr(Master, "body", b"<html>not yet</html>")

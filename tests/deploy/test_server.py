@@ -13,7 +13,7 @@ import pytest
 
 from tests.waiting import gone
 from unskew.deploy.servers import server as server_module
-from unskew.deploy.servers.server import HttpServer, Server, moved
+from unskew.deploy.servers.server import HttpServer, ServerProcess, describe_move
 from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
 from unskew.server_addresses import read_address
@@ -24,7 +24,7 @@ class Web(HttpServer):
     health = "/"
 
     def _command(self) -> list[str | Path]:
-        host, _, port = self.listens.partition(":")
+        host, _, port = self.listen_address.partition(":")
         return [sys.executable, "-m", "http.server", "--bind", host, "--directory", self.directory, port]
 
 
@@ -35,7 +35,7 @@ def address(directory: Path) -> dict:
 
 
 def port_of(server: Web) -> int:
-    return int(server.listens.rpartition(":")[2])
+    return int(server.listen_address.rpartition(":")[2])
 
 
 def test_a_later_server_has_the_port_of_the_last_one(tmp_path):
@@ -58,7 +58,7 @@ def test_a_port_that_another_program_has_meanwhile_is_replaced_and_named(tmp_pat
     with Web(tmp_path) as server:
         assert port_of(server) == second
         assert "moved_from" not in address(tmp_path)
-    assert moved("Web", first).startswith(f"port {first}, which Web had before, is taken by another program")
+    assert describe_move("Web", first).startswith(f"port {first}, which Web had before, is taken by another program")
 
 
 def test_a_port_that_is_taken_is_refused_or_replaced(tmp_path, monkeypatch):
@@ -106,10 +106,10 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from signal import Signals
-from unskew.deploy.servers.process import Child
+from unskew.deploy.servers.process import ChildProcess
 ready = Path(sys.argv[1], "ready")
 command, leash = ["sh", "-c", f"touch {ready}; exec sleep 600"], Signals(int(sys.argv[2]))
-child = Child(command, ready.with_name("log"), at_our_death=leash)
+child = ChildProcess(command, ready.with_name("log"), at_our_death=leash)
 while not ready.exists():
     time.sleep(0.05)
 print(child.pid, flush=True)
@@ -118,7 +118,7 @@ time.sleep(600)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux's parent-death signal")
-@pytest.mark.parametrize(("leash", "paused"), [(Server.leash, False), (Web.leash, True)])
+@pytest.mark.parametrize(("leash", "paused"), [(ServerProcess.leash, False), (Web.leash, True)])
 def test_its_process_ends_when_the_parent_is_killed(tmp_path, leash, paused):
     command = [sys.executable, "-c", PARENT, str(tmp_path), str(leash.value)]
     parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

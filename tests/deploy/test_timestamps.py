@@ -5,7 +5,7 @@ import zipfile
 
 from unskew.deploy.installation import timestamp_patch
 from unskew.deploy.installation.jars import connector_jars
-from unskew.deploy.installation.timestamp_patch import changed, lenient
+from unskew.deploy.installation.timestamp_patch import patch_class, patch_jar
 
 
 def test_one_class_is_changed():
@@ -14,8 +14,8 @@ def test_one_class_is_changed():
     with zipfile.ZipFile(copy.parent.parent / "connector" / copy.name) as before, zipfile.ZipFile(copy) as after:
         assert before.namelist() == after.namelist()
         assert [name for name in before.namelist() if before.read(name) != after.read(name)] == [timestamp_patch._CLASS]
-        assert changed(after.read(timestamp_patch._CLASS)) is None
-    assert copy.read_bytes() == timestamp_patch._copy(copy.parent.parent / "connector" / copy.name)
+        assert patch_class(after.read(timestamp_patch._CLASS)) is None
+    assert copy.read_bytes() == timestamp_patch._build_copy(copy.parent.parent / "connector" / copy.name)
 
 
 def test_a_copy_that_is_not_what_it_has_to_be_is_made_again(tmp_path):
@@ -26,7 +26,7 @@ def test_a_copy_that_is_not_what_it_has_to_be_is_made_again(tmp_path):
     other = tmp_path / "lenient" / copy.name
     other.parent.mkdir()
     other.write_bytes(b"other")
-    assert lenient(jar) == other
+    assert patch_jar(jar) == other
     assert other.read_bytes() == copy.read_bytes()
 
 
@@ -38,7 +38,7 @@ def test_another_version_of_the_class_stays_as_it_is_with_a_warning(tmp_path, ca
             for name, code in content.items():
                 archive.writestr(name, code)
         caplog.clear()
-        assert lenient(jar) == jar
+        assert patch_jar(jar) == jar
         (line,) = caplog.messages
         assert str(jar) in line
         assert "set the topic's message.timestamp.after.max.ms" in line

@@ -7,7 +7,7 @@ from confluent_kafka import Producer
 from tests.waiting import awaited
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of, require_reachable, topic_id, topics
+from unskew.kafka.topics import count_partitions, end_offsets, ensure_topic, list_topics, require_reachable, topic_id
 from unskew.loopback import free_port
 
 pytestmark = pytest.mark.kafka
@@ -19,11 +19,11 @@ def connection(kafka) -> Connection:
 
 
 def test_a_missing_topic_is_made_once(connection, topic):
-    assert partitions_of(connection, topic) is None
+    assert count_partitions(connection, topic) is None
     assert ensure_topic(connection, topic, 3, {"retention.ms": "3600000"})
     assert not ensure_topic(connection, topic, 3)
-    assert partitions_of(connection, topic) == 3
-    assert topics(connection)[topic] == 3
+    assert count_partitions(connection, topic) == 3
+    assert list_topics(connection)[topic] == 3
 
 
 def test_many_make_one_topic_at_once(connection, topic):
@@ -48,7 +48,7 @@ def test_a_topic_that_is_made_again_has_another_id(connection, topic):
     assert first is not None
     assert topic_id(admin, topic) == first
     admin.delete_topics([topic])[topic].result()
-    awaited(lambda: partitions_of(connection, topic) is None, "the topic is gone")
+    awaited(lambda: count_partitions(connection, topic) is None, "the topic is gone")
     ensure_topic(connection, topic, 1)
     assert topic_id(admin, topic) not in (None, first)
 

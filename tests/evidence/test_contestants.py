@@ -6,8 +6,8 @@ import pyarrow as pa
 from evidence.faults import flaky
 from evidence.faults.contestants import judge_kept, judge_once, kept, summaries
 from tests.oracle.truth import Published, Record, Truth, Verdict, failures, judge, truth_of
-from unskew.apps.operators.loader import named
-from unskew.apps.worker.worker import results
+from unskew.apps.operators.loader import import_object
+from unskew.apps.worker.worker import apply_function
 
 WINDOW, NEXT = "2026-01-31T12:00:00.000Z", "2026-01-31T12:00:10.000Z"
 
@@ -84,7 +84,7 @@ def test_a_flaky_work_fails_on_other_tuples_each_time(monkeypatch):
 
     def failing(now):
         monkeypatch.setattr(flaky.time, "time", lambda: now)
-        found = list(results(named("evidence.faults.flaky:flaky"), tuples))
+        found = list(apply_function(import_object("evidence.faults.flaky:flaky"), tuples))
         failed = {part["offset"][0].as_py() for part, result in found if isinstance(result, Exception)}
         counts = sum(result.counts["count"].to_pylist()[0] for _, result in found if not isinstance(result, Exception))
         assert counts == 20_000 - len(failed)

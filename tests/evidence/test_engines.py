@@ -23,9 +23,9 @@ from evidence.engines.jobs import (
 from evidence.engines.latency import Result, Tap, in_the_end, latencies
 from evidence.engines.ours.channels import Channels
 from evidence.engines.recovery import lateness
-from unskew.apps.operators.interface import joined
+from unskew.apps.operators.interface import concat_batches
 from unskew.operators import Now
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 
 
 @pytest.mark.nightly(group="evidence")
@@ -141,11 +141,13 @@ def test_ours_has_a_channels_statistics_whatever_the_batches_and_workers(parts):
         of = tuples.take(pa.array(np.flatnonzero(np.arange(n) % parts == part)))
         _, states = work.update(of, states, now)
         fragments.append(work.update(of, empty, now)[1])
-    merged = work.merge(joined(fragments, work.state), pa.array(np.tile(np.arange(3, dtype=np.int32), parts)), 3)
+    merged = work.merge(
+        concat_batches(fragments, work.state), pa.array(np.tile(np.arange(3, dtype=np.int32), parts)), 3
+    )
     assert merged.equals(states)
     bids = bids_of(*((f"c{row['slot']}", *(row[name] for name in drawn), "2015-07-15") for row in tuples.to_pylist()))
     truth = channels(bids).counts
-    for row in work.answer(states).to_pylist():
+    for row in work.result(states).to_pylist():
         of = {name: truth.get((number, f"2015-07-15 c{row['slot']}"), 0) for number, name in enumerate(STATISTICS)}
         last = minutes[slots == row["slot"]].max()
         assert row == {"slot": row["slot"], "minute": f"00:0{last}", **of}
@@ -242,7 +244,7 @@ def test_the_last_count_is_the_one_that_the_broker_appended_last(two_windows):
 
 def test_a_tap_changes_its_rate_within_a_block():
     tap, due = Tap(20.0), []
-    block = next(create("COUNTRY_SKEW_R80", records=1_000).blocks())
+    block = next(create_dataset("COUNTRY_SKEW_R80", records=1_000).blocks())
     for stop, at in tap.pieces(block, 0):
         due.append((stop, at))
         if stop == 10:

@@ -3,7 +3,7 @@
 import pytest
 
 from evidence.engines import loads
-from unskew.apps.worker.result_messages import message
+from unskew.apps.worker.result_messages import make_message
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_loads_are_read_until_they_are_whole(monkeypatch, capsys):
 
 def test_loads_of_ours_are_the_workers_of_all_windows():
     def record(kind, window, worker, tuples):
-        made = message(f"{window}/{kind}/{worker}", kind, 0, {"worker": worker}, {"tuples": tuples})
+        made = make_message(f"{window}/{kind}/{worker}", kind, 0, {"worker": worker}, {"tuples": tuples})
         return made.value
 
     of = [("WORKER", "w1", "0", 5), ("WORKER", "w1", "1", 2), ("WORKER", "w2", "1", 4), ("HOT_KEY", "w2", "tr", 9)]

@@ -3,13 +3,13 @@
 import pytest
 
 from evidence.balance.predict import Combination
-from unskew.apps.cli.simulation.time_model import KEY, Prices
+from unskew.apps.cli.simulation.time_model import KEY, CostConstants
 
 
 def test_batches_are_those_of_the_live_run():
     """As many tuples as the live run's batches have, and of the same stream."""
     each = Combination("R80", 1.0, 10)
-    courses = each.predicted(each.size(0.5), 6, Prices())
+    courses = each.predicted(each.size(0.5), 6, CostConstants())
     assert [batch.tuples for batch in courses[KEY].batches] == [5000] * 6
     assert sum(batch.busiest for batch in courses[KEY].batches) == pytest.approx(6 * 0.5 * 8.2, rel=0.02)
 

@@ -15,7 +15,7 @@ from evidence.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples
 from evidence.engines.ours.shuffle import AtEachTenth, AtMerges
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
 from tests.apps.stateful.driver import Driver
-from unskew.apps.worker.stateful.config import Period, Program
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod
 from unskew.deploy.installation.machine import find_java
 
 
@@ -150,9 +150,9 @@ def test_what_ours_writes_is_the_truth(matched, grouping):
     (found,) = tuples(str(folder))(iter([batch_of(values)]))
     given = found.rename_columns(["key", *found.schema.names[1:]])
     owned = grouping == "KEY"
-    how = {} if owned else {"mergers": 10, "merge_every": Period.of("1 batch")}
+    how = {} if owned else {"mergers": 10, "merge_every": MergePeriod.of("1 batch")}
     work = AtEachTenth() if owned else AtMerges()
-    driver = Driver(Program(work, pa.string(), 10, not owned, ttl_ms=86_400_000, **how), grouping)
+    driver = Driver(KeyedOperatorConfig(work, pa.string(), 10, not owned, ttl_ms=86_400_000, **how), grouping)
     for number, (start, stop) in enumerate(((0, 7), (7, 500), (500, 500), (500, len(given)))):
         driver.batch([given.slice(start, stop - start)], number)
     written, truth = Found(once=True), truth_of_events(rules, hashes_of(values))

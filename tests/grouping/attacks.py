@@ -8,23 +8,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from unskew.grouping import create, encode
-from unskew.grouping.hashing import function, homes
+from unskew.grouping import create, encode_keys
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.streams import zipf
 
 #: Keys among which those with certain hashes are found.
 MANY = np.arange(100_000)
-HASHES = encode(MANY).hashes
+HASHES = encode_keys(MANY).hashes
 #: Keys that programs stumble over.
 ODD = ["", "a", "x" * 100_000, "\0", "null", None, "é", "\U0001f600", " a", "a "]
 
 
 def attacks(workers, n, window):
     """Name → the keys, int64[n], of a stream that attacks W workers and a window of that many tuples."""
-    home = homes(HASHES, function(0), workers)
+    home = choose_homes(HASHES, hash_function(0), workers)
     at = np.arange(n)
     looks = 3 if workers <= 40 else 2  # of more, no two keys of so many have the same
-    named = np.stack([homes(HASHES, function(0, look), workers) for look in range(looks)])
+    named = np.stack([choose_homes(HASHES, hash_function(0, look), workers) for look in range(looks)])
     alike = MANY[(named == named[:, :1]).all(axis=0)]
     one_of_each = MANY[np.unique(home, return_index=True)[1]]
     return {
@@ -111,7 +111,7 @@ def planned(keys, workers, sources, cuts):
     for first, end in pairwise([0, *cuts, len(keys)]):
         batch, n = keys[first:end], end - first
         if n:
-            routed = router.together([batch[own] for own in shares(n, sources)])
+            routed = router.route_together([batch[own] for own in shares(n, sources)])
             loads = np.bincount(np.concatenate(routed), minlength=workers)
             worst = max(worst, loads.max() / max(-(-n // workers), int(1.05 * n / workers + 1e-6)))
         state, router = router.save(), create("PLANNED", workers)
@@ -131,10 +131,10 @@ def porc(keys, workers):
 def flooded(name, n=300_000):
     """The CPU time of a tuple, ns, of 1,400 keys; and of 1,400 whose hashes agree in their lowest 12 bits."""
     numbers = np.arange(6_000_000)
-    alike = numbers[encode(numbers).hashes & np.uint64(4095) == 0][:1400]
+    alike = numbers[encode_keys(numbers).hashes & np.uint64(4095) == 0][:1400]
     times = []
     for pool in (numbers[:1400], alike):
-        router, keys = create(name, 100), encode(np.random.default_rng(0).choice(pool, n))
+        router, keys = create(name, 100), encode_keys(np.random.default_rng(0).choice(pool, n))
         router.route(keys)
         begin = time.process_time()
         router.route(keys)

@@ -13,7 +13,7 @@ import pytest
 from tests.grouping.attacks import ODD, attacks
 from tests.grouping.contract_feedback import with_feedback
 from tests.grouping.skewed import Stream, skewed
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 from unskew.grouping.keys import Keys
 
 # (scheme, check) → reason
@@ -137,7 +137,7 @@ def any_type(make):
         pa.chunked_array([strings[:7], strings[7:].slice(0)]),
         np.array(text.keys),
         np.array(text.keys, dtype=object),
-        encode(text.keys),
+        encode_keys(text.keys),
     ):
         assert (routed(make(10), Stream(keys, text.times, text.costs)) == expected).all(), type(keys)
     numbers = np.array([int(k[1:]) for k in text.keys])
@@ -208,7 +208,7 @@ def not_cut_nor_by_codes(make):
         rng = np.random.default_rng(workers)
         times, costs = np.sort(rng.integers(0, 400_000, n)), rng.lognormal(0, 2, n)
         for attack in ("ever hotter", "hot for every other half window"):
-            keys = encode(attacks(workers, n, 700)[attack])
+            keys = encode_keys(attacks(workers, n, 700)[attack])
             codes = np.where(rng.random(n) < 0.5, keys.codes, keys.codes + len(keys.hashes)).astype(np.int32)
             twice = Keys(codes, np.tile(keys.hashes, 2), pa.concat_arrays([keys.distinct, keys.distinct]))
             routers = [make(workers) for _ in range(3)]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.grouping.skewed import Stream, skewed
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 from unskew.grouping.feedback import Plan
 
 WORKERS = 10
@@ -19,7 +19,7 @@ def with_feedback(make):
         plain = World(make).run()
         assert RestartedWorld(make).run() == plain
         assert ReplayingWorld(make).run() == plain
-        if make(WORKERS).moves:
+        if make(WORKERS).migrates_keys:
             assert ForgetfulWorld(make).run() == plain
 
 
@@ -59,7 +59,7 @@ class World:
             self.step()
             for worker in set(chosen.tolist()) if self.monitors[0] else ():
                 mine = chosen == worker
-                self.monitors[worker].observe(encode(np.array(share.keys)[mine]), share.costs[mine])
+                self.monitors[worker].observe(encode_keys(np.array(share.keys)[mine]), share.costs[mine])
         return queues
 
     def adopt(self, plan):

@@ -5,7 +5,7 @@ from math import ceil, sqrt
 import numpy as np
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 
 OPEN, WHOLE, FULL = (0.01, 1), (0.06, 6.5), (0.08, 8)
 
@@ -40,7 +40,7 @@ class PlainBoundedLoad:
         self.full = []  # the full limit at each tuple
 
     def route(self, keys, costs=None):
-        encoded = encode(keys)
+        encoded = encode_keys(keys)
         hashes = [int(encoded.hashes[code]) for code in encoded.codes]
         return [self.one(key, 1.0 if costs is None else float(costs[i])) for i, key in enumerate(hashes)]
 

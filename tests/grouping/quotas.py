@@ -1,6 +1,6 @@
 """What quotas say, as dictionaries."""
 
-from unskew.grouping.planned.counts import home_of
+from unskew.grouping.planned.counts import bucket_homes
 
 
 def parts_of(quotas):
@@ -14,6 +14,6 @@ def goes_to(planner, counts, all_quotas):
     there = {}
     for own, quotas in zip(counts, all_quotas, strict=True):
         parts = parts_of(quotas)
-        for key, home in zip(own.keys.tolist(), home_of(planner._buckets(own.keys)).tolist(), strict=True):
+        for key, home in zip(own.keys.tolist(), bucket_homes(planner._buckets(own.keys)).tolist(), strict=True):
             there.setdefault(key, set()).update(parts.get(key, [home]))
     return there

@@ -23,11 +23,11 @@ from tests.grouping.attacks import (
 )
 from tests.grouping.quotas import goes_to
 from unskew.grouping import create
-from unskew.grouping.hashing import candidates, function
-from unskew.grouping.keys import Keys, encode
+from unskew.grouping.hashing import draw_candidates, hash_function
+from unskew.grouping.keys import Keys, encode_keys
 from unskew.grouping.planned import Planned
 from unskew.grouping.planned.counts import BUCKETS
-from unskew.grouping.state import unpack
+from unskew.grouping.state import unpack_values
 
 N = 3000
 #: S, ``window`` and ``slack`` of BOUNDED_LOAD.
@@ -92,7 +92,7 @@ def test_what_bounded_load_remembers_is_bounded(name):
         router = create("BOUNDED_LOAD", workers, window=100, slack=0.01)
         for begin in range(3):
             router.route(attacks(workers, N, 100)[name] + 10**7 * begin)
-            state = unpack(router.identity, router.save())
+            state = unpack_values(router.identity, router.save())
             assert len(state["chains"]) <= 4 * workers + 1024
             assert router.internals()["remembered"] == len(state["key"]) <= 8 * workers + 1024
 
@@ -135,7 +135,7 @@ def test_planned_keeps_its_cap_for_any_speeds_and_hashes(batches, workers, slack
         if crafted:
             some = np.arange(BUCKETS * workers + 3, dtype=np.uint64)
             parts = [Keys((own % len(some)).astype(np.int32), some, pa.nulls(len(some))) for own in parts]
-        loads = np.bincount(np.concatenate(planner.together(parts)), minlength=workers)
+        loads = np.bincount(np.concatenate(planner.route_together(parts)), minlength=workers)
         fair = weights / weights.sum() * n
         assert (loads <= np.maximum(np.ceil(fair - 1e-6), (1 + slack) * fair + 1e-6)).all()
 
@@ -250,7 +250,7 @@ def test_off_greedy_keeps_grahams_bound(counts, workers):
     """4/3 − 1/(3W) times the least possible without splitting keys, which trying all assignments finds."""
     keys = np.repeat(np.arange(len(counts)), counts)
     router = create("OFF_GREEDY", workers)
-    router.foresee(keys)
+    router.fit(keys)
     greatest = np.bincount(router.route(keys), minlength=workers).max()
     best = min(np.bincount(assigned, counts, workers).max() for assigned in product(range(workers), repeat=len(counts)))
     assert greatest <= (4 / 3 - 1 / (3 * workers)) * best + 1e-9
@@ -258,7 +258,7 @@ def test_off_greedy_keeps_grahams_bound(counts, workers):
 
 def test_whoever_knows_the_hashes_beats_two_choices():
     """Theorem 5.1 is about random hash functions. Of 2,000 equal keys that share two workers, no other gets any."""
-    pairs = np.sort(candidates(HASHES, function(0), 2, 10), axis=1)
+    pairs = np.sort(draw_candidates(HASHES, hash_function(0), 2, 10), axis=1)
     alike = MANY[(pairs == pairs[0]).all(axis=1)]
     keys = np.resize(alike, 20_000)
     assert len(alike) >= 5 * 10
@@ -294,7 +294,7 @@ def plan_on(name, workers, keys, costs):
             chosen[source::2] = router.route(keys[interval][source::2], costs=costs[interval][source::2])
         assert 0 <= chosen.min() <= chosen.max() < workers
         for worker, monitor in enumerate(monitors):
-            monitor.observe(encode(keys[interval][chosen == worker]), costs[interval][chosen == worker])
+            monitor.observe(encode_keys(keys[interval][chosen == worker]), costs[interval][chosen == worker])
         reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
         own = {s: report for s, router in enumerate(routers) if (report := router.report()) is not None}
         plan = controller.plan(reports, sources=own or None)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.grouping.schemes import SCHEMES, over
 from unskew.grouping import GROUPINGS, create
-from unskew.grouping.planned import Batched
+from unskew.grouping.planned import BatchGrouping
 from unskew.grouping.streams import hot, uniform, zipf
 
 planning = over([(name, options) for name, options in SCHEMES if GROUPINGS[name].batched])
@@ -67,7 +67,7 @@ def numbers(part, chosen):
 
 def test_it_is_those_that_say_so():
     assert [name for name, scheme in GROUPINGS.items() if scheme.batched] == [
-        name for name, scheme in GROUPINGS.items() if issubclass(scheme, Batched)
+        name for name, scheme in GROUPINGS.items() if issubclass(scheme, BatchGrouping)
     ]
 
 
@@ -97,7 +97,7 @@ def test_in_waves(name, options, some, workers, seed):
             other = restored
             assert planner.save() == other.save()
             assert added <= planner.added == other.added
-            assert 0 <= planner.split == other.split
+            assert 0 <= planner.split_count == other.split_count
             added = planner.added
             for part, own in zip(wave, quotas, strict=True):
                 follows(planner, stranger, part, own, seed)
@@ -142,11 +142,11 @@ def test_all_ways_to_route_a_whole_batch_agree(name, options, some, workers, see
         ways[0].begin()
         quotas = ways[0].wave(counts)
         assert all(same(own, other) for own, other in zip(quotas, ways[1].divide(counts), strict=True))
-        routed = ways[2].together([part.keys for part in parts], [part.costs for part in parts])
+        routed = ways[2].route_together([part.keys for part in parts], [part.costs for part in parts])
         for part, own, chosen in zip(parts, quotas, routed, strict=True):
             assert (ways[0].follow(part.keys, own, part.costs) == chosen).all()
         assert ways[0].save() == ways[1].save() == ways[2].save()
         if len(parts[0].keys):
             first = parts[0].keys, parts[0].costs
-            assert (alone.route(first[0], costs=first[1]) == one.together([first[0]], [first[1]])[0]).all()
+            assert (alone.route(first[0], costs=first[1]) == one.route_together([first[0]], [first[1]])[0]).all()
             assert alone.save() == one.save()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from tests.grouping.attacks import bound, worst_excess
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
-from unskew.grouping import create, encode, with_sources
-from unskew.grouping.hashing import candidates, function
-from unskew.grouping.state import pack, unpack
+from unskew.grouping import add_sources, create, encode_keys
+from unskew.grouping.hashing import draw_candidates, hash_function
+from unskew.grouping.state import pack_values, unpack_values
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -136,12 +136,12 @@ def test_a_state_of_a_version_that_counted_costs_from_the_start():
     for cut in (0, 1, 7_000, 30_000):
         router, other = (create("BOUNDED_LOAD", 10, window=5000, balance="cost") for _ in range(2))
         router.route(keys[:cut], costs=3.0)
-        state = unpack(router.identity, router.save())
+        state = unpack_values(router.identity, router.save())
         del state["costs"]
-        other.load(pack(router.identity, state))
+        other.load(pack_values(router.identity, state))
         assert (other.route(keys[cut:], costs=3.0) == router.route(keys[cut:], costs=3.0)).all()
         assert other.save() == router.save()
-    assert "costs" not in unpack(create("BOUNDED_LOAD", 10).identity, create("BOUNDED_LOAD", 10).save())
+    assert "costs" not in unpack_values(create("BOUNDED_LOAD", 10).identity, create("BOUNDED_LOAD", 10).save())
 
 
 @settings(deadline=None, max_examples=30)
@@ -252,7 +252,9 @@ def test_a_noisy_tenant_waits_at_its_own_workers(most, sources):
     assert len(tenants) == most
     loads = np.bincount(chosen[late], minlength=workers) / n * workers
     assert np.delete(loads, tenants).max() <= 1.1
-    stuck = np.isin(candidates(encode(np.arange(4096)).hashes, function(0), most, workers), tenants).all(axis=1)
+    stuck = np.isin(draw_candidates(encode_keys(np.arange(4096)).hashes, hash_function(0), most, workers), tenants).all(
+        axis=1
+    )
     others = chosen[late][~stuck[keys[late]]]
     assert np.isin(others, tenants).mean() <= 0.001, "those that may be elsewhere are"
 
@@ -270,6 +272,6 @@ def test_what_waits_is_shown():
 
 
 def test_a_scheme_with_a_use_for_the_number_of_sources_gets_it():
-    assert with_sources("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
-    assert with_sources("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
-    assert with_sources("KEY", 4, {}) == {}
+    assert add_sources("BOUNDED_LOAD", 4, {"window": 7}) == {"sources": 4, "window": 7}
+    assert add_sources("BOUNDED_LOAD", 4, {"sources": 2}) == {"sources": 2}
+    assert add_sources("KEY", 4, {}) == {}

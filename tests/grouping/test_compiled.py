@@ -13,7 +13,7 @@ from numba.core.dispatcher import Dispatcher
 
 from tests.grouping.skewed import skewed
 from unskew import grouping
-from unskew.grouping import GROUPINGS, compile_all, create, encode
+from unskew.grouping import GROUPINGS, compile_all, create, encode_keys
 
 
 def compiled():
@@ -37,7 +37,7 @@ def test_compile_all_leaves_nothing_to_compile():
             for workers in (1, 2, 10):
                 for times, costs in ((stream.times, stream.costs), (5, 2), (np.repeat(stream.times, 2)[::2], 0.5)):
                     first, second = create(name, workers), create(name, workers)
-                    first.foresee(keys)
+                    first.fit(keys)
                     first.route(keys, times=times, costs=costs)
                     second.load(first.save())
                     second.route(keys, times=times, costs=costs)
@@ -48,7 +48,7 @@ def test_compile_all_leaves_nothing_of_a_loop_to_compile():
     compile_all()
     before = compiled()
     assert len(before) > len(GROUPINGS)
-    keys = encode(np.resize(["a", "b", "c", "a"], 5_000))
+    keys = encode_keys(np.resize(["a", "b", "c", "a"], 5_000))
     for name in GROUPINGS:
         router = create(name, 4)
         controller, monitor = router.controller(), router.monitor()

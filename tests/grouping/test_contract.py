@@ -19,7 +19,7 @@ from tests.grouping.schemes import SCHEMES, over
 from tests.grouping.skewed import skewed
 from unskew import grouping
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, create, named, parameters
+from unskew.grouping import GROUPINGS, create, get_grouping, get_parameters
 from unskew.grouping.registry import WEIGHTED
 
 schemes = over(SCHEMES)
@@ -64,7 +64,7 @@ def test_names():
     for name, scheme in GROUPINGS.items():
         assert re.fullmatch(r"[A-Z][A-Z_]*", name)
         assert re.fullmatch(r"[a-z0-9-]+", scheme.short)  # it's a part of topic names
-        assert named(name.lower()) is scheme
+        assert get_grouping(name.lower()) is scheme
 
 
 def test_docstrings(subtests):
@@ -76,7 +76,7 @@ def test_docstrings(subtests):
                 assert f"\n    {heading}\n    ---" in text
             assert re.search(r"\bTime O\(", text)
             assert re.search(r"[Mm]emory", text)
-            assert all(parameter in text for parameter in parameters(name))
+            assert all(parameter in text for parameter in get_parameters(name))
 
 
 def test_unknown_names():
@@ -95,7 +95,7 @@ NO_VALUES = ("text", "", b"text", [1, "a"], {"a": 1}, {1, 2, 3}, np.array(["a", 
 
 @pytest.mark.parametrize("name", GROUPINGS)
 def test_parameters_of_a_wrong_type(name, subtests):
-    for parameter in ("workers", "seed", *parameters(name)):
+    for parameter in ("workers", "seed", *get_parameters(name)):
         annotation = inspect.signature(GROUPINGS[name]).parameters[parameter].annotation
         types = get_args(annotation) or (annotation,)
         wrong = [*NO_VALUES, *([1.5] * (float not in types)), *([True] * (bool not in types))]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -86,7 +86,7 @@ class PlainDalton:
 )
 def test_equals_the_authors(stream, workers, seed, spans, explore, splits):
     """It equals them as long as there are counters for all keys; a second stream follows, so that hot keys get cold."""
-    keys = encode(np.concatenate([stream.take(0, 1500, seed), 500 + hot(0.5, 20).take(0, 1500, seed)]))
+    keys = encode_keys(np.concatenate([stream.take(0, 1500, seed), 500 + hot(0.5, 20).take(0, 1500, seed)]))
     options = {"seed": seed, "slide": spans[0], "window": spans[1], "explore": explore, "splits": splits}
     router, authors = create("DALTON", workers, **options), PlainDalton(workers, **options)
     assert router.route(keys).tolist() == [authors.partition(int(keys.hashes[code])) for code in keys.codes]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import hot, uniform, zipf
 
 streams = st.sampled_from([hot(0.0, 60), hot(0.8, 30), hot(1.0), zipf(0.8, 70), zipf(1.6, 70)])
@@ -90,7 +90,7 @@ def drawn(key, workers):
 @settings(max_examples=25, deadline=None)
 @given(streams, half_lives, st.integers(4, 40), st.integers(0, 3))
 def test_equals_the_plain_version(name, options, choose, stream, half_life, workers, seed):
-    keys = encode(stream.take(0, 2500, seed))
+    keys = encode_keys(stream.take(0, 2500, seed))
     router = create(name, workers, half_life=half_life, **options)
     expected = Plain(workers, half_life).route([int(keys.hashes[code]) for code in keys.codes], choose)
     assert router.route(keys).tolist() == list(expected)

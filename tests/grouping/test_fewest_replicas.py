@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.grouping.fewest_replicas import fewest, fewest_added
-from unskew.grouping import encode
-from unskew.grouping.hashing import function, homes
+from unskew.grouping import encode_keys
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.planned import Planned
 
 
@@ -31,7 +31,10 @@ def beyond():
     for seed in range(200):
         workers, batches = small(seed)
         names = 1000 * seed + np.arange(batches.shape[1])
-        planner, replicas = Planned(workers), [{home} for home in homes(encode(names).hashes, function(0), workers)]
+        planner, replicas = (
+            Planned(workers),
+            [{home} for home in choose_homes(encode_keys(names).hashes, hash_function(0), workers)],
+        )
         for number, counts in enumerate(batches):
             n, there = int(counts.sum()), np.flatnonzero(counts)
             cap = max(-(-n // workers), int(1.05 * n / workers + 1e-6))

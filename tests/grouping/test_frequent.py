@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.plain_frequent import plain_counters
-from unskew.grouping.frequent_keys import TAKEN_OFF, USED, frequent, make_room
+from unskew.grouping.frequent_keys import TAKEN_OFF, USED, make_room, make_sketch
 from unskew.grouping.slots import enter_slot, enter_slots, find_slot
 
 
@@ -30,7 +30,7 @@ streams = st.lists(st.integers(0, 60), max_size=500)
 
 @given(streams, st.integers(1, 40))
 def test_equals_the_plain_version_within_its_bound(keys, room):
-    sketch = frequent(room)
+    sketch = make_sketch(room)
     counted = [count(sketch, np.uint64(key)) for key in keys]
     expected, expected_counted, taken_off = plain_counters(keys, room)
     assert counted == expected_counted
@@ -45,7 +45,7 @@ def test_equals_the_plain_version_within_its_bound(keys, room):
 
 @given(streams)
 def test_rebuilt_from_its_counters(keys):
-    one, other = frequent(20), frequent(20)
+    one, other = make_sketch(20), make_sketch(20)
     for key in keys[:250]:
         count(one, np.uint64(key))
     for part in ("key", "counter", "size"):

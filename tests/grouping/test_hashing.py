@@ -6,24 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping.hashing import candidates, function, homes, mix
+from unskew.grouping.hashing import choose_homes, draw_candidates, hash_function, mix_hash
 
 hashes = st.integers(0, 2**64 - 1)
-functions = st.builds(function, st.integers(-(2**40), 2**40), st.integers(0, 2**31))
+functions = st.builds(hash_function, st.integers(-(2**40), 2**40), st.integers(0, 2**31))
 
 
 @given(hashes, functions)
 def test_mix(key, number):
-    assert int(mix(np.uint64(key), number)) == plain.mix(key, int(number))
+    assert int(mix_hash(np.uint64(key), number)) == plain.mix(key, int(number))
 
 
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 def test_function(seed, index):
-    assert int(function(seed, index)) == plain.function(seed, index)
+    assert int(hash_function(seed, index)) == plain.function(seed, index)
 
 
 def test_seeds_share_no_function():
-    numbers = {int(function(seed, index)) for seed in range(-50, 50) for index in range(50)}
+    numbers = {int(hash_function(seed, index)) for seed in range(-50, 50) for index in range(50)}
     assert len(numbers) == 5000
 
 
@@ -31,17 +31,17 @@ def test_seeds_share_no_function():
 def test_candidates(keys, workers, count, seed):
     count = min(count, workers)
     hashes = np.array([plain.key_hash(key) for key in keys], np.uint64)
-    drawn = candidates(hashes, function(seed), count, workers)
+    drawn = draw_candidates(hashes, hash_function(seed), count, workers)
     assert drawn.tolist() == [plain.draw(key, count, workers, seed) for key in keys]
     assert all(len(set(row)) == count for row in drawn.tolist())
-    assert drawn[:, 0].tolist() == homes(hashes, function(seed), workers).tolist()
+    assert drawn[:, 0].tolist() == choose_homes(hashes, hash_function(seed), workers).tolist()
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_choices_are_equally_likely(count):
     """All 20 ordered pairs of 5 workers, all 60 triples: within 5 standard deviations."""
     n = 100_000
-    drawn = candidates(np.arange(n, dtype=np.uint64), function(0), count, 5)
+    drawn = draw_candidates(np.arange(n, dtype=np.uint64), hash_function(0), count, 5)
     counts = np.unique(drawn, axis=0, return_counts=True)[1]
     assert len(counts) == {2: 20, 3: 60}[count]
     p = 1 / len(counts)
@@ -51,5 +51,5 @@ def test_choices_are_equally_likely(count):
 def test_short_numbers_spread():
     """Small consecutive integers as keys fill the workers evenly, within 5 standard deviations."""
     keys = np.array([plain.key_hash(i) for i in range(20_000)], np.uint64)
-    counts = np.bincount(homes(keys, function(0), 100), minlength=100)
+    counts = np.bincount(choose_homes(keys, hash_function(0), 100), minlength=100)
     assert np.abs(counts - 200).max() < 5 * np.sqrt(200)

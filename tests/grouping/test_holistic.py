@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -44,7 +44,7 @@ class PlainHolistic:
 )
 def test_equals_the_authors(stream, workers, seed, threshold, tolerance):
     """It equals them as long as there are counters for all keys."""
-    keys = encode(stream.take(0, 3000, seed))
+    keys = encode_keys(stream.take(0, 3000, seed))
     options = {"threshold": threshold, "tolerance": tolerance, "seed": seed}
     router, authors = create("HOLISTIC", workers, **options), PlainHolistic(workers, **options)
     assert router.route(keys).tolist() == [authors.partition(int(keys.hashes[code])) for code in keys.codes]

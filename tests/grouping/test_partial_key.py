@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
 from tests.grouping.skewed import skewed
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.feedback import Plan
 from unskew.grouping.measures import imbalance_fraction
 from unskew.grouping.streams import hot, zipf
@@ -98,7 +98,7 @@ def interleaved(estimation, probe_every=0, sources=5, workers=10, n=100_000, int
         if controller is not None:
             part, chosen = stream[start : start + interval], answers[start : start + interval]
             for worker, monitor in enumerate(monitors):
-                monitor.observe(encode(part[chosen == worker]), None)
+                monitor.observe(encode_keys(part[chosen == worker]), None)
             plan = controller.plan({w: r for w, m in enumerate(monitors) if (r := m.report()) is not None})
             if plan is not None:
                 probes += 1

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.quotas import goes_to, parts_of
-from unskew.grouping import create, encode
-from unskew.grouping.hashing import function, homes
+from unskew.grouping import create, encode_keys
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Planned
-from unskew.grouping.planned.counts import home_of
-from unskew.grouping.state import pack
-from unskew.grouping.streams import Drifting, hot, uniform, zipf
+from unskew.grouping.planned.counts import bucket_homes
+from unskew.grouping.state import pack_values
+from unskew.grouping.streams import DriftingStream, hot, uniform, zipf
 
 
 def shared(n, sources, even=True):
@@ -28,7 +28,7 @@ def batch_of(planner, keys, sources=1, even=True):
     """Route a batch that S sources share: the worker of each tuple."""
     chosen = np.empty(len(keys), np.int32)
     own = shared(len(keys), sources, even)
-    for one, workers in zip(own, planner.together([keys[one] for one in own]), strict=True):
+    for one, workers in zip(own, planner.route_together([keys[one] for one in own]), strict=True):
         chosen[one] = workers
     return chosen
 
@@ -172,11 +172,11 @@ def test_a_source_gets_no_quota_that_it_does_not_need(some, workers, seed, given
         own = shared(len(keys), sources, even=False)
         counts = [planner.count(keys[one]) for one in own]
         for one, counted, quotas in zip(own, counts, planner.divide(counts), strict=True):
-            encoded = encode(keys[one])
+            encoded = encode_keys(keys[one])
             chosen, of_tuple = planner.follow(encoded, quotas), encoded.hashes[encoded.codes]
             of_tuple = np.where(np.isin(of_tuple, counted.keys), of_tuple, planner._buckets(of_tuple))
             parts = parts_of(quotas)
-            for key, home in zip(quotas.keys, home_of(planner._buckets(quotas.keys)).tolist(), strict=True):
+            for key, home in zip(quotas.keys, bucket_homes(planner._buckets(quotas.keys)).tolist(), strict=True):
                 there = parts[int(key)]
                 assert set(there) == set(chosen[of_tuple == key].tolist())
                 assert there != [home] or int(planner._buckets(np.array([key]))[0]) in parts
@@ -209,7 +209,7 @@ def test_a_replica_is_added_only_where_no_flow_would_do(some, workers, seed, sla
     replicas = {}
     for number, keys in enumerate(drawn(some, seed)):
         ids, counts = np.unique(keys, return_counts=True)
-        at_home = homes(encode(ids).hashes, function(seed), workers)
+        at_home = choose_homes(encode_keys(ids).hashes, hash_function(seed), workers)
         for key, home in zip(ids.tolist(), at_home.tolist(), strict=True):
             replicas.setdefault(key, {home})
         fits = flows(
@@ -309,7 +309,7 @@ def test_keys_that_come_in_runs_stay_whole(sources, begin, batch):
 
 def test_replicas_do_not_pile_up_as_keys_drift():
     """Ranks move on by 1 % of the keys in each batch: PLANNED takes no more replicas than BOUNDED_LOAD."""
-    keys = Drifting(zipf(1.0, 10_000), 10_000, 100_000, 100).take(0, 1_000_000, 0)
+    keys = DriftingStream(zipf(1.0, 10_000), 10_000, 100_000, 100).take(0, 1_000_000, 0)
     theirs = create("BOUNDED_LOAD", 100, sources=1).route(keys)
     planner = Planned(100)
     ours = np.concatenate([batch_of(planner, batch) for batch in np.split(keys, 10)])
@@ -357,9 +357,9 @@ def test_what_is_remembered_is_bounded():
 def test_a_state_of_a_version_without_buckets():
     """It is read: the keys that it names stay where they were."""
     planner = Planned(10, slack=1)
-    key = encode([7]).hashes
+    key = encode_keys([7]).hashes
     earlier = {"clock": 1000, "key": key.repeat(2), "worker": np.array([3, 8], np.int32), "used": np.zeros(2, np.int64)}
-    planner.load(pack(planner.identity, earlier))
+    planner.load(pack_values(planner.identity, earlier))
     assert planner.clock == 1000
     keys = np.concatenate([np.full(2000, 7), uniform(4000).take(0, 10_000) + 10])
     assert set(batch_of(planner, keys)[:2000].tolist()) <= {3, 8}
@@ -370,7 +370,7 @@ def test_a_state_of_a_version_without_buckets():
 
 def test_a_dictionary_may_hold_a_key_twice():
     """Keys are told apart by their hashes: 100 tuples of one key under two codes have one quota."""
-    keys = encode(["a", "b"])
+    keys = encode_keys(["a", "b"])
     twice = Keys(np.tile([0, 1, 2], 100).astype(np.int32), keys.hashes[[0, 1, 0]], keys.distinct.take([0, 1, 0]))
     planner = Planned(2, slack=0, threshold=0)
     assert np.bincount(planner.route(twice)).tolist() == [150, 150]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unskew.grouping import GROUPINGS, create, encode
+from unskew.grouping import GROUPINGS, create, encode_keys
 from unskew.grouping.feedback import Plan
 from unskew.grouping.key import Key
-from unskew.grouping.keys import hashed
+from unskew.grouping.keys import keys_from_hashes
 
-MOVING = [name for name in GROUPINGS if GROUPINGS[name].moves]
+MOVING = [name for name in GROUPINGS if GROUPINGS[name].migrates_keys]
 TABLES = [name for name in MOVING if name != "CONSISTENT_HASH"]
 #: With these a plan is made soon, and often.
 OPTIONS = {
@@ -37,14 +37,14 @@ def interval(router, number):
     """The monitors' reports, and the queues, after a router has routed an interval of its own."""
     rng = np.random.default_rng(number)
     share = rng.permutation(np.arange(1, len(POOL) + 1) ** -1.1)
-    keys = encode(np.array(POOL)[rng.choice(len(POOL), 5000, p=share / share.sum())])
+    keys = encode_keys(np.array(POOL)[rng.choice(len(POOL), 5000, p=share / share.sum())])
     workers = router.route(keys)
     reports = {}
     for worker in np.unique(workers).tolist():
         monitor = router.monitor()
         if monitor is not None:
             mine = keys.distinct.take(keys.codes[workers == worker])
-            monitor.observe(encode(mine), np.ones(len(mine)))
+            monitor.observe(encode_keys(mine), np.ones(len(mine)))
             reports[worker] = monitor.report()
     return reports, np.bincount(workers, minlength=router.workers)
 
@@ -130,26 +130,26 @@ def test_a_router_knows_when_it_has_missed_a_plan():
 @given(intervals=st.lists(st.integers(0, 30), min_size=2, max_size=6))
 def test_moving_names_all_that_move_and_no_others(name, intervals):
     """Between any two plans, whatever lies between them, of all keys that there are; expired ones too."""
-    router, keys = made(name), encode(POOL)
+    router, keys = made(name), encode_keys(POOL)
     at = [made(name)]
     for plan in plans_of(router, intervals):
         at.append(made(name))
         at[-1].adopt(plan)
     for one in at:
         for other in at:
-            moving = one.moving(other)
+            moving = one.moving_keys(other)
             if name in TABLES:
                 assert moving.tolist() == sorted(keys.hashes[one.owners(keys) != other.owners(keys)].tolist())
                 most = max(router.internals()["table"] for router in (one, other))
-                assert one.moving(other, most).tolist() == moving.tolist()
-                assert most == 0 or one.moving(other, most - 1) is None
+                assert one.moving_keys(other, most).tolist() == moving.tolist()
+                assert most == 0 or one.moving_keys(other, most - 1) is None
             else:
                 assert moving is None
-    assert router.moving(made(name, 6)) is None
+    assert router.moving_keys(made(name, 6)) is None
 
 
 def owners(router, hashes):
-    return router.owners(hashed(hashes)).tolist()
+    return router.owners(keys_from_hashes(hashes)).tolist()
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -161,7 +161,7 @@ def test_a_plan_names_every_key_that_it_moves(name, intervals):
         after = made(name)
         after.adopt(plan)
         moved = plan.values["moved_keys"]
-        assert moved.tolist() == before.moving(after).tolist()
+        assert moved.tolist() == before.moving_keys(after).tolist()
         assert plan.values["moved_from"].tolist() == owners(before, moved)
         assert plan.values["moved_to"].tolist() == owners(after, moved)
         before = after
@@ -175,9 +175,9 @@ def test_after_a_lost_plan_every_key_is_where_its_move_begins(name):
         if plan.number % 2:
             here, origins = made(name), dict(zip(plan.values["moved_keys"], plan.values["moved_from"], strict=True))
             here.adopt(plan)
-            moving = lost.moving(here)
+            moving = lost.moving_keys(here)
             assert all(start != end for start, end in zip(owners(lost, moving), owners(here, moving), strict=True))
             wrong += sum(origins.get(key, -1) != at for key, at in zip(moving, owners(lost, moving), strict=True))
             lost.adopt(plan)
-            assert owners(lost, encode(POOL).hashes) == owners(here, encode(POOL).hashes)
+            assert owners(lost, encode_keys(POOL).hashes) == owners(here, encode_keys(POOL).hashes)
     assert wrong

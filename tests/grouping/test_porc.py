@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -37,7 +37,7 @@ tolerances = st.sampled_from([0.005, 0.01, 0.3, 3, 1e300])
 
 @given(streams, st.integers(1, 40), st.integers(0, 3), tolerances, st.integers(1, 12))
 def test_equals_the_authors(stream, workers, seed, tolerance, virtual):
-    keys = encode(stream.take(0, 2000, seed))
+    keys = encode_keys(stream.take(0, 2000, seed))
     options = {"tolerance": tolerance, "virtual": virtual, "seed": seed}
     router, authors = create("PORC", workers, **options), PlainPorc(workers, **options)
     assert router.route(keys).tolist() == [authors.server(int(keys.hashes[code])) for code in keys.codes]

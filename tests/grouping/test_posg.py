@@ -10,20 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.plain_posg import run
-from unskew.grouping import create, encode, streams
+from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.feedback import Plan
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.scheduler import STATES
-from unskew.grouping.posg.sketch import cells, estimate, expected_estimate, frequency, shape, update
-from unskew.grouping.posg.timeline import unfold
+from unskew.grouping.posg.sketch import (
+    estimate_cost,
+    estimate_frequency,
+    expected_estimate,
+    find_cells,
+    sketch_shape,
+    update_sketch,
+)
+from unskew.grouping.posg.timeline import run_timeline
 
 
 def sketched(keys, costs, seed, rows, columns):
-    encoded = encode(keys)
-    at = cells(encoded, seed, rows, columns)
+    encoded = encode_keys(keys)
+    at = find_cells(encoded, seed, rows, columns)
     frequencies, works = np.zeros((1, rows, columns), np.int64), np.zeros((1, rows, columns))
     for code, cost in zip(encoded.codes, costs, strict=True):
-        update(frequencies, works, 0, at, code, cost)
+        update_sketch(frequencies, works, 0, at, code, cost)
     return encoded, at, frequencies, works
 
 
@@ -33,9 +40,9 @@ def test_count_min_bound():
     bad = []
     for seed in range(60):
         keys = streams.zipf(0.8, 3000).take(0, m, seed=seed)
-        encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, *shape(epsilon, delta))
+        encoded, at, frequencies, _ = sketched(keys, np.ones(m), seed, *sketch_shape(epsilon, delta))
         true = np.bincount(encoded.codes)
-        estimated = np.array([frequency(frequencies, 0, at, key) for key in range(len(at))])
+        estimated = np.array([estimate_frequency(frequencies, 0, at, key) for key in range(len(at))])
         assert (estimated >= true).all()
         bad.append((estimated - true >= epsilon * (m - true)).mean())
     assert np.mean(bad) <= delta
@@ -46,7 +53,7 @@ def test_estimates_lie_between_the_least_and_the_greatest_cost(tuples, seed):
     keys, costs = [key for key, _ in tuples], [cost for _, cost in tuples]
     _, at, frequencies, works = sketched(keys, costs, seed, 3, 7)
     for key in range(len(at)):
-        assert min(costs) - 1e-9 <= estimate(frequencies, works, 0, at, key, 0.0) <= max(costs) + 1e-9
+        assert min(costs) - 1e-9 <= estimate_cost(frequencies, works, 0, at, key, 0.0) <= max(costs) + 1e-9
 
 
 def test_theorem_4_3_numeric_case():
@@ -60,10 +67,10 @@ def test_theorem_4_3_numeric_case():
 def test_theorem_4_3_holds_for_our_hash_functions():
     n, columns = 200, 20
     costs = np.random.default_rng(1).permutation(np.arange(n)) % 64 + 1.0
-    encoded = encode(np.arange(n))
+    encoded = encode_keys(np.arange(n))
     ratios = np.zeros((400, n))
     for seed in range(400):
-        at = cells(encoded, seed, 1, columns)[:, 0]
+        at = find_cells(encoded, seed, 1, columns)[:, 0]
         ratios[seed] = (np.bincount(at, costs, columns) / np.maximum(1, np.bincount(at, minlength=columns)))[at]
     error = ratios.mean(axis=0) - expected_estimate(costs, columns)
     assert np.abs(error).max() < 5 * ratios.std(axis=0).max() / 20
@@ -72,14 +79,14 @@ def test_theorem_4_3_holds_for_our_hash_functions():
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.05, 0.1), (0.7, 0.25), (1.0, 0.1), (0.001, 0.1)])
 def test_shapes(epsilon, delta):
     """Rows: 4 for δ = 0.1 and 2 for 0.25; c is e/ε, rounded up (the paper's 54 and 55 columns for 0.05)."""
-    rows, columns = shape(epsilon, delta)
+    rows, columns = sketch_shape(epsilon, delta)
     assert rows == {0.1: 4, 0.25: 2}[delta]
     assert columns == int(np.ceil(np.e / epsilon))
 
 
 def compare(keys, arrivals, services, k, *, latency=0.0, **options):
     router = Posg(k, **options)
-    got = unfold(router, encode(keys), arrivals, services, latency=latency)
+    got = run_timeline(router, encode_keys(keys), arrivals, services, latency=latency)
     same = {name: getattr(router, name) for name in ("rows", "columns", "seed", "window", "tolerance", "settle")}
     expected = run([int(key) for key in keys], arrivals, services, k, latency=latency, **same)
     workers, finishes, states, messages = expected
@@ -144,7 +151,7 @@ class World:
         for worker, monitor in enumerate(self.monitors):
             mine = chosen == worker
             if mine.any():
-                monitor.observe(encode(np.concatenate(parts)[mine]), costs[mine])
+                monitor.observe(encode_keys(np.concatenate(parts)[mine]), costs[mine])
         this = np.bincount(chosen, costs, len(self.loads))
         self.loads += this
         reports = {worker: report for worker, monitor in enumerate(self.monitors) if (report := monitor.report())}
@@ -267,7 +274,7 @@ def test_all_sketches_that_become_stable_are_handed_over(cuts, seed):
     for ends in (range(50, 2001, 50), [*sorted(set(cuts)), 2000]):
         monitor, total, start = create("POSG", 4, **OPTIONS).monitor(), 0, 0
         for end in ends:
-            monitor.observe(encode(keys[start:end]), COSTS[keys[start:end]])
+            monitor.observe(encode_keys(keys[start:end]), COSTS[keys[start:end]])
             report, start = monitor.report(), end
             if "frequencies" in report:
                 total = total + np.stack([report["frequencies"], report["works"]])
@@ -278,7 +285,7 @@ def test_all_sketches_that_become_stable_are_handed_over(cuts, seed):
 
 def test_the_monitor_asks_for_costs():
     with pytest.raises(ValueError, match="needs costs"):
-        create("POSG", 3).monitor().observe(encode(["a"]), None)
+        create("POSG", 3).monitor().observe(encode_keys(["a"]), None)
 
 
 def test_in_every_state_an_array_is_its_tuples_one_by_one():

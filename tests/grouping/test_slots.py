@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.grouping.slots import SALT, enter_slot, enter_slots, find_slot, place, slot_table
+from unskew.grouping.slots import SALT, enter_slot, enter_slots, find_slot, first_probe, slot_table
 
 # Few low bits differ, so that chains form and wrap around.
 keys_that_collide = st.lists(
@@ -37,5 +37,5 @@ def test_keys_that_are_chosen_for_their_bits_do_not_meet(low, high):
     enter_slots(table, keys, len(keys))
     span = len(table) - SALT
     entries = np.flatnonzero(table[:-SALT] >= 0)
-    begun = np.array([place(table, span, key) for key in keys[table[entries]]])
+    begun = np.array([first_probe(table, span, key) for key in keys[table[entries]]])
     assert ((entries - begun) % span).mean() < 5, "a look-up passes few other keys"

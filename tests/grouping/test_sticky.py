@@ -68,8 +68,8 @@ def test_on_greedy(stream, workers, seed, max_keys):
 def test_off_greedy(foreseen, unforeseen, workers, seed, max_keys):
     stream = foreseen + unforeseen
     router = create("OFF_GREEDY", workers, seed=seed, max_keys=max_keys)
-    router.foresee(foreseen[:100])
-    router.foresee(foreseen[100:])
+    router.fit(foreseen[:100])
+    router.fit(foreseen[100:])
     assert router.route(stream).tolist() == list(off_greedy(stream, foreseen, workers, seed, max_keys))
 
 
@@ -78,7 +78,7 @@ def test_off_greedy(foreseen, unforeseen, workers, seed, max_keys):
 def test_long_streams(name, workers):
     stream = skewed(30_000, 5000)
     router = create(name, workers)
-    router.foresee(stream.keys)
+    router.fit(stream.keys)
     expected = {
         "POTC": lambda: potc(stream.keys, workers, 2, 0, 10**6),
         "ON_GREEDY": lambda: on_greedy(stream.keys, workers, 0, 10**6),
@@ -110,7 +110,7 @@ def test_no_splitting_no_balance_above_p1(p1, workers):
     """A scheme that doesn't split the first key has an imbalance of at least p1 − 1/W; Off-Greedy has just that."""
     stream = hot(p1, 2000).take(0, 50_000)
     router = create("OFF_GREEDY", workers)
-    router.foresee(stream)
+    router.fit(stream)
     loads = np.bincount(router.route(stream), minlength=workers)
     first = np.bincount(stream).max() / len(stream)
     assert imbalance_fraction(loads) == pytest.approx(first - 1 / workers, abs=0.002)
@@ -120,11 +120,11 @@ def test_off_greedy_foresees_before_it_routes():
     router = create("OFF_GREEDY", 3)
     router.route(["a"])
     with pytest.raises(ValueError, match="OFF_GREEDY can't foresee more: it has begun to route"):
-        router.foresee(["a"])
+        router.fit(["a"])
 
 
 def test_off_greedy_keeps_its_foresight_when_saved():
     first, second = create("OFF_GREEDY", 3), create("OFF_GREEDY", 3)
-    first.foresee(["a", "b", "b", "c"])
+    first.fit(["a", "b", "b", "c"])
     second.load(first.save())
     assert second.route(["a", "b", "c"]).tolist() == first.route(["a", "b", "c"]).tolist() == [1, 0, 2]

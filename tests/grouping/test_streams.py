@@ -79,7 +79,7 @@ def test_ranks_rotate():
         (lambda: streams.matched(0.5, 2), "p1 is 0.5"),
         (lambda: streams.lognormal(1.0, 0), "sigma is 0"),
         (lambda: streams.drifting(every=0), "every is 0"),
-        (lambda: streams.Weighted([0.0, 0.0]), "weights"),
+        (lambda: streams.WeightedStream([0.0, 0.0]), "weights"),
     ],
 )
 def test_bad_parameters_are_named(make, says):

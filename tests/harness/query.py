@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.folders import list_numbers
 from unskew.apps.checkpoint.location import Location
 
 _JVM = "org.apache.spark.deploy.SparkSubmit"
@@ -77,7 +77,7 @@ class QueryProcess:
 
     def committed(self) -> int:
         """The number of the newest batch that Spark has noted as done; -1 if there is none."""
-        return max(numbers(self._checkpoint.folder("commits")), default=-1)
+        return max(list_numbers(self._checkpoint.folder("commits")), default=-1)
 
     def await_batches(self, batches: int, longer: float = 0.0) -> None:
         """Wait until so many more batches are committed, then `longer` (s), but not beyond the next commit.

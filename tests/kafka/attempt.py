@@ -9,14 +9,14 @@ from signal import Signals
 
 from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, strike, striking
 from unskew.kafka.connection import Connection
-from unskew.kafka.transactions import Interrupted, Number, Part
+from unskew.kafka.transactions import BatchId, TransactionalWriter, TransactionInterrupted
 
 RECORDS = 50  # of a batch
 
 
-def write(part: Part, topic: str, batch: int, *, planned_ms: int | None = None) -> bool:
+def write(part: TransactionalWriter, topic: str, batch: int, *, planned_ms: int | None = None) -> bool:
     """Write the records of a batch, which are the same in each attempt. False: they had been written."""
-    if not part.begin(topic, Number(batch, batch if planned_ms is None else planned_ms)):
+    if not part.begin(topic, BatchId(batch, batch if planned_ms is None else planned_ms)):
         return False
     values = [f"{batch}-{i}".encode() for i in range(RECORDS)]
     for half in (values[: RECORDS // 2], values[RECORDS // 2 :]):
@@ -34,7 +34,7 @@ def main() -> None:
     arm(step, Signals[signal])
     try:
         written = write(part, topic, int(last))
-    except Interrupted as error:
+    except TransactionInterrupted as error:
         print(f"interrupted: {error}")
     else:
         print("written" if written else "found")

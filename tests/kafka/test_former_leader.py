@@ -14,7 +14,7 @@ from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets
-from unskew.kafka.transactions import COMMITS, Part
+from unskew.kafka.transactions import COMMITS, TransactionalWriter
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ def leaders(broker: Broker) -> set[int]:
     return {partition.leader for topic in found for partition in topic.partitions.values()}
 
 
-class Late(Part):
+class Late(TransactionalWriter):
     """Takes the part by the new leader. Then the former one goes on, and for a while no other broker answers."""
 
     brokers: tuple[Broker, Broker]
@@ -67,12 +67,12 @@ def test_a_number_is_found_that_the_former_leader_lacks(brokers, topic):
     for done in admin.create_topics(made).values():
         done.result()
     of = f"{topic}-0", commits_of(topic), 0
-    assert write(Part(only(first, second), *of), topic, 0)
+    assert write(TransactionalWriter(only(first, second), *of), topic, 0)
     numbers = commits_of(topic)
     awaited(lambda: len({*map(str, (end_offsets(only(first), numbers, committed=c) for c in (True, False)))}) == 1)
     second.pause()
     awaited(lambda: leaders(first) == {first.node_id}, "the first broker leads", 0.2)
-    assert write(Part(only(first), *of), topic, 1)
+    assert write(TransactionalWriter(only(first), *of), topic, 1)
     Late.brokers = brokers
     again = write(Late(only(first), *of), topic, 1)
     with TopicReader(only(first), topic) as reader:

@@ -13,7 +13,7 @@ from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.kafka.transactions import COMMITS, Number, Part, last_numbers
+from unskew.kafka.transactions import COMMITS, BatchId, TransactionalWriter, read_last_batch_ids
 from unskew.loopback import LOOPBACK, free_port
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.kafka, pytest.mark.slow]
@@ -57,8 +57,8 @@ def test_the_rights_that_a_run_needs(strict, alice, topic):
     ensure_topic(every, f"{topic}-commits", 1, COMMITS)
 
     def write() -> bool:
-        part = Part(alice, f"{topic}-0", f"{topic}-commits", 0)
-        begun = part.begin(topic, Number(0, 0))
+        part = TransactionalWriter(alice, f"{topic}-0", f"{topic}-commits", 0)
+        begun = part.begin(topic, BatchId(0, 0))
         part.put([{"key": b"k", "value": b"v"}] if begun else [])
         if begun:
             part.finish()
@@ -75,4 +75,4 @@ def test_the_rights_that_a_run_needs(strict, alice, topic):
     grant(strict, ResourceType.TOPIC, topic, AclOperation.READ)
     assert write()
     assert not write()
-    assert last_numbers(every, f"{topic}-commits", [0]) == {0: Number(0, 0)}
+    assert read_last_batch_ids(every, f"{topic}-commits", [0]) == {0: BatchId(0, 0)}

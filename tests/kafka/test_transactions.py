@@ -18,7 +18,7 @@ from unskew.kafka import transactions
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.kafka.transactions import COMMITS, Number, Part, deliver, last_numbers
+from unskew.kafka.transactions import COMMITS, BatchId, TransactionalWriter, deliver_records, read_last_batch_ids
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -32,7 +32,7 @@ class Trial:
         ensure_topic(connection, commits_of(topic), 1, COMMITS)
         self.batches = 0
 
-    def new(self) -> Part:
+    def new(self) -> TransactionalWriter:
         """The part as another process has it."""
         return PROTOCOLS[self._protocol](self._connection, f"{self._topic}-0", commits_of(self._topic), 0)
 
@@ -147,13 +147,13 @@ def test_a_batch_that_another_plan_has_written_is_refused(connection, topic):
 
 def test_the_last_number_is_found_behind_many_aborted_transactions(connection, topic):
     trial = Trial(connection, topic, "Part")
-    assert last_numbers(connection, commits_of(topic), [0]) == {}
+    assert read_last_batch_ids(connection, commits_of(topic), [0]) == {}
     write(trial.new(), topic, 7)
     for _ in range(40):
         part = trial.new()
-        part.begin(topic, Number(8, 8))
+        part.begin(topic, BatchId(8, 8))
         part.abort()
-    assert last_numbers(connection, commits_of(topic), [0]) == {0: Number(7, 7)}
+    assert read_last_batch_ids(connection, commits_of(topic), [0]) == {0: BatchId(7, 7)}
 
 
 def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, topic):
@@ -163,18 +163,18 @@ def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, to
     other = Producer(connection.client(**{"transactional.id": f"{topic}-other", "log_level": 0}))
     other.init_transactions()
     other.begin_transaction()
-    other.produce(commits_of(topic), Number(1, 1).packed(), b"0", 0)
+    other.produce(commits_of(topic), BatchId(1, 1).to_bytes(), b"0", 0)
     other.flush()
     with pytest.raises(EnvironmentFault, match=r"a transaction hangs in partition 0 of .*-commits, at offset 4 of 6"):
-        trial.new().begin(topic, Number(1, 1))
+        trial.new().begin(topic, BatchId(1, 1))
     other.commit_transaction()
-    assert not trial.new().begin(topic, Number(1, 1))
+    assert not trial.new().begin(topic, BatchId(1, 1))
 
 
 def test_a_transaction_that_takes_too_long_writes_nothing_and_can_be_tried_again(connection, topic, monkeypatch):
     trial = Trial(connection, topic, "Part")
     monkeypatch.setattr(transactions, "_LONGEST", 1000)
-    monkeypatch.setattr(Part, "_granted", {})
+    monkeypatch.setattr(TransactionalWriter, "_granted", {})
     attempts = []
 
     def records():
@@ -184,7 +184,7 @@ def test_a_transaction_that_takes_too_long_writes_nothing_and_can_be_tried_again
             awaited(lambda: aborted(connection, topic), "the coordinator aborts it")
         yield [{"key": b"%d" % i, "value": b"0-%d" % i} for i in range(1, RECORDS)]
 
-    assert deliver(trial.new(), topic, Number(0, 0), records)
+    assert deliver_records(trial.new(), topic, BatchId(0, 0), records)
     assert len(attempts) == 2
     trial.batches = 1
     trial.check()
@@ -201,7 +201,7 @@ def test_records_may_lack_a_key_or_a_value_and_have_a_partition_and_headers(conn
     plain = [{"key": None, "value": b"v"}, {"key": b"k", "value": None}]
     headers = [("kind", b"h"), ("kind", b""), ("none", None)]
     headed = [{"key": b"k", "value": b"h", "headers": headers}, {"key": None, "value": None, "headers": None}]
-    part.begin(topic, Number(0, 0))
+    part.begin(topic, BatchId(0, 0))
     part.put(plain)
     part.put(headed)
     part.put([{"key": b"k", "value": b"p", "partition": 1}, {"key": b"k", "value": b"q", "partition": 0}])
@@ -220,7 +220,7 @@ def test_a_partition_that_there_is_not_is_an_error_in_one_line(connection, topic
     part = Trial(connection, topic, "Part").new()
     records = [{"key": b"k", "value": b"v", "partition": 7, **more}] * 2
     with pytest.raises(EnvironmentFault, match=r"[12] records were not written to .* \(Local: Unknown partition\)"):
-        deliver(part, topic, Number(0, 0), lambda: [[dict(each) for each in records]])
+        deliver_records(part, topic, BatchId(0, 0), lambda: [[dict(each) for each in records]])
 
 
 def test_records_that_kafka_refuses_are_an_error_in_one_line(connection, topic):
@@ -230,6 +230,6 @@ def test_records_that_kafka_refuses_are_an_error_in_one_line(connection, topic):
     with pytest.raises(
         EnvironmentFault, match=r"1 records were not written to .*-small \(Broker: Message size too larg"
     ):
-        deliver(trial.new(), f"{topic}-small", Number(0, 0), lambda: [records])
+        deliver_records(trial.new(), f"{topic}-small", BatchId(0, 0), lambda: [records])
     trial.again()
     trial.check()

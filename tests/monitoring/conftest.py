@@ -1,4 +1,4 @@
-"""Real InfluxDB and Prometheus servers, for the tests of metrics and of dashboards.
+"""Real InfluxDBServer and Prometheus servers, for the tests of metrics and of dashboards.
 
 A test is skipped where it lacks a server's program, with the reason. With `UNSKEW_REQUIRE_SERVERS=1`, as CI has it,
 that is a failure.
@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from tests.programs import found
-from unskew.deploy.servers.influxdb import InfluxDB, influxd
-from unskew.deploy.servers.prometheus import Prometheus, PrometheusPrograms, prometheus_programs
+from unskew.deploy.servers.influxdb import InfluxDBServer, require_influxd
+from unskew.deploy.servers.prometheus import PrometheusPrograms, PrometheusServer, require_programs
 
 
 @pytest.fixture(scope="session")
 def influxd_program() -> Path:
     """InfluxDB's program."""
-    return found(influxd)
+    return found(require_influxd)
 
 
 @pytest.fixture(scope="session")
 def prometheus_program() -> PrometheusPrograms:
     """Prometheus' programs."""
-    return found(prometheus_programs)
+    return found(require_programs)
 
 
 @pytest.fixture(scope="session")
@@ -41,16 +41,18 @@ def promtool(prometheus_program: PrometheusPrograms) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def influxdb(influxd_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxDB]:
-    """A running InfluxDB of this process' tests: write to a bucket of your own, and start your own to kill it."""
-    with InfluxDB(tmp_path_factory.mktemp("influxdb")) as server:
+def influxdb(influxd_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InfluxDBServer]:
+    """A running InfluxDBServer of this process' tests: write to a bucket of your own, and start your own to kill it."""
+    with InfluxDBServer(tmp_path_factory.mktemp("influxdb")) as server:
         yield server
 
 
 @pytest.fixture
 def prometheus(
     prometheus_program: PrometheusPrograms, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[..., Prometheus]]:
-    """Starts a Prometheus with the arguments of `Prometheus` (all but its directory), stopped after the test."""
+) -> Iterator[Callable[..., PrometheusServer]]:
+    """Starts a Prometheus with the arguments of `PrometheusServer` (all but its directory), stopped after the test."""
     with ExitStack() as stack:
-        yield lambda **arguments: stack.enter_context(Prometheus(tmp_path_factory.mktemp("prometheus"), **arguments))
+        yield lambda **arguments: stack.enter_context(
+            PrometheusServer(tmp_path_factory.mktemp("prometheus"), **arguments)
+        )

@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 
 
 def monitored(spark, run, outputs, *listeners):
-    monitor = Monitor(run, outputs)
-    return Run(run, [monitor.batch, *listeners], [monitor.progress]).run(spark)
+    monitor = MetricsReporter(run, outputs)
+    return StreamingJob(run, [monitor.batch, *listeners], [monitor.progress]).run(spark)
 
 
 def points(server, bucket):

@@ -9,7 +9,7 @@ from tests.http import series
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON, METRICS, Sample
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Exporter, Outputs
 from unskew.errors import UsageError
 
@@ -73,7 +73,7 @@ def test_counters_go_on_where_the_checkpoint_is(settings):
     totals = Totals(routed=700, rejected=3, late=2, tuples=500, loads=[300, 200])
     TotalsLog(run.checkpoint).write(4, totals)
     with Outputs(Destinations(None, 0)) as outputs:
-        Monitor(run, outputs)
+        MetricsReporter(run, outputs)
         found = {series.split("{")[0]: value for series, value in page(outputs.exporter).items()}
         closed = [value for series, value in page(outputs.exporter).items() if "worker_closed_total" in series]
     assert found["unskew_run_tuples_total"] == 700

@@ -1,4 +1,4 @@
-"""The writer against a real InfluxDB that is well, refuses, hangs or dies."""
+"""The writer against a real InfluxDBServer that is well, refuses, hangs or dies."""
 
 import time
 
@@ -6,9 +6,9 @@ import pytest
 
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.influx_target import Target
+from unskew.apps.metrics.influx_target import InfluxTarget
 from unskew.apps.metrics.outputs import QUEUE, InfluxWriter
-from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.influxdb import InfluxDBServer
 from unskew.errors import UsageError
 
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
@@ -21,7 +21,7 @@ def samples(n):
 
 def target(server, **changes):
     given = {"url": server.url, "token": server.token, "org": server.org, "bucket": server.bucket}
-    return Target(**(given | changes))
+    return InfluxTarget(**(given | changes))
 
 
 def values(server, bucket):
@@ -35,7 +35,7 @@ def values(server, bucket):
 @pytest.fixture
 def server(influxdb, tmp_path):
     """One of our own, to be killed."""
-    with InfluxDB(tmp_path / "influxdb") as started:
+    with InfluxDBServer(tmp_path / "influxdb") as started:
         yield started
 
 
@@ -88,4 +88,4 @@ def test_a_server_that_hangs_is_not_waited_for(server):
 
 def test_no_url():
     with pytest.raises(UsageError, match=r"localhost:8086.*valid: http"):
-        Target("localhost:8086", "t", "o", "b")
+        InfluxTarget("localhost:8086", "t", "o", "b")

@@ -1,4 +1,4 @@
-"""The stream is exact and comes to its end, whatever InfluxDB does meanwhile; what is lost is counted."""
+"""The stream is exact and comes to its end, whatever InfluxDBServer does meanwhile; what is lost is counted."""
 
 from collections import Counter
 from itertools import count
@@ -16,7 +16,7 @@ from tests.apps.conftest import (  # noqa: F401
 )
 from tests.monitoring.monitored import monitored, points
 from unskew.apps.metrics.outputs import Destinations, Outputs
-from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.influxdb import InfluxDBServer
 
 pytestmark = [
     pytest.mark.nightly(group="servers"),
@@ -29,7 +29,7 @@ KEYS = ["Turkey", "Turkey", "Turkey", "Peru", "Chad"] * 700
 
 @pytest.fixture(scope="module")
 def to_be_harmed(influxd_program, tmp_path_factory):
-    with InfluxDB(tmp_path_factory.mktemp("influxdb")) as started:
+    with InfluxDBServer(tmp_path_factory.mktemp("influxdb")) as started:
         yield started
 
 

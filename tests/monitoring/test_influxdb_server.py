@@ -6,29 +6,29 @@ from influxdb_client.client.write_api import SYNCHRONOUS
 from influxdb_client.rest import ApiException
 from urllib3.exceptions import ReadTimeoutError
 
-from unskew.deploy.servers.influxdb import InfluxDB
+from unskew.deploy.servers.influxdb import InfluxDBServer
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program")]
 
 
-def client_of(server: InfluxDB, **more) -> InfluxDBClient:
+def client_of(server: InfluxDBServer, **more) -> InfluxDBClient:
     return InfluxDBClient(server.url, server.token, org=server.org, **more)
 
 
-def write(server: InfluxDB, value: int) -> None:
+def write(server: InfluxDBServer, value: int) -> None:
     with client_of(server) as client:
         point = Point("thing").field("value", value).time(value, "s")
         client.write_api(write_options=SYNCHRONOUS).write(server.bucket, record=point)
 
 
-def values(server: InfluxDB) -> list[int]:
+def values(server: InfluxDBServer) -> list[int]:
     flux = f'from(bucket: "{server.bucket}") |> range(start: 0) |> filter(fn: (r) => r._measurement == "thing")'
     with client_of(server) as client:
         return [record.get_value() for table in client.query_api().query(flux) for record in table.records]
 
 
 def test_points_survive_restart_kill_and_a_new_server_on_the_directory(tmp_path):
-    with InfluxDB(tmp_path, token="chosen", org="ours", bucket="kept") as server:
+    with InfluxDBServer(tmp_path, token="chosen", org="ours", bucket="kept") as server:
         url = server.url
         write(server, 1)
         server.restart()
@@ -38,7 +38,7 @@ def test_points_survive_restart_kill_and_a_new_server_on_the_directory(tmp_path)
         server.start()
         assert server.url == url
         write(server, 3)
-    with InfluxDB(tmp_path) as again:
+    with InfluxDBServer(tmp_path) as again:
         assert (again.token, again.org, again.bucket) == ("chosen", "ours", "kept")
         assert values(again) == [1, 2, 3]
 
@@ -53,7 +53,7 @@ def test_the_token_is_the_key_and_nobody_else_reads_it(influxdb):
 
 
 def test_a_paused_server_is_silent_and_goes_on(tmp_path):
-    with InfluxDB(tmp_path) as server:
+    with InfluxDBServer(tmp_path) as server:
         server.pause()
         with client_of(server, timeout=500) as client, pytest.raises(ReadTimeoutError):
             client.query_api().query("buckets()")

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
 from tests.monitoring.monitored import monitored, points
 from tests.waiting import awaited
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.kafka.topics import end_offsets
@@ -46,7 +46,7 @@ NOT_HERE = (
 def distribution(run):
     """The distribution topic, laid out as the points."""
     found = {}
-    for _, record in records(run.connection, result_topics(run)["distribution"]):
+    for _, record in records(run.connection, list_result_topics(run)["distribution"]):
         tags, fields, time_ms = record["tags"], record["fields"], record["timestamp"]
         if record["key"] == "EVENT_INFO":
             found["window", time_ms] = {name: fields[theirs] for name, theirs in WINDOW.items()}
@@ -74,7 +74,7 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
             if time_ms == last and subject != "hot_key":
                 for name, value in fields.items():
                     labels = f'{{worker="{label[0]}"}}' if label else ""
-                    metric = catalogue.metric(subject, name)
+                    metric = catalogue.get_metric(subject, name)
                     series, expected = metric.prometheus_name + labels, pytest.approx(metric.in_prometheus(value))
                     assert float(first(server, series)["value"][1]) == expected, series
         with urllib.request.urlopen(outputs.exporter.url) as answer:

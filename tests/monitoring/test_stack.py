@@ -12,7 +12,7 @@ from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.deploy.servers import stack
-from unskew.loopback import response
+from unskew.loopback import fetch_response
 
 pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.usefixtures("influxd_program", "prometheus_program")]
 
@@ -26,7 +26,7 @@ def own_home(tmp_path, monkeypatch):
         monkeypatch.delenv(f"INFLUXDB_V2_{name}", raising=False)
     yield tmp_path
     for part in stack.PARTS:
-        stack.stop(part)
+        stack.stop_server(part)
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +37,7 @@ def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
     first = [*UNSKEW, "stack", "start"]  # a process of its own, that ends
     started = subprocess.run(first, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert started.returncode == 0, started.stderr
-    influxdb, prometheus = (stack.running(part) for part in stack.PARTS)
+    influxdb, prometheus = (stack.find_server(part) for part in stack.PARTS)
     assert influxdb
     assert prometheus
     assert f"InfluxDB is ready at {influxdb.url}" in started.stdout
@@ -45,15 +45,15 @@ def test_it_outlives_the_command_is_found_again_and_keeps_its_data(own_home):
 
     again = command("start")
     assert "InfluxDB runs already" in again.stdout
-    assert stack.running("influxdb") == influxdb
+    assert stack.find_server("influxdb") == influxdb
     assert f"Prometheus runs at {prometheus.url}" in command("status").stdout
     other = command("start", "--prometheus-port", "1")
     assert (other.returncode, other.stderr.count("\n")) == (1, 1)
 
     assert "stopped InfluxDB" in command("stop", "influxdb").stdout
-    assert stack.running("influxdb") is None
-    assert stack.running("prometheus") == prometheus
-    kept = stack.start("influxdb")
+    assert stack.find_server("influxdb") is None
+    assert stack.find_server("prometheus") == prometheus
+    kept = stack.start_server("influxdb")
     assert (kept.access, kept.url, kept.moved_from) == (influxdb.access, influxdb.url, None)
     assert command("stop").returncode == 0
     silent = command("status")
@@ -69,7 +69,7 @@ def test_an_unknown_part_is_a_usage_error(own_home):
 
 def test_metrics_find_their_way_without_options(own_home):
     assert Destinations.of(None, None, None, None, None) == Destinations(None, None)
-    influxdb, prometheus = (stack.start(part) for part in stack.PARTS)
+    influxdb, prometheus = (stack.start_server(part) for part in stack.PARTS)
     with Outputs(Destinations.of(None, None, None, None, None)) as outputs:
         assert outputs.exporter
         sample = Sample(catalogue.WINDOW, int(time.time() * 1000), {"std_dev": 12.5})
@@ -78,7 +78,7 @@ def test_metrics_find_their_way_without_options(own_home):
 
         def exported():
             url = f"{prometheus.url}/api/v1/query?query=unskew_window_std_dev_ratio"
-            return response(url)["data"]["result"]
+            return fetch_response(url)["data"]["result"]
 
         (series,) = awaited(exported, "the series in Prometheus")
         assert (series["metric"]["instance"], series["metric"]["job"]) == (page, "unskew")
@@ -89,4 +89,4 @@ def test_metrics_find_their_way_without_options(own_home):
         flux = f'from(bucket: "{access["bucket"]}") |> range(start: -1h)'
         (table,) = awaited(lambda: client.query_api().query(flux), "the point in InfluxDB")
         assert [record.get_value() for record in table.records] == [12.5]
-    assert list(stack.targets().glob("*.json")) == []
+    assert list(stack.targets_directory().glob("*.json")) == []

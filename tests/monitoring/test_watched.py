@@ -11,7 +11,7 @@ from pyspark.sql import Row
 
 from tests.http import series
 from unskew import watch
-from unskew.apps.metrics.balance_observation import Load
+from unskew.apps.metrics.balance_observation import WorkerLoad
 from unskew.apps.metrics.catalogue import METRICS
 from unskew.errors import UsageError
 
@@ -27,7 +27,7 @@ FILES = {"description": "FileStreamSource[file:/in]", "endOffset": {"logOffset":
 
 def progress(number, *loads, source=KAFKA, **observed):
     """A batch whose workers have reported these loads. Without loads, the query idles."""
-    given = {f"worker_{w}": Load(n, n, n / 10, 2 * n, 16 * n).text() for w, n in enumerate(loads)}
+    given = {f"worker_{w}": WorkerLoad(n, n, n / 10, 2 * n, 16 * n).text() for w, n in enumerate(loads)}
     of = {"unskew": Row(**given, grouping="KEY")} if loads else observed
     time = f"2026-01-01T00:00:0{number}.000Z"
     text = {

@@ -24,9 +24,9 @@ from tests.apps.stateful.driver import Engine as Memory
 from tests.apps.stateful.driver import packets_of
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.operators.interface import result_schema
-from unskew.apps.worker.stateful.config import Program
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig
 from unskew.apps.worker.stateful.store import KEY, MemoryStore
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.operators import Now
 
 KEYS = ("a", "b", "c", "")
@@ -64,7 +64,7 @@ class Engine:
         self._merges = _Merges()
         ttl_ms = _FOR_EVER if work.ttl_ms is None else work.ttl_ms
         merges, watched = self._merges if split else None, _watched(work, Random(seed))
-        program = Program(
+        program = KeyedOperatorConfig(
             watched, pa.string(), workers if split else 1, split, event=True, ttl_ms=ttl_ms, merge_every=merges
         )
         self._engine = Memory(program)
@@ -99,7 +99,7 @@ class Engine:
         """Key → its state, at its worker or at the merger."""
         store = MemoryStore()
         store.blobs = dict((self._engine.mergers if self.split else self._engine.workers)[0].blobs)
-        table = Table(store, 0, self.work.state, pa.string(), self._engine.program.ttl_ms)
+        table = StateTable(store, 0, self.work.state, pa.string(), self._engine.program.ttl_ms)
         rows = [row for window in table.windows for part in table.take(window) for row in part.to_pylist()]
         return {row[KEY]: {name: row[name] for name in self.work.state.names} for row in rows}
 

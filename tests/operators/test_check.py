@@ -9,14 +9,14 @@ import pytest
 
 from tests.commands import unskew
 from unskew import operators
-from unskew.apps.operators.conformance import case, check
+from unskew.apps.operators.conformance import check_operator, make_case
 from unskew.apps.operators.interface import has_state
-from unskew.apps.operators.loader import load
-from unskew.operators import Folded, KeyedWork, PerKey
+from unskew.apps.operators.loader import import_operator
+from unskew.operators import KeyedOperator, MergeableOperator, PerKey
 
 COUNT = pa.schema([("count", pa.int64())])
 WORKS = {
-    "Running": {},
+    "Statistics": {},
     "Distinct": {"kind": "int64"},
     "DistinctCount": {"log2_registers": "4"},
     "Sessions": {"gap": "0.01"},
@@ -31,7 +31,7 @@ WORKS = {
 
 @pytest.mark.parametrize("name", list(WORKS))
 def test_the_works_hold(name, subtests):
-    for outcome in check(load(f"unskew.operators:{name}", WORKS[name]), 60):
+    for outcome in check_operator(import_operator(f"unskew.operators:{name}", WORKS[name]), 60):
         with subtests.test(outcome.name):
             assert outcome.failure == ""
 
@@ -41,24 +41,24 @@ def test_only_what_tells_at_the_end_is_waited_for(name):
     """By an engine whose states are whole: settled, then finished."""
     told = "when" in signature(getattr(operators, name)).parameters
     for options in [{"when": "change"}, {"when": "end"}] if told else [{}]:
-        work, published = load(f"unskew.operators:{name}", WORKS[name] | options), 0
+        work, published = import_operator(f"unskew.operators:{name}", WORKS[name] | options), 0
         for number in range(20):
-            of = case(work, 6, number, {}, nulls=True)
+            of = make_case(work, 6, number, {}, nulls=True)
             empty = [pa.nulls(of.keys, field.type) for field in work.state]
             nothing = pa.RecordBatch.from_arrays(empty, schema=work.state)
-            _, states = work.settle(nothing, work.update(of.tuples, nothing, of.now)[1], of.now)
-            left = work.finish(states.filter(pa.array(has_state(states))), of.now)
+            _, states = work.on_merge(nothing, work.update(of.tuples, nothing, of.now)[1], of.now)
+            left = work.on_close(states.filter(pa.array(has_state(states))), of.now)
             published += left.num_rows if left is not None else 0
-        assert bool(published) == work.tells_at_end
+        assert bool(published) == work.emits_on_close
 
 
-class Count(Folded):
+class Count(MergeableOperator):
     """A right work; its subclasses break it."""
 
     state = COUNT
     results = COUNT
 
-    def lift(self, tuples):
+    def to_state(self, tuples):
         return pa.RecordBatch.from_arrays([pa.array(np.ones(tuples.num_rows, np.int64))], schema=COUNT)
 
     def merge(self, states, slots, keys):
@@ -74,7 +74,7 @@ class Unfit(Count):
 
 
 class Short(Count):
-    def finish(self, states, now):
+    def on_close(self, states, now):
         slots = pa.array([states.num_rows], pa.int32())  # one too many
         return pa.RecordBatch.from_pydict({"slot": slots, "count": pa.array([0])})
 
@@ -95,7 +95,7 @@ class Remembering(Count):
 class Whimsical(Count):
     numbers = itertools.count()
 
-    def settle(self, before, after, now):
+    def on_merge(self, before, after, now):
         slots = pa.array(np.arange(after.num_rows, dtype=np.int32))
         counts = pa.array([next(self.numbers) for _ in slots])
         return pa.RecordBatch.from_pydict({"slot": slots, "count": counts}), after
@@ -122,7 +122,7 @@ class Growing(Count):
 class First(Count):
     """The time of a tuple, and of several states the first."""
 
-    def lift(self, tuples):
+    def to_state(self, tuples):
         return self.of(tuples.column("time").to_numpy())
 
     def merge(self, states, slots, keys):
@@ -146,14 +146,14 @@ class Raising(Count):
 class Renamed(Count):
     """Has an older version, with a number that is today's count."""
 
-    older = (pa.schema([("number", pa.int64())]),)
+    previous_schemas = (pa.schema([("number", pa.int64())]),)
 
     def upgrade(self, states):
         return self.of(states.column(0).fill_null(0).to_numpy(zero_copy_only=False))
 
 
 class Forgetful(Renamed):
-    upgrade = KeyedWork.upgrade
+    upgrade = KeyedOperator.upgrade
 
 
 class Partial(Renamed):
@@ -161,7 +161,7 @@ class Partial(Renamed):
         return super().upgrade(states.slice(1))
 
 
-class Alone(KeyedWork):
+class Alone(KeyedOperator):
     """Can't be split."""
 
     state = COUNT
@@ -172,7 +172,7 @@ class Alone(KeyedWork):
 
 
 def failures(work, **given):
-    return {each.name: each.failure for each in check(work, 60, **given) if each.failure}
+    return {each.name: each.failure for each in check_operator(work, 60, **given) if each.failure}
 
 
 @pytest.mark.parametrize(
@@ -210,10 +210,10 @@ def test_a_failure_shows_a_small_case():
 
 
 def test_what_is_not_checked_is_named():
-    skipped = {each.name for each in check(Alone(), 1) if each.skipped}
+    skipped = {each.name for each in check_operator(Alone(), 1) if each.skipped}
     assert skipped == {"alone", "commutative", "associative", "split"}
-    assert {each.name for each in check(Counted(), 1) if each.skipped} == {"cuts", "split"}
-    assert "upgrade" not in {each.name for each in check(Count(), 1)}
+    assert {each.name for each in check_operator(Counted(), 1) if each.skipped} == {"cuts", "split"}
+    assert "upgrade" not in {each.name for each in check_operator(Count(), 1)}
 
 
 def test_functions_that_take_no_nulls():

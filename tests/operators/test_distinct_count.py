@@ -50,7 +50,7 @@ def test_error(count):
         slots = pa.array(np.repeat(np.arange(keys, dtype=np.int32), mine.shape[1]))
         tuples = pa.RecordBatch.from_pydict({"slot": slots, "id": mine.ravel()})
         states = work.update(tuples, states, Now(0, 0))[1]
-    estimates = work.answer(states).column("count").to_numpy()
+    estimates = work.result(states).column("count").to_numpy()
     deviations = (estimates - count) / max(count, 1)
     error = 1.04 / math.sqrt(2**bits)
     assert np.abs(deviations).max() < 5 * error

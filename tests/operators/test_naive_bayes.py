@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.driver import Batch, Engine, Tuple, parts, streams, whole
-from unskew.apps.operators.naive_bayes import PRIOR, classify
+from unskew.apps.operators.naive_bayes import PRIOR, classify_documents
 from unskew.operators import NaiveBayes, Now
 
 COLUMNS = {"class": pa.string(), "document": pa.string()}
@@ -64,7 +64,7 @@ def test_a_mail_is_classified():
         for (word, document, name), row in run(NaiveBayes(), COLUMNS, batches).final().items():
             if document is not None:
                 answers[document][word][name] = row["count"]
-        assert classify(answers) == {"4": "ham", "5": "spam", "6": "spam"}
+        assert classify_documents(answers) == {"4": "ham", "5": "spam", "6": "spam"}
         # By hand, document 4: words at, noon, win; spam 2 documents of 3, ham 1.
         spam = math.log(2) + math.log(1 / 4 * 1 / 4 * 3 / 4)
         ham = math.log(1) + math.log(2 / 3 * 2 / 3 * 1 / 3)
@@ -72,4 +72,4 @@ def test_a_mail_is_classified():
 
 
 def test_nothing_is_known_before_training():
-    assert classify({"mail": {PRIOR: {None: 0}, "win": {None: 0}}}) == {"mail": None}
+    assert classify_documents({"mail": {PRIOR: {None: 0}, "win": {None: 0}}}) == {"mail": None}

@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from unskew.apps.operators.loader import load
+from unskew.apps.operators.loader import import_operator
 from unskew.errors import UsageError
-from unskew.operators import Distinct, KeyedWork, PerKey, Quantiles, Sessions
+from unskew.operators import Distinct, KeyedOperator, PerKey, Quantiles, Sessions
 
 COUNT = PerKey(lambda key, tuples, state: ([], {"n": 1}), state=pa.schema([("n", pa.int64())]), results=pa.schema([]))
 PLAIN = 3
@@ -18,7 +18,7 @@ class Mine(Sessions):
         self.loud, self.name = loud, name
 
 
-def longer(gap: float = 1.0) -> KeyedWork:
+def longer(gap: float = 1.0) -> KeyedOperator:
     return Sessions(2 * gap)
 
 
@@ -26,20 +26,20 @@ HERE = __name__
 
 
 def test_options_have_the_types_of_the_parameters():
-    assert load("unskew.operators:Sessions", {"gap": "1.5"}).gap_ms == 1500
-    work = load("unskew.operators:Quantiles", {"at": "0.5, 0.99", "error": "0.1"})
+    assert import_operator("unskew.operators:Sessions", {"gap": "1.5"}).gap_ms == 1500
+    work = import_operator("unskew.operators:Quantiles", {"at": "0.5, 0.99", "error": "0.1"})
     assert isinstance(work, Quantiles)
     assert work.at == (0.5, 0.99)
-    work = load("unskew.operators:Distinct", {"id": "offset", "kind": "int64"})
+    work = import_operator("unskew.operators:Distinct", {"id": "offset", "kind": "int64"})
     assert isinstance(work, Distinct)
     assert work.columns == ("offset",)
-    work = load(f"{HERE}:Mine", {"gap": "2", "loud": "true", "name": "x"})
+    work = import_operator(f"{HERE}:Mine", {"gap": "2", "loud": "true", "name": "x"})
     assert (work.gap_ms, work.loud, work.name) == (2000, True, "x")
 
 
 def test_a_function_or_an_object():
-    assert load(f"{HERE}:longer", {"gap": "3"}).gap_ms == 6000
-    assert load(f"{HERE}:COUNT") is COUNT
+    assert import_operator(f"{HERE}:longer", {"gap": "3"}).gap_ms == 6000
+    assert import_operator(f"{HERE}:COUNT") is COUNT
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_function_or_an_object():
         ),
         ("unskew.operators:Sessions", {"gaps": "1"}, "unskew.operators:Sessions has no option 'gaps'; valid: gap"),
         ("unskew.operators:TopK", {"k": "3.5"}, "k is '3.5'; valid: an integer"),
-        ("unskew.operators:KeyedWork", {}, "unskew.operators:KeyedWork"),
+        ("unskew.operators:KeyedOperator", {}, "unskew.operators:KeyedOperator"),
         (f"{HERE}:Mine", {}, f"{HERE}:Mine needs the option 'gap': give gap=VALUE"),
         (f"{HERE}:Mine", {"gap": "1", "loud": "very"}, "loud is 'very'; valid: true or false"),
         (f"{HERE}:PLAIN", {}, f"{HERE}:PLAIN is int; valid: a class of unskew.operators.KeyedWork's, or one's object"),
@@ -72,7 +72,7 @@ def test_a_function_or_an_object():
 )
 def test_mistakes_are_one_line(path, options, message):
     with pytest.raises(UsageError) as raised:
-        load(path, options)
+        import_operator(path, options)
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
 
@@ -81,7 +81,7 @@ def test_a_module_with_a_mistake(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "unfinished_work.py").write_text("def make(:\n")
     with pytest.raises(UsageError, match=r"can't be loaded \(.*unfinished_work\.py, line 1\)"):
-        load("unfinished_work:make")
+        import_operator("unfinished_work:make")
 
 
 def test_types_that_are_there_for_type_checkers_alone(tmp_path, monkeypatch):
@@ -91,12 +91,12 @@ def test_types_that_are_there_for_type_checkers_alone(tmp_path, monkeypatch):
         "def make(gap: 'Gap' = 3) -> Sessions:\n"
         "    return Sessions(gap)\n"
     )  # fmt: skip
-    assert load("typed_work:make").gap_ms == 3000
+    assert import_operator("typed_work:make").gap_ms == 3000
     with pytest.raises(UsageError, match=r"typed_work:make: the type of an option can't be found \(.*'Gap'"):
-        load("typed_work:make", {"gap": "4"})
+        import_operator("typed_work:make", {"gap": "4"})
 
 
 def test_what_every_python_has_does_not_travel():
     with pytest.raises(UsageError):
-        load("builtins:dict")
+        import_operator("builtins:dict")
     assert "builtins" not in cloudpickle.list_registry_pickle_by_value()

@@ -34,7 +34,7 @@ def settle(before, after):
 
 @given(batches=streams(word=st.sampled_from("xyz")))
 def test_functions_of_a_key(batches):
-    work = PerKey(update, state=STATE, results=RESULTS, merge=merge, settle=settle, columns=("word",))
+    work = PerKey(update, state=STATE, results=RESULTS, merge=merge, on_merge=settle, columns=("word",))
     expected = {
         (key,): {"n": len(tuples), "words": sorted({each.values["word"] for each in tuples})}
         for key, tuples in by_key(batches).items()
@@ -53,7 +53,7 @@ def test_results_of_update_and_of_finish(batches):
         count,
         state=pa.schema([("n", pa.int64())]),
         results=pa.schema([("n", pa.int64()), ("last", pa.bool_())]),
-        finish=lambda state: [{"n": state["n"], "last": True}],
+        on_close=lambda state: [{"n": state["n"], "last": True}],
         ttl=0.02,
     )
     assert not work.mergeable

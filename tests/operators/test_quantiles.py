@@ -88,9 +88,9 @@ def test_what_kll_says_agrees():
         tuples = pa.RecordBatch.from_pydict({"slot": pa.array(np.zeros(len(values), np.int32)), "x": values})
         return work.update(tuples, pa.RecordBatch.from_pylist([{"sketch": None}], schema=work.state), Now(0, 0))[1]
 
-    assert work.agree(state(spread), state(spread[::-1]))
-    assert not work.agree(state(spread), state(bent))
-    assert not work.agree(state(spread), state(spread[1:]))
+    assert work.equivalent(state(spread), state(spread[::-1]))
+    assert not work.equivalent(state(spread), state(bent))
+    assert not work.equivalent(state(spread), state(spread[1:]))
 
 
 @pytest.mark.parametrize("work", [Quantiles, KllQuantiles])

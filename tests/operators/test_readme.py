@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import unskew
-from unskew.apps.operators.loader import load
+from unskew.apps.operators.loader import import_operator
 
 TEXT = (Path(__file__).parents[2] / "docs" / "operators" / "README.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -38,7 +38,7 @@ def test_the_plain_example(folder):
 def test_the_tables_works_have_its_options():
     named = re.findall(r"^\| `(\w+)` \|.*\|(.*)\|.*(yes|no)\b", TEXT, re.MULTILINE)
     for name, options, split in named:
-        work = load(f"unskew.operators:{name}", {})
+        work = import_operator(f"unskew.operators:{name}", {})
         assert work.mergeable == (split == "yes")
         assert all(
             hasattr(work, "__init__") and option in type(work).__init__.__code__.co_varnames

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.operators.driver import Batch, Tuple, by_key, parts, streams, whole
 from unskew.apps.operators import exact_sums
 from unskew.errors import UsageError
-from unskew.operators import Now, Running
+from unskew.operators import Now, Statistics
 
 COLUMNS = {"x": pa.float64()}
 FLOATS = st.none() | st.floats() | st.sampled_from([0.1, 1e100, -1e100, 1.0, 1e-300, 5e-324])
@@ -38,7 +38,7 @@ def plain(values):
 @pytest.mark.parametrize("when", ["change", "end"])
 @given(batches=streams(x=FLOATS))
 def test_exact_wherever_the_tuples_were(batches, when):
-    work = Running("x", when)
+    work = Statistics("x", when)
     one, split = whole(work, COLUMNS, batches), parts(work, COLUMNS, batches)
     assert one.final() == split.final()
     expected = {(key,): plain([each.values["x"] for each in tuples]) for key, tuples in by_key(batches).items()}
@@ -58,20 +58,20 @@ def test_sums_do_not_depend_on_the_order():
     values = [1e16, 1.0, -1e16, 1.0]
     for order in ([0, 1, 2, 3], [1, 3, 0, 2], [0, 2, 1, 3], [3, 0, 1, 2]):
         batch = Batch([Tuple("a", 0, i, {"x": values[at]}) for i, at in enumerate(order)], Now(0, 0), merged=True)
-        assert parts(Running("x"), COLUMNS, [batch]).final()[("a",)]["sum"] == 2.0
+        assert parts(Statistics("x"), COLUMNS, [batch]).final()[("a",)]["sum"] == 2.0
 
 
 def test_a_small_variance_beside_a_large_mean():
     values = [1e9 + x for x in (0.0, 0.25, 0.5, 0.75)]
     batch = Batch([Tuple("a", 0, 0, {"x": x}) for x in values], Now(0, 0))
-    assert whole(Running("x"), COLUMNS, [batch]).final()[("a",)]["variance"] == 0.078125
+    assert whole(Statistics("x"), COLUMNS, [batch]).final()[("a",)]["variance"] == 0.078125
 
 
 def test_a_variance_beside_a_sum_that_is_no_float():
     values = [1e14 + 1 / 64, 1e14 + 0.25, 1e14 + 0.75]
     assert Fraction(sum(values)) != sum(map(Fraction, values))
     batch = Batch([Tuple("a", 0, 0, {"x": x}) for x in values], Now(0, 0))
-    variance = whole(Running("x"), COLUMNS, [batch]).final()[("a",)]["variance"]
+    variance = whole(Statistics("x"), COLUMNS, [batch]).final()[("a",)]["variance"]
     assert math.isclose(variance, plain(values)["variance"], rel_tol=1e-12)
 
 
@@ -83,17 +83,19 @@ def test_sums_are_rounded_as_by_fsum():
         half = math.ulp(x) / 2
         values = [x, half, random.choice([-1, 0, 1]) * half * 2.0**-60, -x, x] * random.randint(1, 2)
         random.shuffle(values)
-        sums = exact_sums.total(exact_sums.single(np.array(values)), np.zeros(len(values), np.int32), 1)
-        assert exact_sums.leading(sums)[0][0] == math.fsum(values)
+        sums = exact_sums.sum_expansions(
+            exact_sums.make_expansions(np.array(values)), np.zeros(len(values), np.int32), 1
+        )
+        assert exact_sums.take_leading_parts(sums)[0][0] == math.fsum(values)
         assert sum(map(Fraction, sums[0].as_py())) == sum(map(Fraction, values))
 
 
 def test_a_column_that_is_no_number_is_named():
     batch = Batch([Tuple("a", 0, 0, {"x": "many"})], Now(0, 0))
     with pytest.raises(ValueError, match=r"^column 'x' is string, not double: .*many"):
-        whole(Running("x"), {"x": pa.string()}, [batch])
+        whole(Statistics("x"), {"x": pa.string()}, [batch])
 
 
 def test_when_is_checked():
     with pytest.raises(UsageError, match=r"^when is 'never'; valid: change, end$"):
-        Running(when="never")
+        Statistics(when="never")

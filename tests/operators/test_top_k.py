@@ -68,11 +68,11 @@ def test_what_agrees():
         rows = [{"item": item, "count": count} for item, count in items.items()]
         return pa.RecordBatch.from_pylist([{"total": total, "error": error, "items": rows}], schema=work.state)
 
-    assert work.agree(state(8, 2, p=3), state(8, 1, p=4, q=2))
-    assert not work.agree(state(8, 1, p=3), state(8, 1, p=5))
-    assert not work.agree(state(8, 2, p=3), state(9, 2, p=3))
-    assert not work.agree(state(8, 1, p=3), state(8, 1, p=3, q=2))
-    assert not work.agree(state(8, 3, p=3), state(8, 3, p=3))
+    assert work.equivalent(state(8, 2, p=3), state(8, 1, p=4, q=2))
+    assert not work.equivalent(state(8, 1, p=3), state(8, 1, p=5))
+    assert not work.equivalent(state(8, 2, p=3), state(9, 2, p=3))
+    assert not work.equivalent(state(8, 1, p=3), state(8, 1, p=3, q=2))
+    assert not work.equivalent(state(8, 3, p=3), state(8, 3, p=3))
 
 
 def test_parameters_are_checked():

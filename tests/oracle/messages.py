@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from unskew.producers.datasets.country import countries
+from unskew.producers.datasets.country import load_countries
 
 FIELD = "country"
 #: Reason to reject a message → the pattern of the published reasons that mean it: some name a type or a time as well.
@@ -129,7 +129,7 @@ def _whole(found: Any) -> None:
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_distinct, parse_constant=_refuse, parse_int=_number, parse_float=_number)
 
-_NAMES = countries()
+_NAMES = load_countries()
 _BLANKS = ("", "", "", " ", "  ", "\n", "\t", "\r\n ")
 _ESCAPES = (r"\n", r"\"", r"\\", r"\u0041", r"\u00e9", r"\ud83d\ude00", r"\u0000", r"\/")
 _BROKEN = (r"\x", r"\ud800", r"\udc00 ", r"\u12", "\\", "\x01", "\n", '"')

@@ -90,7 +90,7 @@ def test_the_exit_code_is_what_a_shell_reports_of_the_signal(monkeypatch, number
         assert not stopped()
         signal.raise_signal(number)
         assert stopped()
-    assert shell.interrupted() == code
+    assert shell.interruption_exit_code() == code
 
 
 @pytest.mark.kafka

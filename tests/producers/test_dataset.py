@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unskew.errors import UsageError
-from unskew.producers.datasets.interface import Repeated, Since, moment
-from unskew.producers.datasets.registry import FORMATS, create
+from unskew.producers.datasets.interface import DatasetTail, RepeatedDataset, parse_moment
+from unskew.producers.datasets.registry import FORMATS, create_dataset
 from unskew.producers.messages import hashtag_keys
 from unskew.producers.pace import Replay
-from unskew.producers.readers.columns import Columns
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.readers.columns import ColumnDataset
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 HALF = 1_383_264_000_000 + 15 * 86_400_000
 
@@ -29,28 +29,28 @@ def rows(dataset, start=0):
 
 @pytest.fixture(scope="module")
 def month():
-    return create("TWITTER_TICKER", scale=0.2)
+    return create_dataset("TWITTER_TICKER", scale=0.2)
 
 
 def test_what_happened_before_is_left_out(month):
     expected = [row for row in rows(month) if row[1] >= HALF]
-    assert rows(Since(month, HALF)) == expected
+    assert rows(DatasetTail(month, HALF)) == expected
     assert 0.4 < len(expected) / month.records < 0.6
 
 
 @pytest.mark.parametrize("start", [0, 1, 40_000, 60_000, 10**9])
 def test_positions_count_what_is_left(month, start):
-    assert rows(Since(month, HALF), start) == rows(Since(month, HALF))[start:]
+    assert rows(DatasetTail(month, HALF), start) == rows(DatasetTail(month, HALF))[start:]
 
 
 def test_it_is_another_upload_than_the_whole(month):
-    assert Since(month, HALF).identity() not in (month.identity(), Since(month, 0).identity())
+    assert DatasetTail(month, HALF).identity() not in (month.identity(), DatasetTail(month, 0).identity())
 
 
 @pytest.mark.slow
 def test_keys_of_several_go_with_their_messages():
     later = 1_478_563_200_000 + 43_200_000
-    for block in Since(create("TWITTER_ELECTION", records=50_000), later).blocks():
+    for block in DatasetTail(create_dataset("TWITTER_ELECTION", records=50_000), later).blocks():
         expected = []
         for owner, message in enumerate(block.messages.to_pylist()):
             tags, kept = hashtag_keys(pa.array(orjson.loads(message)["hashtags"], pa.string()))
@@ -60,13 +60,13 @@ def test_keys_of_several_go_with_their_messages():
 
 def test_records_without_times_have_no_since():
     with pytest.raises(UsageError, match="ZIPF has no times"):
-        next(Since(create("ZIPF", records=5), 0).blocks())
+        next(DatasetTail(create_dataset("ZIPF", records=5), 0).blocks())
 
 
 @pytest.mark.parametrize("text", ["soon", "2013-13-01", ""])
 def test_a_moment_is_seconds_or_iso(text):
     with pytest.raises(ValueError, match="is no moment"):
-        moment(text)
+        parse_moment(text)
 
 
 def messages(dataset, start=0):
@@ -78,8 +78,8 @@ def messages(dataset, start=0):
 @settings(deadline=None, max_examples=25)
 @given(records=st.integers(1, 300), times=st.integers(1, 4), start=st.integers(0, 1300))
 def test_the_records_come_again_in_the_same_order(records, times, start):
-    once = create("COUNTRY_SKEW_R30", records=records, seed=2)
-    again = Repeated(once, times)
+    once = create_dataset("COUNTRY_SKEW_R30", records=records, seed=2)
+    again = RepeatedDataset(once, times)
     assert again.records == records * times
     assert messages(again, start) == (messages(once) * times)[start:]
 
@@ -87,16 +87,16 @@ def test_the_records_come_again_in_the_same_order(records, times, start):
 @pytest.mark.parametrize("start", [0, 1, 7, 10, 14])
 def test_the_times_of_a_turn_follow_those_of_the_last(start, tmp_path):
     (tmp_path / "rows.csv").write_text("k,t\n" + "".join(f"a,{time}\n" for time in (5000, 4000, 6000, 9000, 8000)))
-    once = Columns(inputs([str(tmp_path / "rows.csv")]), Rejects(), "k", "t")
-    times = [time for _, time in rows(Repeated(once, 3), start)]
+    once = ColumnDataset(find_inputs([str(tmp_path / "rows.csv")]), RejectLog(), "k", "t")
+    times = [time for _, time in rows(RepeatedDataset(once, 3), start)]
     turn = [5000, 4000, 6000, 9000, 8000]
     expected = [time + 4000 * again for again in range(3) for time in turn][start:]
     moved = expected[0] - times[0]  # a later start begins at the records' own times
     assert times == [time - moved for time in expected]
-    assert messages(Repeated(once, 3), start) == (messages(once) * 3)[start:]
+    assert messages(RepeatedDataset(once, 3), start) == (messages(once) * 3)[start:]
     last = 0.0
     pace = Replay(1.0)
-    for block in Repeated(once, 3).blocks():
+    for block in RepeatedDataset(once, 3).blocks():
         for _, due in pace.pieces(block, 0):
             assert due - last <= 3.1
             last = due
@@ -104,18 +104,20 @@ def test_the_times_of_a_turn_follow_those_of_the_last(start, tmp_path):
 
 
 def test_without_end():
-    blocks = Repeated(create("COUNTRY_SKEW_R30", records=10)).blocks(5)
+    blocks = RepeatedDataset(create_dataset("COUNTRY_SKEW_R30", records=10)).blocks(5)
     assert [len(next(blocks)) for _ in range(4)] == [5, 10, 10, 10]
 
 
 def test_nothing_cannot_be_repeated():
     with pytest.raises(ValueError, match="no records"):
-        Repeated(create("COUNTRY_SKEW_R30", records=0))
+        RepeatedDataset(create_dataset("COUNTRY_SKEW_R30", records=0))
 
 
 def test_the_share_that_is_done_is_that_of_all_times(tmp_path):
     (tmp_path / "ticks.tsv").write_text("1\tA\n" * 10)
-    once = Files("TWITTER_TICKER", inputs([str(tmp_path / "ticks.tsv")]), FORMATS["TWITTER_TICKER"], Rejects())
-    again = Repeated(once, 4)
-    assert [again.done() for _ in again.blocks()] == [0.25, 0.5, 0.75, 1.0]
-    assert Repeated(once).done() is None
+    once = FileDataset(
+        "TWITTER_TICKER", find_inputs([str(tmp_path / "ticks.tsv")]), FORMATS["TWITTER_TICKER"], RejectLog()
+    )
+    again = RepeatedDataset(once, 4)
+    assert [again.progress() for _ in again.blocks()] == [0.25, 0.5, 0.75, 1.0]
+    assert RepeatedDataset(once).progress() is None

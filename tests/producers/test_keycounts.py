@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.producers.key_counts import Distinct, KeyCounts
+from unskew.producers.key_counts import KeyCounts, KmvSketch
 
 texts = st.lists(st.sampled_from(["a", "b", "ü", "", "zz", "日本"]), max_size=30)
 
@@ -88,7 +88,7 @@ def test_hot_keys_stay_right_in_bounded_memory():
 def test_the_distinct_estimate_is_within_five_standard_errors(keys):
     rng = np.random.default_rng(keys)
     hashes = rng.integers(0, 2**64, keys, dtype=np.uint64)
-    distinct = Distinct()
+    distinct = KmvSketch()
     for part in np.array_split(np.concatenate([hashes, hashes[: keys // 2]]), 7):
         distinct.add(part)
     assert distinct.estimate() == pytest.approx(keys, rel=0 if keys < 16_384 else 5 / 128)

@@ -15,9 +15,9 @@ from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import DeliveryFault, publish
+from unskew.producers.publish import DeliveryFault, publish_dataset
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ class Upload(threading.Thread):
         super().__init__(daemon=True)
         self.sent = 0
         self.summary = self.fault = None
-        self._run = lambda: publish(connection, topic, dataset, progress=self._progress, **options)
+        self._run = lambda: publish_dataset(connection, topic, dataset, progress=self._progress, **options)
         self.start()
 
     def _progress(self, records, size):
@@ -78,7 +78,7 @@ def connections(broker):
 def test_a_killed_broker_neither_loses_nor_doubles(broker):
     connection = Connection(broker.bootstrap_servers)
     ensure_topic(connection, "killed", 3)
-    dataset = create("COUNTRY_SKEW_R80", records=1_500_000, seed=1)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=1_500_000, seed=1)
     upload = Upload(connection, "killed", dataset, pace=Rate(300_000))
     for records in (200_000, 600_000, 1_000_000):
         upload.wait_for(records)
@@ -96,7 +96,7 @@ def test_a_stuck_broker_holds_the_upload_back(broker):
     before = connections(broker)
     os.kill(broker.pid, signal.SIGSTOP)
     try:
-        upload = Upload(connection, "stuck", create("COUNTRY_SKEW_R80", records=3_000_000))
+        upload = Upload(connection, "stuck", create_dataset("COUNTRY_SKEW_R80", records=3_000_000))
         # It asks for the topic's partitions, and must not go on without an answer.
         awaited(lambda: connections(broker) - before, "a connection of the upload's")
         assert stands_still(upload) == 0
@@ -119,7 +119,7 @@ def test_a_stuck_broker_holds_the_upload_back(broker):
 def test_a_broker_that_stays_away_is_an_error_with_the_number(broker):
     connection, complaints = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "10000"}), []
     ensure_topic(connection, "away", 3)
-    dataset = create("COUNTRY_SKEW_R80", records=2_000_000)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=2_000_000)
     upload = Upload(connection, "away", dataset, pace=Rate(200_000), complain=complaints.append)
     upload.wait_for(300_000)
     broker.kill()
@@ -147,7 +147,7 @@ def test_the_user_need_not_wait_for_a_broker_that_is_gone_or_stuck(broker, monke
     topic = f"stop-{how.name.lower()}"
     ensure_topic(connection, topic, 3)
     stop = threading.Event()
-    dataset = create("COUNTRY_SKEW_R80", records=2_000_000)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=2_000_000)
     upload = Upload(connection, topic, dataset, pace=Rate(200_000), stopped=stop.is_set)
     upload.wait_for(300_000)
     os.kill(broker.pid, how)

@@ -15,10 +15,10 @@ from unskew.grouping import create as grouping
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.datasets.interface import Block
-from unskew.producers.datasets.registry import create
-from unskew.producers.partitioning import Partitioner, Spread
-from unskew.producers.publish import publish
-from unskew.producers.resumption import Journal
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.partitioning import Partitioner, RoundRobinPlacement
+from unskew.producers.publish import publish_dataset
+from unskew.producers.resumption import UploadJournal
 
 
 def keys_of(dataset):
@@ -36,23 +36,23 @@ def chosen(partitioner, dataset):
 
 @pytest.mark.parametrize("name", ["COUNTRY_SKEW_R80", "TWITTER_ELECTION", "WIKIPEDIA_CLICKSTREAM"])
 def test_the_partition_is_the_grouping_s_worker(name):
-    dataset = create(name, records=70_000)
+    dataset = create_dataset(name, records=70_000)
     keys = keys_of(dataset)
     for scheme in ("KEY", "PARTIAL_KEY", "W_CHOICES", "SHUFFLE"):
         assert np.array_equal(chosen(Partitioner(scheme, 7), dataset), grouping(scheme, 7).route(keys))
 
 
 def test_schemes_that_go_by_time_are_given_the_records_own():
-    dataset = create("TWITTER_TICKER", records=70_000)
+    dataset = create_dataset("TWITTER_TICKER", records=70_000)
     partitions = chosen(Partitioner("DYNAMIC_KEY", 5), dataset)
     times = np.concatenate([block.times for block in dataset.blocks()])
     assert np.array_equal(partitions, grouping("DYNAMIC_KEY", 5).route(keys_of(dataset), times))
     with pytest.raises(UsageError, match="these records have none"):
-        chosen(Partitioner("DYNAMIC_KEY", 5), create("ZIPF", records=5))
+        chosen(Partitioner("DYNAMIC_KEY", 5), create_dataset("ZIPF", records=5))
 
 
 def test_schemes_that_go_by_cost_are_given_the_counts():
-    dataset = create("WIKIPEDIA_CLICKSTREAM", records=1000)
+    dataset = create_dataset("WIKIPEDIA_CLICKSTREAM", records=1000)
     partitions = chosen(Partitioner("FULL_KNOWLEDGE", 3), dataset)
     counts = np.concatenate([block.counts for block in dataset.blocks()]).astype(float)
     assert np.array_equal(partitions, grouping("FULL_KNOWLEDGE", 3).route(keys_of(dataset), costs=counts))
@@ -64,7 +64,7 @@ def test_the_first_of_several_keys_counts():
 
 
 def test_one_key_at_a_time_is_routed_as_many_are():
-    keys = keys_of(create("COUNTRY_SKEW_R80", records=2000)).to_pylist()
+    keys = keys_of(create_dataset("COUNTRY_SKEW_R80", records=2000)).to_pylist()
     for scheme in ("KEY", "PARTIAL_KEY", "BOUNDED_LOAD", "SHUFFLE"):
         one, many = Partitioner(scheme, partitions=7), Partitioner(scheme, partitions=7)
         assert [one(key) for key in keys[:1000]] == many.route(keys[:1000]).tolist()
@@ -117,8 +117,8 @@ def connection(kafka):
 @pytest.mark.kafka
 def test_records_carry_their_keys(connection, topic):
     ensure_topic(connection, topic, 3)
-    dataset = create("COUNTRY_SKEW_R40", records=5000)
-    publish(connection, topic, dataset, placement=Partitioner("KEY", 3))
+    dataset = create_dataset("COUNTRY_SKEW_R40", records=5000)
+    publish_dataset(connection, topic, dataset, placement=Partitioner("KEY", 3))
     expected = grouping("KEY", 3).route(keys_of(dataset))
     consumer = Consumer(connection.client(**{"group.id": topic}))
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(3)])
@@ -148,15 +148,15 @@ def test_a_producer_of_one_s_own_sends_where_it_says(connection, topic):
 @pytest.mark.kafka
 def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
     ensure_topic(connection, topic, 4)
-    dataset = create("COUNTRY_SKEW_R80", records=200_000, seed=3)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=200_000, seed=3)
     for resume, limit in ((False, 80_000), (True, 10**9)):
         sent = [0]
-        publish(
+        publish_dataset(
             connection,
             topic,
             dataset,
             placement=Partitioner("PARTIAL_KEY", 4),
-            journal=Journal(topic, dataset, tmp_path),
+            journal=UploadJournal(topic, dataset, tmp_path),
             resume=resume,
             progress=lambda records, _, sent=sent: sent.__setitem__(0, records),
             stopped=lambda sent=sent, limit=limit: sent[0] >= limit,
@@ -171,7 +171,7 @@ def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
 def test_another_number_of_partitions_is_refused(connection, topic):
     ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match="has 2 partitions, not 3"):
-        publish(connection, topic, create("ZIPF", records=1), placement=Spread(3))
+        publish_dataset(connection, topic, create_dataset("ZIPF", records=1), placement=RoundRobinPlacement(3))
 
 
 @pytest.mark.kafka

@@ -9,10 +9,10 @@ from tests.producers.topic_contents import contents, expected
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.datasets.interface import Repeated
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.interface import RepeatedDataset
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish
+from unskew.producers.publish import publish_dataset
 
 pytestmark = pytest.mark.kafka
 
@@ -24,9 +24,9 @@ def connection(kafka):
 
 @pytest.mark.parametrize(("records", "partitions"), [(0, 3), (1, 3), (7, 5), (200_003, 3), (70_000, 1)])
 def test_every_record_once_in_order_and_evenly(connection, topic, records, partitions):
-    dataset = create("COUNTRY_SKEW_R80", records=records, seed=11)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=records, seed=11)
     ensure_topic(connection, topic, partitions)
-    summary = publish(connection, topic, dataset)
+    summary = publish_dataset(connection, topic, dataset)
     arrived = contents(connection, topic)
     assert arrived == expected(dataset, partitions)
     sizes = [len(values) for values in arrived.values()]
@@ -39,17 +39,17 @@ def test_every_record_once_in_order_and_evenly(connection, topic, records, parti
 
 
 def test_a_repeated_dataset_goes_on_over_the_partitions(connection, topic):
-    dataset = Repeated(create("COUNTRY_SKEW_R20", records=1001), 3)
+    dataset = RepeatedDataset(create_dataset("COUNTRY_SKEW_R20", records=1001), 3)
     ensure_topic(connection, topic, 2)
-    assert publish(connection, topic, dataset).records == 3003
+    assert publish_dataset(connection, topic, dataset).records == 3003
     assert contents(connection, topic) == expected(dataset, 2)
 
 
 def test_a_rate_is_kept(connection, topic):
-    dataset = create("COUNTRY_SKEW_R50", records=2000)
+    dataset = create_dataset("COUNTRY_SKEW_R50", records=2000)
     ensure_topic(connection, topic, 2)
     seen = []
-    summary = publish(
+    summary = publish_dataset(
         connection, topic, dataset, pace=Rate(4000), progress=lambda records, size: seen.append((records, size))
     )
     # pieces of a 20th of a second: the last one is sent after (2000 - 200) / 4000 s, and never earlier
@@ -60,9 +60,9 @@ def test_a_rate_is_kept(connection, topic):
 
 def test_the_user_may_stop_it(connection, topic):
     ensure_topic(connection, topic, 3)
-    dataset = create("COUNTRY_SKEW_R50", records=10**9)
+    dataset = create_dataset("COUNTRY_SKEW_R50", records=10**9)
     sent = []
-    summary = publish(
+    summary = publish_dataset(
         connection,
         topic,
         dataset,
@@ -76,10 +76,10 @@ def test_the_user_may_stop_it(connection, topic):
 
 def test_a_missing_topic_is_said_at_once(connection, topic):
     with pytest.raises(UsageError, match=f"no topic {topic}"):
-        publish(connection, topic, create("COUNTRY_SKEW_R0", records=1))
+        publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R0", records=1))
 
 
 @pytest.mark.usefixtures("impatient")
 def test_no_broker_is_one_line():
     with pytest.raises(EnvironmentFault, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        publish(Connection("127.0.0.1:1"), "t", create("COUNTRY_SKEW_R0", records=1))
+        publish_dataset(Connection("127.0.0.1:1"), "t", create_dataset("COUNTRY_SKEW_R0", records=1))

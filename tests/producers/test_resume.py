@@ -18,14 +18,14 @@ from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Dataset
-from unskew.producers.datasets.registry import FORMATS, create
+from unskew.producers.datasets.registry import FORMATS, create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.partitioning import Spread
-from unskew.producers.publish import DeliveryFault, publish
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
-from unskew.producers.resumption import Journal
+from unskew.producers.partitioning import RoundRobinPlacement
+from unskew.producers.publish import DeliveryFault, publish_dataset
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
+from unskew.producers.resumption import UploadJournal
 
 pytestmark = pytest.mark.kafka
 RECORDS = 300_000
@@ -47,7 +47,9 @@ def clicks(tmp_path):
 
 
 def reader(path, rejects=None):
-    return Files("WIKIPEDIA_CLICKSTREAM", inputs([str(path)]), FORMATS["WIKIPEDIA_CLICKSTREAM"], rejects or Rejects())
+    return FileDataset(
+        "WIKIPEDIA_CLICKSTREAM", find_inputs([str(path)]), FORMATS["WIKIPEDIA_CLICKSTREAM"], rejects or RejectLog()
+    )
 
 
 def stop_after(records):
@@ -64,8 +66,10 @@ def test_a_stopped_upload_goes_on(connection, topic, clicks, tmp_path):
     ensure_topic(connection, topic, 3)
     total, parts = 0, 0
     while True:
-        journal = Journal(topic, reader(clicks), tmp_path)
-        summary = publish(connection, topic, reader(clicks), journal=journal, resume=parts > 0, **stop_after(90_000))
+        journal = UploadJournal(topic, reader(clicks), tmp_path)
+        summary = publish_dataset(
+            connection, topic, reader(clicks), journal=journal, resume=parts > 0, **stop_after(90_000)
+        )
         total, parts = total + summary.records, parts + 1
         assert summary.records == summary.keys.total  # what was there already isn't counted again
         if not summary.interrupted:
@@ -73,70 +77,76 @@ def test_a_stopped_upload_goes_on(connection, topic, clicks, tmp_path):
     assert parts >= 3
     assert total == RECORDS - RECORDS // 10_000
     assert contents(connection, topic) == expected(reader(clicks), 3)
-    again = Journal(topic, reader(clicks), tmp_path)
+    again = UploadJournal(topic, reader(clicks), tmp_path)
     assert again.load()
-    assert again.finished
+    assert again.is_finished
 
 
 def test_a_resumed_generator_need_not_begin_anew(connection, topic, tmp_path):
-    dataset = create("COUNTRY_SKEW_R80", records=RECORDS, seed=1)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=RECORDS, seed=1)
     ensure_topic(connection, topic, 4)
     for resume, limit in ((False, 70_000), (True, 140_000), (True, RECORDS)):
-        journal = Journal(topic, dataset, tmp_path)
-        publish(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(limit))
+        journal = UploadJournal(topic, dataset, tmp_path)
+        publish_dataset(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(limit))
     assert contents(connection, topic) == expected(dataset, 4)
 
 
 def test_what_was_in_the_topic_before_stays(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
-    publish(connection, topic, create("ZIPF", records=1001))
-    dataset = create("LN2", records=100_000)
+    publish_dataset(connection, topic, create_dataset("ZIPF", records=1001))
+    dataset = create_dataset("LN2", records=100_000)
     for resume in (False, True):
-        journal = Journal(topic, dataset, tmp_path)
-        publish(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(50_000))
-    before, after = expected(create("ZIPF", records=1001), 2), expected(dataset, 2)
+        journal = UploadJournal(topic, dataset, tmp_path)
+        publish_dataset(
+            connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(50_000)
+        )
+    before, after = expected(create_dataset("ZIPF", records=1001), 2), expected(dataset, 2)
     assert contents(connection, topic) == {partition: before[partition] + after[partition] for partition in (0, 1)}
 
 
 def test_somebody_else_s_records_are_noticed(connection, topic, clicks, tmp_path):
     ensure_topic(connection, topic, 2)
-    publish(connection, topic, reader(clicks), journal=Journal(topic, reader(clicks), tmp_path), **stop_after(50_000))
+    publish_dataset(
+        connection, topic, reader(clicks), journal=UploadJournal(topic, reader(clicks), tmp_path), **stop_after(50_000)
+    )
     other = Producer(connection.client())
     other.produce(topic, b"{}", partition=1)
     other.flush()
     with pytest.raises(UsageError, match="has other records in partition 1 than this upload's"):
-        publish(connection, topic, reader(clicks), journal=Journal(topic, reader(clicks), tmp_path), resume=True)
+        publish_dataset(
+            connection, topic, reader(clicks), journal=UploadJournal(topic, reader(clicks), tmp_path), resume=True
+        )
 
 
 def test_a_topic_made_anew_is_noticed(connection, topic, tmp_path):
-    dataset = create("LN2", records=1000)
+    dataset = create_dataset("LN2", records=1000)
     ensure_topic(connection, topic, 2)
-    journal = Journal(topic, dataset, tmp_path)
-    journal.begin([500, 500], Spread(2).rule)
+    journal = UploadJournal(topic, dataset, tmp_path)
+    journal.begin([500, 500], RoundRobinPlacement(2).rule)
     with pytest.raises(UsageError, match="was made anew"):
-        publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
+        publish_dataset(connection, topic, dataset, journal=UploadJournal(topic, dataset, tmp_path), resume=True)
 
 
 def test_another_grouping_is_noticed(connection, topic, tmp_path):
-    dataset = create("LN2", records=1000)
+    dataset = create_dataset("LN2", records=1000)
     ensure_topic(connection, topic, 2)
-    Journal(topic, dataset, tmp_path).begin([0, 0], "--grouping KEY --seed 0")
+    UploadJournal(topic, dataset, tmp_path).begin([0, 0], "--grouping KEY --seed 0")
     with pytest.raises(UsageError, match="chose its partitions by --grouping KEY --seed 0, not by an even spread"):
-        publish(connection, topic, dataset, journal=Journal(topic, dataset, tmp_path), resume=True)
+        publish_dataset(connection, topic, dataset, journal=UploadJournal(topic, dataset, tmp_path), resume=True)
 
 
 def test_other_files_are_another_upload(clicks, tmp_path):
-    journal = Journal("t", reader(clicks), tmp_path)
+    journal = UploadJournal("t", reader(clicks), tmp_path)
     journal.begin([0], "any")
-    assert Journal("t", reader(clicks), tmp_path).load()
-    assert not Journal("u", reader(clicks), tmp_path).load()
+    assert UploadJournal("t", reader(clicks), tmp_path).load()
+    assert not UploadJournal("u", reader(clicks), tmp_path).load()
     clicks.write_text(clicks.read_text() + "a\tb\tlink\t10\n")
-    assert not Journal("t", reader(clicks), tmp_path).load()
+    assert not UploadJournal("t", reader(clicks), tmp_path).load()
 
 
 def test_what_can_t_be_read_again_can_t_be_resumed(tmp_path):
     with pytest.raises(UsageError, match="standard input"):
-        Journal("t", reader("-"), tmp_path)
+        UploadJournal("t", reader("-"), tmp_path)
 
 
 def test_the_last_positions_are_kept(tmp_path, monkeypatch):
@@ -157,11 +167,11 @@ def test_the_last_positions_are_kept(tmp_path, monkeypatch):
     Walk.__abstractmethods__ = frozenset()
     monkeypatch.setattr("unskew.producers.resumption._EVERY", 0)
     walk = Walk()
-    journal = Journal("t", walk, tmp_path)
+    journal = UploadJournal("t", walk, tmp_path)
     journal.begin([0], "any")
     for _ in range(1000):
         journal.note()
-    again = Journal("t", walk, tmp_path)
+    again = UploadJournal("t", walk, tmp_path)
     assert again.load()
     again.recall(9905)
     assert walk.recalled == 9900
@@ -170,7 +180,7 @@ def test_the_last_positions_are_kept(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("there", [[0, 0, 0], [1, 1, 1], [5, 3, 4], [9, 9, 0], [2, 1, 1]])
 def test_a_spread_begins_where_something_is_missing(there):
-    start, skip = Spread(3).resume(np.array(there))
+    start, skip = RoundRobinPlacement(3).resume(np.array(there))
     assert start % 3 == 0
     assert all(start // 3 + left == had for left, had in zip(skip, there, strict=True))
     assert min(there) == 0 or skip.min() == 1
@@ -205,7 +215,7 @@ def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
     with Broker(tmp_path / "broker") as broker:
         connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "3000"})
         ensure_topic(connection, "gap", 3)
-        journal = Journal("gap", reader(clicks), tmp_path)
+        journal = UploadJournal("gap", reader(clicks), tmp_path)
         killed = []
 
         def kill_once(records, size):
@@ -214,10 +224,10 @@ def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
                 killed.append(records)
 
         with pytest.raises(DeliveryFault):
-            publish(connection, "gap", reader(clicks), journal=journal, pace=Rate(100_000), progress=kill_once)
+            publish_dataset(connection, "gap", reader(clicks), journal=journal, pace=Rate(100_000), progress=kill_once)
         broker.start()
-        resumed = publish(
-            connection, "gap", reader(clicks), journal=Journal("gap", reader(clicks), tmp_path), resume=True
+        resumed = publish_dataset(
+            connection, "gap", reader(clicks), journal=UploadJournal("gap", reader(clicks), tmp_path), resume=True
         )
         assert resumed.records < RECORDS
         assert contents(connection, "gap") == expected(reader(clicks), 3)

@@ -6,20 +6,20 @@ from unskew.errors import UsageError
 from unskew.kafka import topics
 from unskew.kafka.connection import Connection
 from unskew.producers import resumption, terminal
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Pace
-from unskew.producers.partitioning import Spread
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.partitioning import RoundRobinPlacement
+from unskew.producers.readers.rejected_records import RejectLog
 
 
 @pytest.mark.parametrize("ends", [{0: 9}, {0: 9, 1: 9, 2: 9}, {0: 9, 1: 4}])
 def test_a_topic_that_was_made_anew_is_recognized(ends, tmp_path, monkeypatch):
-    monkeypatch.setattr(resumption, "settled_offsets", lambda *_: ends)
-    journal = resumption.Journal("topic", create("COUNTRY_SKEW_R80", records=10), tmp_path)
-    placement = Spread(2)
+    monkeypatch.setattr(resumption, "await_end_offsets", lambda *_: ends)
+    journal = resumption.UploadJournal("topic", create_dataset("COUNTRY_SKEW_R80", records=10), tmp_path)
+    placement = RoundRobinPlacement(2)
     journal.begin([5, 5], placement.rule)
     with pytest.raises(UsageError, match="was made anew since this upload began"):
-        resumption.begin(Connection("nowhere:1"), "topic", placement, journal, resume=True)
+        resumption.begin_upload(Connection("nowhere:1"), "topic", placement, journal, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -35,14 +35,16 @@ def test_a_topic_that_was_made_anew_is_recognized(ends, tmp_path, monkeypatch):
 def test_nothing_to_resume_is_said_of_the_topic_that_has_it_all(ends, there, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
     monkeypatch.setattr(topics, "end_offsets", lambda *_, **__: ends)
-    dataset = create("COUNTRY_SKEW_R80", records=10)
-    journal = resumption.Journal("topic", dataset)
+    dataset = create_dataset("COUNTRY_SKEW_R80", records=10)
+    journal = resumption.UploadJournal("topic", dataset)
     journal.begin([5, 5], "rule")
     journal.finish(10)
 
     def resumed():
         connection = Connection("nowhere:1")
-        return terminal.upload(connection, "topic", dataset, Rejects(), pace=Pace(), placement=None, resume=True)
+        return terminal.upload_dataset(
+            connection, "topic", dataset, RejectLog(), pace=Pace(), placement=None, resume=True
+        )
 
     if there:
         assert resumed()

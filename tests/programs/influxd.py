@@ -11,8 +11,8 @@ import subprocess
 from pathlib import Path
 
 from unskew.deploy.installation.machine import require_disk
-from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
-from unskew.deploy.servers.influxdb import VERSION, cached, present
+from unskew.deploy.installation.steps import ProgressBar, exclusive_lock, run_with_progress, temporary_workspace
+from unskew.deploy.servers.influxdb import VERSION, find_influxd, influxd_cache_path
 from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 
@@ -44,14 +44,14 @@ _DISK_GB = 4  # Go's and cargo's caches
 
 
 def influxd() -> Path:
-    """The program that is `present`, else the one that is built now, once.
+    """The program that is `find_influxd`, else the one that is built now, once.
 
     Raises
     ------
     EnvironmentFault
         If what `$UNSKEW_INFLUXD` names is no InfluxDB 2, or there is none and it can't be had.
     """
-    return present() or built()
+    return find_influxd() or built()
 
 
 def built() -> Path:
@@ -64,13 +64,13 @@ def built() -> Path:
     EnvironmentFault
         If Go, cargo or a C compiler is missing, or the build fails.
     """
-    program = cached()
+    program = influxd_cache_path()
     directory = program.parent.parent
     if program.is_file():
         return program
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with exclusive(directory / "build.lock"), workshop(directory) as here:
+        with exclusive_lock(directory / "build.lock"), temporary_workspace(directory) as here:
             if not program.is_file():  # else another process was faster
                 result = here / "result"
                 _require_tools()
@@ -98,10 +98,10 @@ def _build(here: Path, program: Path, log: Path) -> None:
         "CGO_ENABLED": "1",
         "PKG_CONFIG": str(pkg_config),
     }
-    with Progress(f"building InfluxDB {VERSION}, once", None, "about 5 minutes") as progress:
+    with ProgressBar(f"building InfluxDB {VERSION}, once", None, "about 5 minutes") as progress:
 
         def step(*command: str | Path) -> None:
-            if followed(command, log, progress, _is_step, directory=here, environment=environment):
+            if run_with_progress(command, log, progress, _is_step, directory=here, environment=environment):
                 advice = "mend that, or put an influxd of InfluxDB 2.7 on the PATH or name it in UNSKEW_INFLUXD"
                 raise EnvironmentFault(f"cannot build InfluxDB (log: {log}); {advice}")
 

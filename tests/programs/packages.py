@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
+from unskew.deploy.installation.steps import ProgressBar, exclusive_lock, run_with_progress, temporary_workspace
 from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 
@@ -30,7 +30,7 @@ def got(package: str, program: Path, takes: str, install: Callable[[Path], Comma
         raise EnvironmentFault(f"{package} isn't there; `python -m tests.programs --clouds` gets it")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with exclusive(directory / "install.lock"), workshop(directory) as here:
+        with exclusive_lock(directory / "install.lock"), temporary_workspace(directory) as here:
             if not target.is_dir():  # else another process was faster
                 made = here / "made"
                 made.mkdir()
@@ -51,8 +51,8 @@ def _install(command: list[str], log: Path, takes: str, environment: Mapping[str
     if shutil.which(command[0]) is None:
         raise EnvironmentFault(f"{command[-1]} is not on this machine, and there is no {command[0]} to fetch it")
     log.unlink(missing_ok=True)
-    with Progress(f"fetching {command[-1]}, once", None, takes) as progress:
-        failed = followed(command, log, progress, bool, environment={**os.environ, **environment})
+    with ProgressBar(f"fetching {command[-1]}, once", None, takes) as progress:
+        failed = run_with_progress(command, log, progress, bool, environment={**os.environ, **environment})
     if failed:
         reason = (log.read_text(errors="replace").strip().splitlines() or [f"{command[0]} said nothing"])[-1]
         raise EnvironmentFault(f"cannot fetch {command[-1]}: {reason} (log: {log})")

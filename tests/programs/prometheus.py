@@ -4,31 +4,32 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from unskew.deploy.installation.steps import Progress, exclusive, followed, workshop
-from unskew.deploy.servers.prometheus import INSTALL, PrometheusPrograms, cached, present
+from unskew.deploy.installation.steps import ProgressBar, exclusive_lock, run_with_progress, temporary_workspace
+from unskew.deploy.servers.prometheus import INSTALL, PrometheusPrograms, find_programs, programs_cache_directory
 from unskew.errors import EnvironmentFault
 
 _PACKAGE = "prometheus"
 
 
 def prometheus_programs() -> PrometheusPrograms:
-    """The programs that are `present`, else those of Debian's package, which is unpacked into the user's cache, once.
+    """The programs that are `find_programs`, else those of Debian's package, which is unpacked into the user's cache,
+    once.
 
     Raises
     ------
     EnvironmentFault
         If what `$UNSKEW_PROMETHEUS` names isn't there; or there are none, and there is no apt, or it can't fetch them.
     """
-    found = present()
+    found = find_programs()
     if found is None:
         _unpack()
-        found = present()
+        found = find_programs()
         assert found
     return found
 
 
 def _unpack() -> None:
-    target = cached()
+    target = programs_cache_directory()
     directory = target.parent
     if missing := [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool) is None]:
         raise EnvironmentFault(
@@ -36,7 +37,7 @@ def _unpack() -> None:
         )
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with exclusive(directory / "fetch.lock"):
+        with exclusive_lock(directory / "fetch.lock"):
             if not target.is_dir():  # else another process was faster
                 _fetch(target, directory / "fetch.log")
     except OSError as error:
@@ -45,7 +46,7 @@ def _unpack() -> None:
 
 def _fetch(target: Path, log: Path) -> None:
     log.unlink(missing_ok=True)
-    with workshop(log.parent) as here:
+    with temporary_workspace(log.parent) as here:
         for part in ("lists/partial", "archives/partial"):
             (here / part).mkdir(parents=True)
         # Package lists of our own: the machine's may be old or missing, and only root may renew them.
@@ -54,9 +55,9 @@ def _fetch(target: Path, log: Path) -> None:
             (*apt, "update"),
             (*apt, "download", _PACKAGE),
         )
-        with Progress(f"fetching Debian's package {_PACKAGE}, once", 20, "about 20 MB") as progress:
+        with ProgressBar(f"fetching Debian's package {_PACKAGE}, once", 20, "about 20 MB") as progress:
             for step in steps:
-                if followed(step, log, progress, lambda line: line.startswith("Get:"), directory=here):
+                if run_with_progress(step, log, progress, lambda line: line.startswith("Get:"), directory=here):
                     reason = (log.read_text(errors="replace").strip().splitlines() or ["apt said nothing"])[-1]
                     raise EnvironmentFault(
                         f"cannot fetch Debian's package {_PACKAGE}: {reason} (log: {log}); {INSTALL}"

@@ -31,9 +31,9 @@ def test_what_the_stack_lacks_is_said_and_not_made(tools, tmp_path):
     for name in ("go", "cargo", "cc", "apt-get", "dpkg-deb"):
         tools(name, 'touch "$TMPDIR/runs"')
     with pytest.raises(EnvironmentFault, match=r"an influxd of InfluxDB 2\.7 on the PATH .*`make servers` makes one"):
-        stack_influxdb.influxd()
+        stack_influxdb.require_influxd()
     with pytest.raises(EnvironmentFault, match=r"`sudo apt-get install prometheus`.*`make servers` fetches it"):
-        stack_prometheus.prometheus_programs()
+        stack_prometheus.require_programs()
     assert not (tmp_path / "runs").exists()
 
 

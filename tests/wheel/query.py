@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import unskew.spark.compat as names
-from unskew import balance, balanced_map, check, keyed_map, observed, settings, watch
-from unskew.grouping.registry import OWNING
+from unskew import balance, balanced_map, check_session, keyed_map, observed, spark_settings, watch
+from unskew.grouping.registry import SINGLE_OWNER
 from unskew.operators import Distinct, Sessions
 
 WORKERS = 4
@@ -31,16 +31,16 @@ ARROW = pa.schema({"key": pa.string(), "id": pa.int64(), "at": pa.timestamp("us"
 #: runs.
 NAMES = {
     "is_remote": lambda df: (not names.is_remote(df.sparkSession)) == hasattr(df, "_jdf"),
-    "arrow_type": lambda df: names.arrow_type(df.schema["key"].dataType) == pa.string(),
-    "arrow_schema": lambda df: names.arrow_schema(df.schema) == ARROW,
-    "spark_schema": lambda df: names.arrow_schema(names.spark_schema(ARROW)) == ARROW,
-    "plan_of": lambda df: "Scan" in names.plan_of(df),
+    "arrow_type": lambda df: names.convert_type_to_arrow(df.schema["key"].dataType) == pa.string(),
+    "arrow_schema": lambda df: names.convert_schema_to_arrow(df.schema) == ARROW,
+    "spark_schema": lambda df: names.convert_schema_to_arrow(names.convert_schema_to_spark(ARROW)) == ARROW,
+    "plan_of": lambda df: "Scan" in names.get_plan(df),
 }
 #: These it needs in a session that isn't Spark Connect's.
 CLASSIC = {
     "keeps_order": names.keeps_order,
-    "java_session": lambda df: names.java_session(df.sparkSession).sessionState().newHadoopConf() is not None,
-    "jvm": lambda df: names.jvm().java.lang.System.currentTimeMillis() > 0,
+    "java_session": lambda df: names.get_java_session(df.sparkSession).sessionState().newHadoopConf() is not None,
+    "jvm": lambda df: names.get_jvm().java.lang.System.currentTimeMillis() > 0,
 }
 
 
@@ -48,13 +48,13 @@ def session(master):
     builder = SparkSession.builder
     if master.startswith("sc:"):
         spark = builder.remote(master).getOrCreate()
-        for each in check(spark, workers=WORKERS, cores=WORKERS):
+        for each in check_session(spark, workers=WORKERS, cores=WORKERS):
             if each.settable:
                 spark.conf.set(each.setting, each.wants)
     else:
-        builder = builder.config(map={"spark.ui.enabled": "false", **settings(workers=WORKERS)})
+        builder = builder.config(map={"spark.ui.enabled": "false", **spark_settings(workers=WORKERS)})
         spark = (builder.remote("local[2,4]") if master == "connect" else builder.master(master)).getOrCreate()
-    lacks = {each.setting for each in check(spark, workers=WORKERS, cores=WORKERS)}
+    lacks = {each.setting for each in check_session(spark, workers=WORKERS, cores=WORKERS)}
     # The variable is of the environment, and the server of a thin client has Spark's own daemon.
     assert lacks <= {"PYSPARK_PYTHON", *(["spark.python.daemon.module"] if master.startswith("sc:") else [])}, lacks
     return spark
@@ -76,7 +76,7 @@ def mapped(df, grouping, checkpoint):
 
 
 def ids(df, grouping, checkpoint):
-    every = None if grouping in OWNING else "1 batch"
+    every = None if grouping in SINGLE_OWNER else "1 batch"
     work = Distinct("id", "int64")
     found = keyed_map(df, "key", WORKERS, work, grouping, checkpoint, ttl=86_400.0, merge_every=every, observe="unskew")
     return found.select("key", "id")

@@ -15,7 +15,7 @@ from unskew.dashboards import checked_in
 from unskew.deploy.servers import stack
 from unskew.directories import data_directory
 from unskew.kafka.connection import Connection
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 
 
 @pytest.mark.nightly(group="documents")
@@ -57,7 +57,7 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
         # The broker is left running: the topics that it names hold exactly what was published.
         connection = Connection(re.search(r"Kafka is ready at (\S+)", printed)[1])
         topics = re.findall(r"results (demo-\S+-aggregator)", printed)
-        dataset = create("COUNTRY_SKEW_R80", records=key["tuples"])
+        dataset = create_dataset("COUNTRY_SKEW_R80", records=key["tuples"])
         truth = Counter()
         for block in dataset.blocks():
             truth.update(json.loads(message)["country"] for message in block.messages.to_pylist())
@@ -68,7 +68,7 @@ def test_from_nothing_to_results_that_can_be_read(wheel, tmp_path):
             assert "load of each worker" in unskew("results", topic.replace("aggregator", "distribution"))
         assert "kafka stop" in printed
         # The servers are at hand if other tests have got them: then all runs are seen on the dashboards.
-        if all(map(stack.at_hand, stack.PARTS)):
+        if all(map(stack.has_program, stack.PARTS)):
             assert "stack stop" in printed
             assert "none lost" in printed
             folder = tmp_path / "out" / "dashboards"

@@ -26,7 +26,7 @@ from tests.sessions import sessions
 from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, own
 from tests.wheel.query import CLASSIC, NAMES
-from unskew.deploy.installation.jars import connector_of
+from unskew.deploy.installation.jars import fetch_connector
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 
@@ -184,7 +184,7 @@ def test_drained(spark, mode, drained, name):
 def connector(spark) -> list[Path]:
     """The Kafka connector of this version."""
     try:
-        return connector_of(spark.version)
+        return fetch_connector(spark.version)
     except EnvironmentFault as fault:
         pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
 

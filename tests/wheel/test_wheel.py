@@ -16,7 +16,7 @@ from tests.conftest import ONE_CONNECT, SHORT_LIVED
 from tests.waiting import PATIENCE
 from tests.wheel.environments import ROOT, Environment, kept
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.spark_cluster import SECRET, Cluster
+from unskew.deploy.servers.spark_cluster import SECRET, SparkCluster
 
 TRUTH = Counter("hot" if i % 5 else f"key {i % 40}" for i in range(3000))
 
@@ -117,7 +117,7 @@ def test_a_stream_is_balanced_beside_the_users_own_packages(master, library, pro
         return run([python, "job.py", address, json.dumps(conf), tmp_path], project, PYSPARK_PYTHON=python, **more)
 
     if master == "cluster":
-        with Cluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
+        with SparkCluster(tmp_path / "elsewhere", workers=2, memory_mb=512) as cluster:
             options = f"{SHORT_LIVED} {cluster.conf['spark.executor.extraJavaOptions']}"
             own = {"spark.pyspark.python": str(library.python), "spark.executor.extraJavaOptions": options}
             printed = job(cluster.master, cluster.conf | own, **{SECRET: os.environ[SECRET]})

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import measures
 
 _A_ROW = 4  # panels of loads in a row
@@ -18,7 +18,7 @@ _GREY = "#777777"
 
 
 @dataclass(frozen=True)
-class Drawn:
+class RunFigures:
     """The figures of a run that are drawn.
 
     Attributes
@@ -45,7 +45,7 @@ class Drawn:
     batches: Sequence[tuple[int, float, float]]
 
 
-def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
+def draw_comparison(runs: Sequence[RunFigures], picture: Path, subtitle: str = "") -> None:
     """Draw runs over the same stream side by side.
 
     The upper row shows each worker's load. The lower row shows what changes in the course of the stream, beside the
@@ -53,7 +53,7 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
 
     Parameters
     ----------
-    runs : sequence of Drawn
+    runs : sequence of RunFigures
         At least one run, with at least one batch and one window.
     picture : Path
         The file to write. Its suffix determines the format.
@@ -68,32 +68,32 @@ def draw(runs: Sequence[Drawn], picture: Path, subtitle: str = "") -> None:
         parts: Any = figure.subfigures(2, 1, height_ratios=[2.2 * rows + 0.6, 5.2])
         above, below = parts
         above.suptitle(subtitle, fontsize=9, color=_GREY)
-        _loads(above, runs, rows)
-        (std_dev, time), (std_dev_bars, cost_bars, time_bars) = _panels(below)
-        _std_dev(std_dev, runs)
-        _worker_time(time, runs)
-        _bars(std_dev_bars, [(run.grouping, run.std_dev) for run in runs], "STD_DEV (%)")
-        _bars(cost_bars, [(run.grouping, run.dist_cost) for run in runs], "DIST_COST (workers a key)")
-        _bars(time_bars, [(run.grouping, run.straggling) for run in runs], "slowest / mean worker's time")
+        _draw_loads(above, runs, rows)
+        (std_dev, time), (std_dev_bars, cost_bars, time_bars) = _make_panels(below)
+        _draw_std_dev(std_dev, runs)
+        _draw_worker_time(time, runs)
+        _draw_bars(std_dev_bars, [(run.grouping, run.std_dev) for run in runs], "STD_DEV (%)")
+        _draw_bars(cost_bars, [(run.grouping, run.dist_cost) for run in runs], "DIST_COST (workers a key)")
+        _draw_bars(time_bars, [(run.grouping, run.straggling) for run in runs], "slowest / mean worker's time")
         figure.savefig(picture)
 
 
-def _panels(figure: SubFigure) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]:
+def _make_panels(figure: SubFigure) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]:
     grid = figure.add_gridspec(2, 6)
     upper = figure.add_subplot(grid[0, :3]), figure.add_subplot(grid[0, 3:])
     lower = tuple(figure.add_subplot(grid[1, at : at + 2]) for at in (0, 2, 4))
     return upper, lower
 
 
-def _loads(figure: SubFigure, runs: Sequence[Drawn], rows: int) -> None:
+def _draw_loads(figure: SubFigure, runs: Sequence[RunFigures], rows: int) -> None:
     panels = figure.subplots(rows, min(len(runs), _A_ROW), squeeze=False, sharey=True).ravel()
     for panel in panels[len(runs) :]:
         panel.set_visible(False)
     for panel, run in zip(panels, runs, strict=False):
-        shares = measures.shares(run.loads)
-        panel.bar(np.arange(len(shares)), shares, color=colour(run.grouping))
+        shares = measures.load_shares(run.loads)
+        panel.bar(np.arange(len(shares)), shares, color=get_colour(run.grouping))
         panel.axhline(100 / len(shares), color=_GREY, linewidth=0.8, linestyle="--")
-        panel.set_title(run.grouping, loc="left", fontweight="bold", color=colour(run.grouping))
+        panel.set_title(run.grouping, loc="left", fontweight="bold", color=get_colour(run.grouping))
         panel.set_xlabel("worker")
         if len(shares) <= 20:
             panel.set_xticks(np.arange(len(shares)))
@@ -105,27 +105,27 @@ def _loads(figure: SubFigure, runs: Sequence[Drawn], rows: int) -> None:
     )
 
 
-def _std_dev(panel: Axes, runs: Sequence[Drawn]) -> None:
+def _draw_std_dev(panel: Axes, runs: Sequence[RunFigures]) -> None:
     for run in runs:
-        _line(panel, run.grouping, _without_remainders(run.windows))
-    _over_tuples(panel, "STD_DEV of each window (%)")
+        _draw_line(panel, run.grouping, _drop_remainders(run.windows))
+    _label_tuples(panel, "STD_DEV of each window (%)")
 
 
-def _worker_time(panel: Axes, runs: Sequence[Drawn]) -> None:
+def _draw_worker_time(panel: Axes, runs: Sequence[RunFigures]) -> None:
     for run in runs:
-        _line(panel, run.grouping, _without_remainders([(tuples, slowest) for tuples, slowest, _ in run.batches]))
-    at, mean = _without_remainders([(tuples, mean) for tuples, _, mean in runs[0].batches])
+        _draw_line(panel, run.grouping, _drop_remainders([(tuples, slowest) for tuples, slowest, _ in run.batches]))
+    at, mean = _drop_remainders([(tuples, mean) for tuples, _, mean in runs[0].batches])
     panel.plot(at, mean, color=_GREY, linewidth=0.8, linestyle="--", label=f"mean worker ({runs[0].grouping})")
-    _over_tuples(panel, "slowest worker's time in each batch (s)")
+    _label_tuples(panel, "slowest worker's time in each batch (s)")
     panel.set_ylim(top=1.25 * panel.get_ylim()[1])
     panel.legend(frameon=False, fontsize=8, loc="upper right", ncols=3)
 
 
-def _line(panel: Axes, name: str, line: tuple[list[int], list[float]]) -> None:
-    panel.plot(*line, color=colour(name), label=name, marker=".", linewidth=1.5)
+def _draw_line(panel: Axes, name: str, line: tuple[list[int], list[float]]) -> None:
+    panel.plot(*line, color=get_colour(name), label=name, marker=".", linewidth=1.5)
 
 
-def _over_tuples(panel: Axes, title: str) -> None:
+def _label_tuples(panel: Axes, title: str) -> None:
     panel.set_title(title, loc="left")
     panel.set_ylim(bottom=0)
     panel.set_xlim(left=0)
@@ -134,16 +134,16 @@ def _over_tuples(panel: Axes, title: str) -> None:
     panel.locator_params(axis="x", nbins=6)
 
 
-def _without_remainders(parts: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
+def _drop_remainders(parts: Sequence[tuple[int, float]]) -> tuple[list[int], list[float]]:
     """(Tuples so far, value) of each part; without parts that are too small to have a balance (a tenth of the mean)."""
     sizes = np.array([tuples for tuples, _ in parts])
     kept = sizes > sizes.mean() / 10
     return np.cumsum(sizes)[kept].tolist(), np.array([value for _, value in parts])[kept].tolist()
 
 
-def _bars(panel: Axes, values: Sequence[tuple[str, float]], title: str) -> None:
+def _draw_bars(panel: Axes, values: Sequence[tuple[str, float]], title: str) -> None:
     at = np.arange(len(values))
-    bars = panel.barh(at, [value for _, value in values], color=[colour(name) for name, _ in values])
+    bars = panel.barh(at, [value for _, value in values], color=[get_colour(name) for name, _ in values])
     panel.bar_label(bars, fmt="{:.2f}", padding=2)
     panel.set_yticks(at, [name for name, _ in values])
     panel.invert_yaxis()

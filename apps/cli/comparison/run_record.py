@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.job_summary import Summary, Tally
+from unskew.apps.driver.job_summary import JobSummary, JobTally
 from unskew.apps.settings import Settings
 from unskew.grouping import measures
 
@@ -36,14 +36,14 @@ class WindowBalance:
 
 
 @dataclass(frozen=True)
-class Course:
+class RunRecord:
     """A run that was drained.
 
     Attributes
     ----------
     run : str
         The run's name.
-    summary : Summary
+    summary : JobSummary
         The figures of the whole run.
     options : dict
         The parameters that were given to the grouping. Others have their defaults.
@@ -55,7 +55,7 @@ class Course:
     """
 
     run: str
-    summary: Summary
+    summary: JobSummary
     options: dict[str, object]
     batches: list[BatchTimes] = field(repr=False)
     windows: list[WindowBalance] = field(repr=False)
@@ -72,26 +72,26 @@ class Course:
         return self.summary.loads
 
     @property
-    def settled_std_dev(self) -> float:
+    def last_quarter_std_dev(self) -> float:
         """STD_DEV in the last quarter of the tuples: the mean over its windows, weighted by their tuples."""
-        last = _last(self.windows, self.summary.tuples)
-        return _mean((w.std_dev, w.tuples) for w in last)
+        last = _take_last_quarter(self.windows, self.summary.tuples)
+        return _weighted_mean((w.std_dev, w.tuples) for w in last)
 
     @property
-    def settled_straggling(self) -> float:
+    def last_quarter_straggling(self) -> float:
         """The slowest worker's time divided by the mean worker's, in the last quarter of the tuples."""
-        last = _last(self.batches, sum(batch.tuples for batch in self.batches))
-        return straggling(last)
+        last = _take_last_quarter(self.batches, sum(batch.tuples for batch in self.batches))
+        return measure_straggling(last)
 
     @property
     def slowest_seconds(self) -> float:
         """The time of a batch's slowest worker: the mean over all batches, weighted by their tuples."""
-        return _mean((batch.slowest, batch.tuples) for batch in self.batches)
+        return _weighted_mean((batch.slowest, batch.tuples) for batch in self.batches)
 
     @property
     def mean_seconds(self) -> float:
         """The time of a batch's mean worker: the mean over all batches, weighted by their tuples."""
-        return _mean((batch.mean, batch.tuples) for batch in self.batches)
+        return _weighted_mean((batch.mean, batch.tuples) for batch in self.batches)
 
     @property
     def hot_key_workers(self) -> int:
@@ -99,12 +99,12 @@ class Course:
         return max((window.hot_key_workers for window in self.windows), default=0)
 
 
-class Recorder:
+class RunRecorder:
     """Records the course of a run. It is a listener of the run's batches."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._tally = Tally(settings.grouping)
+        self._tally = JobTally(settings.grouping)
         self._batches: list[BatchTimes] = []
         self._windows: list[WindowBalance] = []
         self._busy = np.zeros(settings.workers)
@@ -127,10 +127,10 @@ class Recorder:
                 )
             )
 
-    def course(self) -> Course:
+    def record(self) -> RunRecord:
         """The course so far."""
         options = dict(self._settings.options)
-        return Course(
+        return RunRecord(
             self._settings.name, self._tally.summary(), options, self._batches, self._windows, self._busy.tolist()
         )
 
@@ -138,14 +138,14 @@ class Recorder:
 _Part = TypeVar("_Part", BatchTimes, WindowBalance)
 
 
-def straggling(batches: Iterable[BatchTimes]) -> float:
+def measure_straggling(batches: Iterable[BatchTimes]) -> float:
     """The slowest worker's time divided by the mean worker's, each summed over the batches. 1 if there was no work."""
     times = [(batch.slowest, batch.mean) for batch in batches]
     mean = sum(m for _, m in times)
     return sum(slowest for slowest, _ in times) / mean if mean else 1.0
 
 
-def _last(parts: Sequence[_Part], tuples: int) -> list[_Part]:
+def _take_last_quarter(parts: Sequence[_Part], tuples: int) -> list[_Part]:
     """The last parts that together have at least a quarter of the tuples."""
     last: list[_Part] = []
     for part in reversed(parts):
@@ -155,7 +155,7 @@ def _last(parts: Sequence[_Part], tuples: int) -> list[_Part]:
     return last
 
 
-def _mean(weighted: Iterable[tuple[float, float]]) -> float:
+def _weighted_mean(weighted: Iterable[tuple[float, float]]) -> float:
     pairs = list(weighted)
     total = sum(weight for _, weight in pairs)
     return sum(value * weight for value, weight in pairs) / total if total else 0.0

@@ -13,26 +13,26 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.checkpoint.location import location_by
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.checkpoint.location import configure_location
 from unskew.apps.cli.comparison import tables
-from unskew.apps.cli.comparison.run_record import Course, Recorder
+from unskew.apps.cli.comparison.run_record import RunRecord, RunRecorder
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.preconditions import forget_commits
-from unskew.apps.driver.session import session
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.driver.termination import Halted, stop_between_batches
-from unskew.apps.metrics.colours import colour
+from unskew.apps.driver.preconditions import delete_commits_topic
+from unskew.apps.driver.session import open_session
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.driver.termination import QueryHalted, stop_between_batches
+from unskew.apps.metrics.colours import get_colour
 from unskew.apps.metrics.display import Display
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
-from unskew.apps.metrics.query_progress import kafka_source
+from unskew.apps.metrics.query_progress import get_kafka_source
 from unskew.apps.settings import Settings
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.grouping import named, parameters
-from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of
-from unskew.shell import ask_to_stop, unskew
+from unskew.grouping import get_grouping, get_parameters
+from unskew.kafka.topics import count_partitions, end_offsets, ensure_topic
+from unskew.shell import find_command_name, record_stop_signal
 
 _WARM_UP = 15.0  # s after the first batch
 _LOOK_EVERY = 0.05  # s
@@ -55,7 +55,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
 
     def batch(df: DataFrame, _: int) -> None:
         if halt.is_set():
-            raise Halted
+            raise QueryHalted
         df.count()
 
     query = (
@@ -69,7 +69,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
         progress: Any = query.lastProgress
         if progress is not None:
             deadline = deadline or time.monotonic() + _WARM_UP
-            if time.monotonic() > deadline or not kafka_source(progress)["numInputRows"]:
+            if time.monotonic() > deadline or not get_kafka_source(progress)["numInputRows"]:
                 break
         time.sleep(_LOOK_EVERY)
     halt.set()
@@ -77,12 +77,12 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
     stop_between_batches(query)
 
 
-def run_contest(
+def run_comparison(
     common: Settings,
     groupings: Mapping[str, Mapping[str, Any]],
     folder: Path,
     destinations: Destinations = _NOWHERE,
-) -> list[Course]:
+) -> list[RunRecord]:
     """Run each grouping until all messages are counted. Print and save their figures.
 
     All runs share one Spark session, which is warm before the first of them. A signal stops the comparison. It then
@@ -102,7 +102,7 @@ def run_contest(
 
     Returns
     -------
-    list of Course
+    list of RunRecord
         The runs that were drained. These are all runs, unless a signal stopped the comparison.
 
     Raises
@@ -110,109 +110,111 @@ def run_contest(
     UsageError
         The topic is missing or empty, or it has other messages or another number of partitions.
     EnvironmentFault
-        As for ``unskew.apps.driver.streaming_job.Run``, or the folder can't be written.
+        As for ``find_command_name.apps.driver.streaming_job.StreamingJob``, or the folder can't be written.
 
     """
     runs = [
-        replace(common, grouping=name, options=options, checkpoint=f"{common.checkpoint}/{named(name).short}")
+        replace(common, grouping=name, options=options, checkpoint=f"{common.checkpoint}/{get_grouping(name).short}")
         for name, options in groupings.items()
     ]
     _require_messages(common)
-    tables.prepare(folder)
+    tables.prepare_folder(folder)
     console = Console(highlight=False)
-    console.print(f"{', '.join(groupings)} over {tables.sentence(common)}", soft_wrap=True)
+    console.print(f"{', '.join(groupings)} over {tables.describe_settings(common)}", soft_wrap=True)
     for name, options in groupings.items():
         if options:
-            defaults = parameters(name)
+            defaults = get_parameters(name)
             chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
             console.print(f"{name} with {chosen}", soft_wrap=True)
-    courses: list[Course] = []
-    with _forgetting(runs), Outputs(destinations) as outputs:
+    courses: list[RunRecord] = []
+    with _forget_after(runs), Outputs(destinations) as outputs:
         if outputs.exporter is not None:
             console.print(f"metrics for Prometheus: {outputs.exporter.url}", soft_wrap=True)
-        for course in _courses(runs, outputs):
+        for course in _run_groupings(runs, outputs):
             if not course.summary.tuples:
                 raise UsageError(
                     f"none of the {course.summary.rejected:,} messages in {common.topic} is one of "
-                    f"{common.source_type}; the reasons: {unskew()} results {common.topic}-rejected"
+                    f"{common.source_type}; the reasons: {find_command_name()} results {common.topic}-rejected"
                 )
             courses.append(course)
-            console.print(_line(course), soft_wrap=True)
+            console.print(_format_record(course), soft_wrap=True)
     if outputs.balance:
         console.print(outputs.balance, soft_wrap=True)
     if courses:
-        console.print(tables.tables(courses, console.width))
-        for file in tables.save(courses, common, folder):
+        console.print(tables.format_tables(courses, console.width))
+        for file in tables.save_comparison(courses, common, folder):
             console.print(f"saved {file}", soft_wrap=True)
     for settings in runs[: len(courses)]:
-        topics = result_topics(settings)
-        console.print(f"results of {settings.grouping}: {unskew()} results {topics['aggregator']}", soft_wrap=True)
-        console.print(f"  and its balance: {unskew()} results {topics['distribution']}", soft_wrap=True)
+        topics = list_result_topics(settings)
+        console.print(
+            f"results of {settings.grouping}: {find_command_name()} results {topics['aggregator']}", soft_wrap=True
+        )
+        console.print(f"  and its balance: {find_command_name()} results {topics['distribution']}", soft_wrap=True)
     return courses
 
 
 @contextmanager
-def _forgetting(runs: Sequence[Settings]) -> Iterator[None]:
+def _forget_after(runs: Sequence[Settings]) -> Iterator[None]:
     """Runs whose checkpoints are removed after the block: the topics with the numbers of their batches are, too."""
     try:
         yield
     finally:
         for settings in runs:
-            forget_commits(settings)
+            delete_commits_topic(settings)
 
 
-def _courses(runs: Sequence[Settings], outputs: Outputs) -> Iterator[Course]:
+def _run_groupings(runs: Sequence[Settings], outputs: Outputs) -> Iterator[RunRecord]:
     """The course of each run that is drained."""
     with _stop_by_signal() as stop, ExitStack() as stack:
         with Display(runs[0]) as display:
-            stop.actions = [display.stopping]
-            spark = stack.enter_context(session(runs[0], [settings.grouping for settings in runs]))
+            stop.actions = [display.show_stop]
+            spark = stack.enter_context(open_session(runs[0], [settings.grouping for settings in runs]))
             display.say("warming Spark up; this isn't counted", always=True)
             warm_up(spark, runs[0], lambda: stop.requested)
         for settings in runs:
-            recorder, monitor = Recorder(settings), Monitor(settings, outputs)
+            recorder, monitor = RunRecorder(settings), MetricsReporter(settings, outputs)
             with Display(settings, "starting", notice=lambda: outputs.losses) as display:
-                run = Run(settings, [recorder, monitor.batch, display.batch], [monitor.progress])
-                stop.actions = [display.stopping, run.stop]
+                run = StreamingJob(settings, [recorder, monitor.batch, display.batch], [monitor.progress])
+                stop.actions = [display.show_stop, run.stop]
                 if stop.requested:
                     return
-                display.target(run.waiting)
+                display.target(run.end_offset_sum)
                 outcome = run.run(spark)
                 stop.actions = []
             if not outcome.drained:
                 return
-            yield recorder.course()
+            yield recorder.record()
 
 
-def _line(course: Course) -> str:
-    return f"[{colour(course.grouping)}]■[/] {course.grouping}: {course.summary}"
+def _format_record(course: RunRecord) -> str:
+    return f"[{get_colour(course.grouping)}]■[/] {course.grouping}: {course.summary}"
 
 
 def _require_messages(settings: Settings) -> None:
     name, connection = settings.topic, settings.connection
-    if partitions_of(connection, name) is not None:
+    if count_partitions(connection, name) is not None:
         ensure_topic(connection, name, settings.sources)  # complains of another number
         if any(end_offsets(connection, name).values()):
             return
     raise UsageError(
-        f"topic {name} has no messages to compare with; publish some: {unskew()} produce {settings.source_type} "
-        f"--topic {name} --partitions {settings.sources}"
+        f"topic {name} has no messages to compare with; publish some: {find_command_name()} produce "
+        f"{settings.source_type} --topic {name} --partitions {settings.sources}"
     )
 
 
 @contextmanager
-def fresh_checkpoints(below: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[str]:
+def make_checkpoints(below: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[str]:
     """A location for the checkpoints of this comparison only. It is removed at the end. Default: in UNSKEW_HOME."""
     location = f"{(below or str(data_directory() / 'checkpoints')).rstrip('/')}/compare-{uuid.uuid4().hex[:8]}"
     try:
         yield location
     finally:
         with suppress(EnvironmentFault):
-            location_by(location, conf or {}).folder().clear()
+            configure_location(location, conf or {}).folder().clear()
 
 
 @dataclass
-class _Stop:
+class _StopRequest:
     """Whether a signal has asked to stop, and what is done at the signal."""
 
     requested: bool = False
@@ -220,13 +222,13 @@ class _Stop:
 
 
 @contextmanager
-def _stop_by_signal() -> Iterator[_Stop]:
+def _stop_by_signal() -> Iterator[_StopRequest]:
     """Handle SIGINT and SIGTERM: they ask to stop."""
-    request = _Stop()
+    request = _StopRequest()
 
     def stop(number: int, _: object) -> None:
         request.requested = True
-        ask_to_stop(number)
+        record_stop_signal(number)
         for action in request.actions:
             action()
 

@@ -10,15 +10,15 @@ import orjson
 from rich.console import Group
 from rich.table import Table
 
-from unskew.apps.cli.comparison.run_record import Course
-from unskew.apps.metrics.colours import colour
+from unskew.apps.cli.comparison.run_record import RunRecord
+from unskew.apps.metrics.colours import get_colour
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
 
 #: Measure → (its value for a course, the value's format, the measure in words), for the table, CSV and JSON.
-MEASURES: dict[str, tuple[Callable[[Course], float], str, str]] = {
+MEASURES: dict[str, tuple[Callable[[RunRecord], float], str, str]] = {
     "std_dev": (lambda c: c.summary.std_dev, "{:.2f}", "STD_DEV of the workers' loads (%)"),
-    "settled_std_dev": (lambda c: c.settled_std_dev, "{:.2f}", "… in the last quarter"),
+    "settled_std_dev": (lambda c: c.last_quarter_std_dev, "{:.2f}", "… in the last quarter"),
     "last_std_dev": (lambda c: c.summary.last_std_dev, "{:.2f}", "… in the last window"),
     "imbalance_fraction": (lambda c: c.summary.imbalance_fraction, "{:.4f}", "imbalance / tuples"),
     "dist_cost": (lambda c: c.summary.dist_cost, "{:.2f}", "DIST_COST: workers a key"),
@@ -26,7 +26,7 @@ MEASURES: dict[str, tuple[Callable[[Course], float], str, str]] = {
     "slowest_seconds": (lambda c: c.slowest_seconds, "{:.3f}", "slowest worker (s a batch)"),
     "mean_seconds": (lambda c: c.mean_seconds, "{:.3f}", "mean worker (s a batch)"),
     "straggling": (lambda c: c.summary.straggling, "{:.2f}", "slowest / mean worker"),
-    "settled_straggling": (lambda c: c.settled_straggling, "{:.2f}", "… in the last quarter"),
+    "settled_straggling": (lambda c: c.last_quarter_straggling, "{:.2f}", "… in the last quarter"),
     "tuples_per_second": (lambda c: c.summary.tuples_per_second, "{:,.0f}", "tuples/s after the first batch"),
     "tuples": (lambda c: c.summary.tuples, "{:,d}", "tuples counted"),
     "rejected": (lambda c: c.summary.rejected, "{:,d}", "rejected"),
@@ -37,31 +37,31 @@ _ONLY_IF_ANY = ("rejected", "late")
 _NOT_SHOWN = ("last_std_dev",)
 
 
-def tables(courses: Sequence[Course], width: int) -> Group:
+def format_tables(courses: Sequence[RunRecord], width: int) -> Group:
     """The measures, a column for each run, in as many tables as a terminal of ``width`` characters needs."""
     none = [m for m in _ONLY_IF_ANY if not any(MEASURES[m][0](c) for c in courses)]
     shown = [m for m in MEASURES if m not in _NOT_SHOWN and m not in none]
     label = max(len(MEASURES[measure][2]) for measure in shown) + 4
-    groups: list[list[Course]] = [[]]
+    groups: list[list[RunRecord]] = [[]]
     for course in courses:
         needed = label + sum(len(c.grouping) + 5 for c in [*groups[-1], course])
         if groups[-1] and needed > width:
             groups.append([])
         groups[-1].append(course)
-    return Group(*(_table(group, shown) for group in groups))
+    return Group(*(_make_table(group, shown) for group in groups))
 
 
-def _table(courses: Sequence[Course], shown: Sequence[str]) -> Table:
+def _make_table(courses: Sequence[RunRecord], shown: Sequence[str]) -> Table:
     table = Table("")
     for course in courses:
-        table.add_column(f"[{colour(course.grouping)}]■[/] {course.grouping}", justify="right", no_wrap=True)
+        table.add_column(f"[{get_colour(course.grouping)}]■[/] {course.grouping}", justify="right", no_wrap=True)
     for measure in shown:
         value, form, what = MEASURES[measure]
         table.add_row(what, *(form.format(value(course)) for course in courses))
     return table
 
 
-def as_rows(courses: Sequence[Course]) -> list[dict[str, Any]]:
+def tabulate_records(courses: Sequence[RunRecord]) -> list[dict[str, Any]]:
     """The measures, a row for each run."""
     return [
         {"grouping": course.grouping} | {measure: value(course) for measure, (value, *_) in MEASURES.items()}
@@ -69,7 +69,7 @@ def as_rows(courses: Sequence[Course]) -> list[dict[str, Any]]:
     ]
 
 
-def prepare(folder: Path) -> None:
+def prepare_folder(folder: Path) -> None:
     """Make the output directory before any run takes time.
 
     Raises
@@ -87,12 +87,12 @@ def prepare(folder: Path) -> None:
         raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
 
 
-def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Path]:
+def save_comparison(courses: Sequence[RunRecord], settings: Settings, folder: Path) -> list[Path]:
     """Write ``comparison.csv`` (the measures), ``comparison.json`` (each run's course) and ``comparison.png``."""
     # matplotlib takes a second to import: the runs needn't wait for it.
-    from unskew.apps.cli.comparison.picture import Drawn, draw
+    from unskew.apps.cli.comparison.picture import RunFigures, draw_comparison
 
-    rows = as_rows(courses)
+    rows = tabulate_records(courses)
     csv_file, json_file, picture = (folder / f"comparison.{ending}" for ending in ("csv", "json", "png"))
     with csv_file.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0])
@@ -101,10 +101,10 @@ def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Pa
     details = [row | {"loads": course.loads} | asdict(course) for row, course in zip(rows, courses, strict=True)]
     for detail in details:
         del detail["summary"]
-    document = {"settings": described(settings), "runs": details}
+    document = {"settings": collect_settings(settings), "runs": details}
     json_file.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
     drawn = [
-        Drawn(
+        RunFigures(
             course.grouping,
             course.loads,
             course.summary.std_dev,
@@ -115,11 +115,11 @@ def save(courses: Sequence[Course], settings: Settings, folder: Path) -> list[Pa
         )
         for course in courses
     ]
-    draw(drawn, picture, subtitle=sentence(settings))
+    draw_comparison(drawn, picture, subtitle=describe_settings(settings))
     return [csv_file, json_file, picture]
 
 
-def described(settings: Settings) -> dict[str, Any]:
+def collect_settings(settings: Settings) -> dict[str, Any]:
     """The settings that the runs have in common, as data."""
     same = (
         "source_type",
@@ -136,7 +136,7 @@ def described(settings: Settings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in same} | {"max_tuples": settings.batch_limit}
 
 
-def sentence(settings: Settings) -> str:
+def describe_settings(settings: Settings) -> str:
     """The settings that the runs have in common, as a sentence."""
     return (
         f"{settings.topic} ({settings.source_type}), {settings.sources} sources, {settings.workers} workers, "

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.cli.result_topics.reader import Record
-from unskew.apps.metrics.display import worker_bars
+from unskew.apps.metrics.display import draw_worker_bars
 from unskew.apps.worker.result_messages import NO_WINDOW
-from unskew.shell import plain
+from unskew.shell import escape_controls
 
 #: Window (its start; "" for rejected messages, which have none) → Kafka key → latest record.
 Windows: TypeAlias = Mapping[str, Mapping[str, Record]]
@@ -36,7 +36,7 @@ _MORE_METRICS = {
 }
 
 
-def layout(kind: str, windows: Windows, top: int) -> RenderableType:
+def format_records(kind: str, windows: Windows, top: int) -> RenderableType:
     """The records of a topic of this kind, as tables.
 
     Parameters
@@ -50,83 +50,85 @@ def layout(kind: str, windows: Windows, top: int) -> RenderableType:
 
     """
     if kind == "aggregator":
-        return _aggregator(windows, top)
+        return _format_counts(windows, top)
     if kind == "distribution":
-        return _distribution(windows, top)
+        return _format_distribution(windows, top)
     if kind == "results":
-        return _results(windows, top)
-    return _rejected([record for records in windows.values() for record in records.values()], top)
+        return _format_results(windows, top)
+    return _format_rejected([record for records in windows.values() for record in records.values()], top)
 
 
-def short(window: str) -> str:
+def shorten_window(window: str) -> str:
     """A window's start, without an ending that all windows have. It still selects the window."""
     return window.removesuffix("Z").removesuffix(".000")
 
 
-def _aggregator(windows: Windows, top: int) -> Table:
+def _format_counts(windows: Windows, top: int) -> Table:
     table = Table("window (UTC)", "key")
     table.columns[1].overflow = "fold"
     for heading in ("count", "tuples", "workers"):
         table.add_column(heading, justify="right")
     cut = 0
     for window in sorted(windows):
-        results = [record.parsed() for record in windows[window].values()]
+        results = [record.parse() for record in windows[window].values()]
         results.sort(key=lambda result: (-result["fields"]["count"], result["key"]))
-        shown = _first(results, top)
+        shown = _take_first(results, top)
         cut += len(results) - len(shown)
         for at, result in enumerate(shown):
             numbers = (f"{result['fields'][name]:,}" for name in ("count", "tuples", "workers"))
-            table.add_row("" if at else short(window), Text(plain(result["key"])), *numbers)
+            table.add_row("" if at else shorten_window(window), Text(escape_controls(result["key"])), *numbers)
         table.add_section()
-    table.caption = _more(cut)
+    table.caption = _mention_more(cut)
     return table
 
 
-def _results(windows: Windows, top: int) -> Group:
+def _format_results(windows: Windows, top: int) -> Group:
     """A table for each window: a keyed work's results, by key."""
     parts: list[RenderableType] = []
     for window in sorted(windows):
-        results = sorted((record.parsed() for record in windows[window].values()), key=itemgetter("key"))
+        results = sorted((record.parse() for record in windows[window].values()), key=itemgetter("key"))
         if window != NO_WINDOW:
-            parts.append(Text(f"{short(window)} (UTC)"))
-        parts.append(_fields(None, ["key"], results, top))
+            parts.append(Text(f"{shorten_window(window)} (UTC)"))
+        parts.append(_format_fields(None, ["key"], results, top))
     return Group(*parts)
 
 
-def _distribution(windows: Windows, top: int) -> RenderableType:
+def _format_distribution(windows: Windows, top: int) -> RenderableType:
     latest = max(windows)
     by_kind: dict[str, list[dict[str, Any]]] = {}
     for record in windows[latest].values():
-        result = record.parsed()
+        result = record.parse()
         by_kind.setdefault(result["key"], []).append(result)
     parts: list[RenderableType] = []
     if len(windows) > 1:
-        parts.append(_metrics_by_window(windows))
-    below = [_metrics(event, latest) for event in by_kind.get("EVENT_INFO", [])]
+        parts.append(_format_windows(windows))
+    below = [_format_metrics(event, latest) for event in by_kind.get("EVENT_INFO", [])]
     workers = sorted(by_kind.get("WORKER", []), key=lambda result: int(result["tags"]["worker"]))
     if workers:
-        below.append(_workers(workers))
-    parts.append(_beside(below))
+        below.append(_format_workers(workers))
+    parts.append(_place_beside(below))
     hottest = sorted(by_kind.get("HOT_KEY", []), key=lambda result: result["fields"].pop("rank"))
     old = sorted(by_kind.get("OLD_SPACE", []), key=lambda result: -result["fields"].get("frequency", 0))
-    lists = [_fields("hottest keys", ["key"], hottest, top)] if hottest else []
-    lists += [_fields("old space of each source's router", ["key", "source"], old, top)] if old else []
-    parts.append(_beside(lists))
+    lists = [_format_fields("hottest keys", ["key"], hottest, top)] if hottest else []
+    lists += [_format_fields("old space of each source's router", ["key", "source"], old, top)] if old else []
+    parts.append(_place_beside(lists))
     return Group(*parts)
 
 
-def _metrics_by_window(windows: Windows) -> Table:
+def _format_windows(windows: Windows) -> Table:
     table = Table("window (UTC)", box=None, padding=(0, 2, 0, 0))
     table.columns[0].no_wrap = True
     for heading, _ in _METRICS.values():
         table.add_column(heading, justify="right")
     for window in sorted(windows):
-        for result in (record.parsed() for key, record in windows[window].items() if key.endswith("/EVENT_INFO")):
-            table.add_row(short(window), *(form.format(result["fields"][name]) for name, (_, form) in _METRICS.items()))
+        for result in (record.parse() for key, record in windows[window].items() if key.endswith("/EVENT_INFO")):
+            table.add_row(
+                shorten_window(window), *(form.format(result["fields"][name]) for name, (_, form) in _METRICS.items())
+            )
     return table
 
 
-def _metrics(event: dict[str, Any], window: str) -> Table:
+def _format_metrics(event: dict[str, Any], window: str) -> Table:
     table = Table(
         box=None,
         show_header=False,
@@ -134,23 +136,23 @@ def _metrics(event: dict[str, Any], window: str) -> Table:
     )
     table.add_column(style="dim", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
-    table.add_row("window (UTC)", short(window))
+    table.add_row("window (UTC)", shorten_window(window))
     table.add_row("grouping", event["tags"]["grouping"])
     for name, (heading, form) in (_METRICS | _MORE_METRICS).items():
         table.add_row(heading, form.format(event["fields"][name]))
     return table
 
 
-def _workers(workers: Sequence[dict[str, Any]]) -> Table:
+def _format_workers(workers: Sequence[dict[str, Any]]) -> Table:
     fields = [result["fields"] for result in workers]
     notes = [
         (heading, [f"{f[name]:,}" for f in fields])
         for heading, name in (("tuples", "tuples"), ("keys", "distinctKeys"))
     ]
-    return worker_bars([f["tuples"] for f in fields], workers[0]["tags"]["grouping"], notes)
+    return draw_worker_bars([f["tuples"] for f in fields], workers[0]["tags"]["grouping"], notes)
 
 
-def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, Any]], top: int) -> Table:
+def _format_fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, Any]], top: int) -> Table:
     """A row for each result: the given tags, then all fields that any result has."""
     found = [result["fields"] | {name: result[name] for name in ("error",) if name in result} for result in results]
     names = list(dict.fromkeys(name for fields in found for name in fields))
@@ -158,26 +160,27 @@ def _fields(title: str | None, tags: Sequence[str], results: Sequence[dict[str, 
     table.columns[0].overflow = "fold"
     for name in names:
         table.add_column(name, justify="right")
-    for result, fields in zip(_first(results, top), found, strict=False):
+    for result, fields in zip(_take_first(results, top), found, strict=False):
         table.add_row(
-            *(Text(plain(result["tags"][tag])) for tag in tags), *(_shown(fields.get(name, "")) for name in names)
+            *(Text(escape_controls(result["tags"][tag])) for tag in tags),
+            *(_format_value(fields.get(name, "")) for name in names),
         )
-    table.caption = _more(len(results) - len(_first(results, top)))
+    table.caption = _mention_more(len(results) - len(_take_first(results, top)))
     return table
 
 
-def _shown(value: Any) -> RenderableType:
+def _format_value(value: Any) -> RenderableType:
     if isinstance(value, bool):  # which is an int, too
         return str(value).lower()
-    return f"{value:,}" if isinstance(value, int | float) else Text(plain(str(value)))
+    return f"{value:,}" if isinstance(value, int | float) else Text(escape_controls(str(value)))
 
 
-def _rejected(records: Sequence[Record], top: int) -> Table:
+def _format_rejected(records: Sequence[Record], top: int) -> Table:
     table = Table("reason", "place", "value")
     table.columns[1].overflow = "fold"
     table.columns[2].overflow = "ellipsis"
     table.columns[2].no_wrap = True
-    rejected = sorted((r.parsed() for r in records), key=itemgetter("timestamp", "partition", "offset"))
+    rejected = sorted((r.parse() for r in records), key=itemgetter("timestamp", "partition", "offset"))
     shown = rejected[-top:] if top else rejected
     for message in shown:
         value = message.get("value")
@@ -186,21 +189,21 @@ def _rejected(records: Sequence[Record], top: int) -> Table:
         if "valueLength" in message:
             text = f"(the first of {message['valueLength']:,} bytes) {text}"
         address = f"{message['topic']}-{message['partition']}-{message['offset']}"
-        table.add_row(Text(plain(message["reason"])), address, Text(plain(text)))
+        table.add_row(Text(escape_controls(message["reason"])), address, Text(escape_controls(text)))
     table.caption = (
         f"the last {len(shown):,} of {len(rejected):,} (all: --top 0)" if len(shown) < len(rejected) else None
     )
     return table
 
 
-def _first(results: Sequence[Any], top: int) -> Sequence[Any]:
+def _take_first(results: Sequence[Any], top: int) -> Sequence[Any]:
     return results[:top] if top else results
 
 
-def _more(cut: int) -> str | None:
+def _mention_more(cut: int) -> str | None:
     return f"and {cut:,} more (all: --top 0)" if cut else None
 
 
-def _beside(parts: Sequence[RenderableType]) -> Columns:
+def _place_beside(parts: Sequence[RenderableType]) -> Columns:
     """The parts side by side if the terminal is wide enough; an empty line above."""
     return Columns([Group("", part) for part in parts], padding=(0, 4))

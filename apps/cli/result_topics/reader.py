@@ -11,12 +11,12 @@ import orjson
 from unskew.apps.worker.result_messages import NO_WINDOW
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import end_offsets, topics
+from unskew.kafka.topics import end_offsets, list_topics
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-#: Kinds of result topics; their names end so (see ``unskew.apps.aggregator.publisher.result_topics``).
+#: Kinds of result topics; their names end so (see ``unskew.apps.aggregator.publisher.list_result_topics``).
 KINDS = ("aggregator", "distribution", "results", "rejected")
 
 LATEST, ALL = "latest", "all"
@@ -53,33 +53,33 @@ class Record:
         Records of earlier versions have no generation. They come first, by the batch's time, and number. First of all
         come records that name no batch.
         """
-        named = self.parsed().get("batch")
+        named = self.parse().get("batch")
         if named is None:
             return -2, 0, 0
         if "generation" in named:
             return named["generation"], named["number"], 0
         return -1, named["time"], named["number"]
 
-    def parsed(self) -> dict[str, Any]:
+    def parse(self) -> dict[str, Any]:
         """The message."""
         return orjson.loads(self.value)
 
 
-def kind_of(topic: str) -> str | None:
+def get_kind(topic: str) -> str | None:
     """The kind of a topic, according to its name: one of ``KINDS``. None if it isn't a result topic."""
     found = _NAMES.fullmatch(topic)
     return (found[1] or found[2]) if found else None
 
 
-def published(connection: Connection) -> dict[str, int]:
+def count_records(connection: Connection) -> dict[str, int]:
     """Result topic → how many records were ever written to it, at most: the end of each transaction counts, too."""
-    found = [topic for topic in topics(connection) if kind_of(topic) is not None]
+    found = [topic for topic in list_topics(connection) if get_kind(topic) is not None]
     with ThreadPoolExecutor(8) as pool:
         ends = pool.map(lambda topic: end_offsets(connection, topic), found)
         return {topic: sum(offsets.values()) for topic, offsets in zip(found, ends, strict=True)}
 
 
-def require_results(connection: Connection, topic: str) -> str:
+def require_result_topic(connection: Connection, topic: str) -> str:
     """The kind of an existing result topic.
 
     Raises
@@ -90,16 +90,16 @@ def require_results(connection: Connection, topic: str) -> str:
         No broker answers.
 
     """
-    found = topics(connection)
-    kind = kind_of(topic)
+    found = list_topics(connection)
+    kind = get_kind(topic)
     if topic in found and kind is not None:
         return kind
-    valid = ", ".join(name for name in found if kind_of(name)) or "none yet (`unskew topology` makes them)"
+    valid = ", ".join(name for name in found if get_kind(name)) or "none yet (`unskew topology` makes them)"
     what = "holds no results" if topic in found else "doesn't exist"
     raise UsageError(f"topic {topic} {what}; result topics: {valid}")
 
 
-class Selection:
+class RecordSelection:
     """Keeps the latest record of each key in the selected windows.
 
     It takes a topic's records in their order. The latest record is the one of the latest batch, which isn't always the

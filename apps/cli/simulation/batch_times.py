@@ -7,11 +7,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.cli.simulation.batches import Batch, Routers
-from unskew.apps.cli.simulation.input_stream import Given
+from unskew.apps.cli.simulation.batches import BatchLoad, SimulatedRouters
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.cli.simulation.simulation import Contestant
-from unskew.apps.cli.simulation.time_model import KEY, Clock, Course, Prices, TupleCost
-from unskew.grouping import Grouping, create, encode, with_sources
+from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, CostConstants, SimulatedBatches, TupleCost
+from unskew.grouping import Grouping, add_sources, create, encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import class_costs
 
@@ -20,12 +20,12 @@ _COMPUTES = 0.5  # share of CPU from which on the cores, not the workers, limit 
 
 
 @dataclass(frozen=True)
-class Timing:
+class BatchTiming:
     """A stream, its sources and what its tuples cost: the same for all groupings and all numbers of workers.
 
     Attributes
     ----------
-    stream : Given
+    stream : StreamSpec
         The stream. Drifting speeds reach the end after as many tuples as it may have at most.
     cost : TupleCost
         What a tuple costs: the mean over all classes of keys.
@@ -33,7 +33,7 @@ class Timing:
         The cost of a tuple (ms) of each class of keys.
     cores : int
         The cores on which all workers compute.
-    prices : Prices
+    prices : CostConstants
         What a batch costs beside the tuples' work.
     factors, factors_end : sequence of float
         As ``Simulation`` has them.
@@ -48,11 +48,11 @@ class Timing:
 
     """
 
-    stream: Given
+    stream: StreamSpec
     cost: TupleCost
     costs: Sequence[float]
     cores: int
-    prices: Prices
+    prices: CostConstants
     factors: Sequence[float]
     factors_end: Sequence[float] | None
     sources: int
@@ -60,7 +60,7 @@ class Timing:
     batch: int | None
     seed: int
 
-    def courses(self, contestants: Iterable[Contestant], workers: int) -> dict[str, Course]:
+    def courses(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulatedBatches]:
         """Label → the batches under that grouping, with this number of workers. KEY is always one of them, the first.
 
         Raises
@@ -72,15 +72,18 @@ class Timing:
         """
         every = [Contestant(KEY, KEY, {}), *contestants]
         routers = {
-            label: Routers(self._maker(name, workers, own), self.sources, self.split) for label, name, own in every
+            label: SimulatedRouters(self._maker(name, workers, own), self.sources, self.split)
+            for label, name, own in every
         }
-        clock = Clock(self.prices, self.cost, self.cores)
-        batches = self._routed(routers, clock, workers)
+        clock = BatchTimeModel(self.prices, self.cost, self.cores)
+        batches = self._route_batches(routers, clock, workers)
         if not batches[KEY]:
             raise ValueError("the stream has no tuples")
         keys = routers[KEY].replicas  # one worker each
         return {
-            label: Course(router.name, workers, clock, not router.keeps, batches[label], router.replicas, keys)
+            label: SimulatedBatches(
+                router.name, workers, clock, not router.keeps, batches[label], router.replicas, keys
+            )
             for label, router in routers.items()
         }
 
@@ -94,14 +97,16 @@ class Timing:
         return min(_MOST, max(self.sources, round(1000 * busy / self.cost.ms)))
 
     def _maker(self, name: str, workers: int, options: Mapping[str, object]) -> Callable[[], Grouping]:
-        return partial(create, name, workers, seed=self.seed, **with_sources(name, self.sources, options))
+        return partial(create, name, workers, seed=self.seed, **add_sources(name, self.sources, options))
 
-    def _routed(self, routers: Mapping[str, Routers], clock: Clock, workers: int) -> dict[str, list[Batch]]:
+    def _route_batches(
+        self, routers: Mapping[str, SimulatedRouters], clock: BatchTimeModel, workers: int
+    ) -> dict[str, list[BatchLoad]]:
         """The batches by label. The next one begins when one has ended, which schemes that use time see."""
-        batches: dict[str, list[Batch]] = {label: [] for label in routers}
+        batches: dict[str, list[BatchLoad]] = {label: [] for label in routers}
         now, done = dict.fromkeys(routers, 0.0), 0
         for block in self.stream.blocks(self.size(workers)):
-            keys = encode(block)
+            keys = encode_keys(block)
             costs, factors = self._costs(keys), self._factors(workers, done / self.stream.tuples)
             for label, router in routers.items():
                 batches[label].append(router.batch(keys, costs, factors, round(1000 * now[label])))

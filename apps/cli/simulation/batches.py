@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.grouping import Grouping
-from unskew.grouping.arguments import one_of
-from unskew.grouping.feedback_loop import Interval, Loop, PlanState
+from unskew.grouping.arguments import check_choice
+from unskew.grouping.feedback_loop import FeedbackLoop, Interval, PlanState
 from unskew.grouping.keys import Keys
-from unskew.grouping.planned import Batched
-from unskew.grouping.simulator.sources import SPLITS, Substreams, by_key
+from unskew.grouping.planned import BatchGrouping
+from unskew.grouping.simulator.sources import SPLITS, Substreams, divide_by_key
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _GATHERED = 1 << 18  # replicas that are held before they are merged
 
 
-class Batch(NamedTuple):
+class BatchLoad(NamedTuple):
     """What the workers get of a batch.
 
     Attributes
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
     touched: int
 
 
-class Routers:
+class SimulatedRouters:
     """The routers of S sources, and the feedback from W workers after each batch, as in a topology.
 
     A plan that the feedback gives holds from the next batch on. A topology with states that move holds it one batch
@@ -64,20 +64,20 @@ class Routers:
 
     def __init__(self, make: Callable[[], Grouping], sources: int, split: str = "even") -> None:
         first = make()
-        if type(first).foresee is not Grouping.foresee:
+        if type(first).fit is not Grouping.fit:
             raise ValueError(f"{first.name} must know the whole stream beforehand, so its batches have no time")
-        self._by_key = one_of("split", split, SPLITS) == "key"
+        self._by_key = check_choice("split", split, SPLITS) == "key"
         self._count = 1 if first.shared else sources
         routers = 1 if first.batched else self._count
         self._routers = [first.at_source(0), *(make().at_source(source) for source in range(1, routers))]
         self._monitors = [monitor for _ in range(first.workers) if (monitor := first.monitor()) is not None]
-        self._loop = Loop(lambda _: make(), first.workers) if first.controller() is not None else None
+        self._loop = FeedbackLoop(lambda _: make(), first.workers) if first.controller() is not None else None
         self._plans, self._number = PlanState(first.workers), 0
         self._replicas: list[NDArray[np.uint64]] = []
         self._workers, self._seed = first.workers, first.seed
-        self.name, self.keeps = first.name, first.keeps or first.moves
+        self.name, self.keeps = first.name, first.is_sticky or first.migrates_keys
 
-    def batch(self, keys: Keys, costs: NDArray[np.float64], factors: NDArray[np.float64], now: int) -> Batch:
+    def batch(self, keys: Keys, costs: NDArray[np.float64], factors: NDArray[np.float64], now: int) -> BatchLoad:
         """Route a batch, and let the controller plan the next one, if there is a controller.
 
         Parameters
@@ -93,7 +93,7 @@ class Routers:
 
         """
         n = len(keys)
-        assigned = self._routed(keys, costs, now)
+        assigned = self._route(keys, costs, now)
         services = costs * factors[assigned]
         loads = np.bincount(assigned, minlength=self._workers)
         work = np.bincount(assigned, weights=services, minlength=self._workers) / 1000
@@ -101,7 +101,7 @@ class Routers:
         self._note(keys.hashes[pairs // self._workers] * _GOLDEN + (pairs % self._workers).astype(np.uint64))
         if self._loop is not None:
             self._plan(keys, assigned, services, work)
-        return Batch(n, float(work.max()), float(work.sum()), int(loads.max()), len(pairs))
+        return BatchLoad(n, float(work.max()), float(work.sum()), int(loads.max()), len(pairs))
 
     @property
     def replicas(self) -> int:
@@ -109,13 +109,13 @@ class Routers:
         self._replicas = [np.unique(np.concatenate([np.empty(0, np.uint64), *self._replicas]))]
         return len(self._replicas[0])
 
-    def _routed(self, keys: Keys, costs: NDArray[np.float64], now: int) -> NDArray[np.int32]:
+    def _route(self, keys: Keys, costs: NDArray[np.float64], now: int) -> NDArray[np.int32]:
         n, parts = len(keys), Substreams(keys)
         of_sources = self._of_sources(keys)
         assigned = np.empty(n, np.int32)
         planner = self._routers[0]
-        if isinstance(planner, Batched):
-            routed = planner.together([parts.part(own) for own in of_sources], [costs[own] for own in of_sources])
+        if isinstance(planner, BatchGrouping):
+            routed = planner.route_together([parts.part(own) for own in of_sources], [costs[own] for own in of_sources])
         else:
             times = np.full(n, now, np.int64)
             routed = [
@@ -130,7 +130,7 @@ class Routers:
         """The tuples of each source, ascending."""
         if not self._by_key or self._count == 1:
             return [slice(source, None, self._count) for source in range(self._count)]
-        sources = by_key(keys, self._seed, self._count)
+        sources = divide_by_key(keys, self._seed, self._count)
         return [np.flatnonzero(sources == source) for source in range(self._count)]
 
     def _note(self, pairs: NDArray[np.uint64]) -> None:

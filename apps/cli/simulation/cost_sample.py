@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.cli.simulation.input_stream import Given, take_rows, with_columns
+from unskew.apps.cli.simulation.input_stream import StreamSpec, read_with_columns, take_rows
 from unskew.apps.cli.simulation.time_model import TupleCost
-from unskew.apps.operators import KeyedWork, Now
-from unskew.apps.worker.worker import Work, described
+from unskew.apps.operators import KeyedOperator, Now
+from unskew.apps.worker.worker import Work, describe_error
 from unskew.errors import UsageError
 
 #: Tuples that are sampled at most, and the time (s) after which no other part of them is measured.
@@ -30,7 +30,7 @@ _OF_MESSAGES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa.RecordBatch]:
+def read_sample(stream: StreamSpec, settings: Mapping[str, Any]) -> tuple[Work | KeyedOperator, pa.RecordBatch]:
     """A work, and the first tuples of a stream as the work gets them: ``key``, ``time`` (ms) and its columns.
 
     A file has its own columns, which are text unless it is Parquet. A topic has those of its messages: value, offset,
@@ -38,7 +38,7 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
 
     Parameters
     ----------
-    stream : Given
+    stream : StreamSpec
         The stream.
     settings : mapping
         ``work`` and ``work_columns``, as a run's settings have them.
@@ -57,12 +57,12 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
         if unknown := [column for column in wanted if column not in _OF_MESSAGES]:
             raise UsageError(f"a message has no column {unknown[0]!r} here; valid: {', '.join(_OF_MESSAGES)}")
         functions = {column: _OF_MESSAGES[column] for column in wanted}
-        read, found = with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
+        read, found = read_with_columns(stream.topic, stream.field, MOST, stream.connect(), functions)
         keys: Any = read.keys
     elif stream.file is not None:
         parts = list(take_rows(stream.rows(*wanted), MOST))
         keys = pa.chunked_array([part.keys for part in parts], pa.string()).combine_chunks()
-        found = {column: _whole([part.others[column] for part in parts]) for column in wanted}
+        found = {column: _concat_arrays([part.others[column] for part in parts]) for column in wanted}
     elif wanted:
         raise UsageError(f"stream {stream.spec!r} has no column {wanted[0]!r}; valid: a file or a topic has columns")
     else:
@@ -77,11 +77,11 @@ def of(stream: Given, settings: Mapping[str, Any]) -> tuple[Work | KeyedWork, pa
     return work, pa.RecordBatch.from_pydict(found)
 
 
-def _whole(parts: list[pa.Array]) -> pa.Array:
+def _concat_arrays(parts: list[pa.Array]) -> pa.Array:
     return pa.concat_arrays(parts) if parts else pa.nulls(0)
 
 
-def measured(work: Work | KeyedWork, sample: pa.RecordBatch) -> TupleCost:
+def measure_cost(work: Work | KeyedOperator, sample: pa.RecordBatch) -> TupleCost:
     """What a tuple costs a work, in this process.
 
     The work gets one part of the sample after the other, each of which takes about a tenth of a second. The first part
@@ -93,7 +93,7 @@ def measured(work: Work | KeyedWork, sample: pa.RecordBatch) -> TupleCost:
 
     Parameters
     ----------
-    work : Work or KeyedWork
+    work : Work or KeyedOperator
         As ``--work`` names it.
     sample : RecordBatch
         At least one tuple.
@@ -104,55 +104,55 @@ def measured(work: Work | KeyedWork, sample: pa.RecordBatch) -> TupleCost:
         The work raises on a part.
 
     """
-    run = _keyed(work) if isinstance(work, KeyedWork) else _counting(work)
+    run = _run_operator(work) if isinstance(work, KeyedOperator) else _run_function(work)
     try:
         run(sample.slice(0, _FIRST))  # compiles, connects, fills caches
         wall, _ = run(sample.slice(0, _FIRST))
         size = int(np.clip(_PART / max(wall, 1e-9) * min(_FIRST, len(sample)), 1, _LARGEST))
         began, taken = time.monotonic(), []
-        for part in _cut(sample, size):
+        for part in _iterate_slices(sample, size):
             taken.append([1000 * seconds / len(part) for seconds in run(part)])
             if len(taken) == _PARTS or time.monotonic() - began > PATIENCE:
                 break
     except Exception as error:  # whatever the user's code may raise
-        raise UsageError(f"the work failed on the sample ({described(work, error)})") from error  # pyright: ignore[reportArgumentType]
+        raise UsageError(f"the work failed on the sample ({describe_error(work, error)})") from error  # pyright: ignore[reportArgumentType]
     walls, cpus = np.array(taken).T
     mean = float(walls.mean())
     spread = _LIKELY * float(walls.std(ddof=1)) / len(walls) ** 0.5 if len(walls) > 1 else mean
-    return TupleCost(mean, min(spread, mean), float(cpus.mean()) / mean, isinstance(work, KeyedWork))
+    return TupleCost(mean, min(spread, mean), float(cpus.mean()) / mean, isinstance(work, KeyedOperator))
 
 
-def _cut(sample: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
+def _iterate_slices(sample: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
     """Parts of a size, from the start again where the sample ends."""
     while True:
         for at in range(0, len(sample), size):
             yield sample.slice(at, size)
 
 
-def _counting(work: Work) -> Callable[[pa.RecordBatch], tuple[float, float]]:
-    return lambda part: _timed(lambda: work(part.drop_columns("time")))
+def _run_function(work: Work) -> Callable[[pa.RecordBatch], tuple[float, float]]:
+    return lambda part: _time_call(lambda: work(part.drop_columns("time")))
 
 
-def _keyed(work: KeyedWork) -> Callable[[pa.RecordBatch], tuple[float, float]]:
+def _run_operator(work: KeyedOperator) -> Callable[[pa.RecordBatch], tuple[float, float]]:
     def run(part: pa.RecordBatch) -> tuple[float, float]:
         coded = part.column("key").dictionary_encode()
         slotted = part.append_column("slot", coded.indices.cast(pa.int32()))
         k, now = len(coded.dictionary), Now(0, 0)
         new = pa.RecordBatch.from_arrays([pa.nulls(k, each.type) for each in work.state], schema=work.state)
         before = work.update(slotted, new, now)[1]
-        return _timed(lambda: work.settle(before, work.update(slotted, before, now)[1], now))
+        return _time_call(lambda: work.on_merge(before, work.update(slotted, before, now)[1], now))
 
     return run
 
 
-def _timed(call: Callable[[], object]) -> tuple[float, float]:
+def _time_call(call: Callable[[], object]) -> tuple[float, float]:
     """Wall seconds of a call, without those in which other processes had the core, and its CPU seconds."""
-    wall, cpu, delayed = time.perf_counter(), time.process_time(), _delayed()
+    wall, cpu, delayed = time.perf_counter(), time.process_time(), _read_delay()
     call()
-    return time.perf_counter() - wall - (_delayed() - delayed), time.process_time() - cpu
+    return time.perf_counter() - wall - (_read_delay() - delayed), time.process_time() - cpu
 
 
-def _delayed() -> float:
+def _read_delay() -> float:
     """How long this thread could have run, but had no core (s). 0 where the system doesn't say."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9

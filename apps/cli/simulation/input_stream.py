@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Message
 from numpy.typing import NDArray
 
-from unskew.apps.splitter.json_fields import Fields
+from unskew.apps.splitter.json_fields import JsonFields
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.grouping.streams import CHUNK, KeyStream
@@ -23,8 +23,8 @@ from unskew.kafka.topics import end_offsets, first_offsets
 from unskew.producers.datasets import registry
 from unskew.producers.readers.columns import KeyedRows, RejectRow, read_keys
 from unskew.producers.readers.inputs import Input
-from unskew.producers.readers.rejected_records import Reject, Rejects
-from unskew.shell import pair, value
+from unskew.producers.readers.rejected_records import RejectedRecord, RejectLog
+from unskew.shell import parse_pair, parse_value
 
 #: The generators that a stream may name.
 GENERATORS: dict[str, Callable[..., KeyStream]] = {
@@ -47,7 +47,7 @@ FORMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class TimedKeys:
     """n keys in order.
 
     Attributes
@@ -63,7 +63,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Given:
+class StreamSpec:
     """A stream by its name.
 
     Attributes
@@ -78,7 +78,7 @@ class Given:
         Connects to Kafka. It is called only for a topic.
     timed : bool
         Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
-    rejects : Rejects
+    rejects : RejectLog
         Takes the rows of a file that have no key, once, however often the file is read.
 
     """
@@ -88,7 +88,7 @@ class Given:
     seed: int
     connect: Callable[[], Connection]
     timed: bool = True
-    rejects: Rejects = field(default_factory=Rejects, compare=False)
+    rejects: RejectLog = field(default_factory=RejectLog, compare=False)
     _rejected: set[int] = field(default_factory=set, compare=False, repr=False)
 
     @property
@@ -101,16 +101,16 @@ class Given:
     def topic(self) -> str | None:
         """The topic that it comes from. None: it doesn't."""
         name, _, rest = self.spec.partition(":")
-        return _field(rest)[0] if name == "kafka" else None
+        return _split_topic(rest)[0] if name == "kafka" else None
 
     @property
     def field(self) -> str | None:
         """The field of a topic's messages that is the key. None: the Kafka key is."""
-        return _field(self.spec.partition(":")[2])[1]
+        return _split_topic(self.spec.partition(":")[2])[1]
 
-    def read(self) -> Stream:
-        """The whole stream, as ``read``."""
-        return read(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
+    def read(self) -> TimedKeys:
+        """The whole stream, as ``read_stream``."""
+        return read_stream(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
 
     def rows(self, *columns: str) -> Iterator[KeyedRows]:
         """The rows of a file that have a key, with further columns, some at a time.
@@ -122,12 +122,12 @@ class Given:
 
         """
         path, _, column = self.spec.rpartition(":")
-        return _rows(Path(path), column, self._reject, columns, timed=self.timed)
+        return _read_rows(Path(path), column, self._reject, columns, timed=self.timed)
 
     def _reject(self, row: int, reason: str, data: bytes) -> None:
         if row not in self._rejected:
             self._rejected.add(row)
-            self.rejects.add(Reject(str(self.file), row, reason, data))
+            self.rejects.add(RejectedRecord(str(self.file), row, reason, data))
 
     def partitions(self) -> dict[int, int] | None:
         """Kafka partition → the number of its messages, read or not. None: the stream isn't a topic's."""
@@ -138,7 +138,7 @@ class Given:
         return {partition: end - first[partition] for partition, end in ends.items()}
 
     def blocks(self, size: int) -> Iterator[pa.Array]:
-        """The keys that ``read`` gives, ``size`` at a time; the last block may have fewer.
+        """The keys that ``read_stream`` gives, ``size`` at a time; the last block may have fewer.
 
         Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
         come in the order of their times, a histogram's keys in a random one.
@@ -151,32 +151,32 @@ class Given:
         """
         name, _, rest = self.spec.partition(":")
         if name in GENERATORS:
-            drawn, most = generator(name, rest), self.tuples
+            drawn, most = make_generator(name, rest), self.tuples
             parts = (pa.array(drawn.take(at, min(at + CHUNK, most), self.seed)) for at in range(0, most, CHUNK))
         elif name.upper() in registry.DATASETS:
-            drawn = registry.create(name, records=self.tuples, seed=self.seed)
-            parts = (_plain(block.keys) for block in drawn.blocks())
+            drawn = registry.create_dataset(name, records=self.tuples, seed=self.seed)
+            parts = (_decode_keys(block.keys) for block in drawn.blocks())
         elif self.file is not None:
             parts = (part.keys for part in self.rows())
         else:
             keys: Any = self.read().keys
             parts = iter(keys.chunks if isinstance(keys, pa.ChunkedArray) else [pa.array(keys)])
-        return _of_size(parts, size, self.tuples)
+        return _cut_blocks(parts, size, self.tuples)
 
 
-def _ignore(row: int, reason: str, data: bytes) -> None:
+def _ignore_reject(row: int, reason: str, data: bytes) -> None:
     pass
 
 
-def read(
+def read_stream(
     spec: str,
     tuples: int,
     seed: int,
     connect: Callable[[], Connection],
-    reject: RejectRow = _ignore,
+    reject: RejectRow = _ignore_reject,
     *,
     timed: bool = True,
-) -> Stream:
+) -> TimedKeys:
     """The first ``tuples`` keys of the stream that ``spec`` names (see ``FORMS``).
 
     Raises
@@ -187,20 +187,20 @@ def read(
     """
     name, _, rest = spec.partition(":")
     if name in GENERATORS:
-        return Stream(generator(name, rest).take(0, tuples, seed=seed))
+        return TimedKeys(make_generator(name, rest).take(0, tuples, seed=seed))
     if name.upper() in registry.DATASETS:
-        return _dataset(name, tuples, seed)
+        return _read_dataset(name, tuples, seed)
     if name == "kafka":
-        return _topic(rest, tuples, connect())
+        return _read_topic(rest, tuples, connect())
     if name == "counts":
-        return _histogram(Path(rest), tuples, seed, reject)
+        return _read_histogram(Path(rest), tuples, seed, reject)
     path, _, column = spec.rpartition(":")
     if Path(path).is_file():
-        return _column(_rows(Path(path), column, reject, timed=timed), tuples)
+        return _read_column(_read_rows(Path(path), column, reject, timed=timed), tuples)
     raise UsageError(f"stream is {spec!r}; valid: {FORMS}")
 
 
-def _of_size(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Array]:
+def _cut_blocks(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Array]:
     """The first ``most`` keys of these parts, in blocks of a size."""
     held: list[pa.Array] = []
     missing = size = min(size, most)
@@ -221,7 +221,7 @@ def _of_size(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Arr
         yield pa.concat_arrays(held)
 
 
-def generator(name: str, text: str) -> KeyStream:
+def make_generator(name: str, text: str) -> KeyStream:
     """A generator with parameters such as ``z=1.2,k=1000``.
 
     Raises
@@ -234,39 +234,39 @@ def generator(name: str, text: str) -> KeyStream:
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
     options: dict[str, float] = {}
     for part in filter(None, text.split(",")):
-        parameter, written = pair(part)
+        parameter, written = parse_pair(part)
         if parameter not in defaults:
             raise UsageError(f"{name} has no parameter {parameter!r}; valid: {', '.join(defaults)}")
-        read = _whole if isinstance(defaults[parameter], int) else float
-        options[parameter] = value(parameter, written, read, f"a number like {defaults[parameter]!r}")
+        read = _parse_number if isinstance(defaults[parameter], int) else float
+        options[parameter] = parse_value(parameter, written, read, f"a number like {defaults[parameter]!r}")
     try:
         return make(**options)
     except (ValueError, TypeError) as error:
         raise UsageError(f"{name}: {error}") from None
 
 
-def _whole(text: str) -> float:
+def _parse_number(text: str) -> float:
     """A number, as an int if it is whole."""
     number = float(text)
     return int(number) if number == int(number) else number
 
 
-def _dataset(name: str, tuples: int, seed: int) -> Stream:
+def _read_dataset(name: str, tuples: int, seed: int) -> TimedKeys:
     parts: list[pa.Array] = []
     missing = tuples
-    for block in registry.create(name, records=tuples, seed=seed).blocks():
+    for block in registry.create_dataset(name, records=tuples, seed=seed).blocks():
         parts.append(block.keys[:missing])
         missing -= len(parts[-1])
         if missing <= 0:
             break
-    return Stream(pa.concat_arrays([_plain(part) for part in parts]) if parts else pa.array([], pa.string()))
+    return TimedKeys(pa.concat_arrays([_decode_keys(part) for part in parts]) if parts else pa.array([], pa.string()))
 
 
-def _plain(keys: pa.Array) -> pa.Array:
+def _decode_keys(keys: pa.Array) -> pa.Array:
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
 
 
-def _rows(
+def _read_rows(
     path: Path, column: str, reject: RejectRow, others: Sequence[str] = (), *, timed: bool
 ) -> Iterator[KeyedRows]:
     """The rows as `unskew produce COLUMN` reads them, with the times of a column ``time`` if there is one."""
@@ -274,12 +274,12 @@ def _rows(
     return read_keys(Input(str(path), None), column, reject, time, others, optional=True)
 
 
-def _column(rows: Iterator[KeyedRows], tuples: int) -> Stream:
+def _read_column(rows: Iterator[KeyedRows], tuples: int) -> TimedKeys:
     """A column of a file, and its column ``time`` if it has one."""
     parts = list(take_rows(rows, tuples))
     keys = pa.chunked_array([part.keys for part in parts], pa.string())
     times = [part.times for part in parts if part.times is not None]
-    return Stream(keys, np.maximum.accumulate(np.concatenate(times)) if times else None)
+    return TimedKeys(keys, np.maximum.accumulate(np.concatenate(times)) if times else None)
 
 
 def take_rows(parts: Iterable[KeyedRows], most: int) -> Iterator[KeyedRows]:
@@ -291,7 +291,7 @@ def take_rows(parts: Iterable[KeyedRows], most: int) -> Iterator[KeyedRows]:
             return
 
 
-def _histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Stream:
+def _read_histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> TimedKeys:
     """Keys in random order, as often as a CSV counts them; if that's more than ``tuples``, drawn by these counts."""
     if not path.is_file():
         raise UsageError(f"counts:{path} is no file; valid: counts:FILE.csv with the columns key,count")
@@ -309,15 +309,15 @@ def _histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Stream:
         codes = draws.permutation(np.repeat(np.arange(len(counts)), counts))
     else:
         codes = np.searchsorted(np.cumsum(counts), draws.integers(0, counts.sum(), tuples), side="right")
-    return Stream(keys.take(pa.array(codes)))
+    return TimedKeys(keys.take(pa.array(codes)))
 
 
-def _topic(name: str, tuples: int, connection: Connection) -> Stream:
-    topic, field = _field(name)
-    return records(topic, field, tuples, connection)
+def _read_topic(name: str, tuples: int, connection: Connection) -> TimedKeys:
+    topic, field = _split_topic(name)
+    return read_records(topic, field, tuples, connection)
 
 
-def _field(name: str) -> tuple[str, str | None]:
+def _split_topic(name: str) -> tuple[str, str | None]:
     """The topic and the field of ``TOPIC`` or ``TOPIC:FIELD``."""
     topic, _, field = name.partition(":")
     if not topic:
@@ -325,7 +325,7 @@ def _field(name: str) -> tuple[str, str | None]:
     return topic, field or None
 
 
-def records(topic: str, field: str | None, tuples: int, connection: Connection) -> Stream:
+def read_records(topic: str, field: str | None, tuples: int, connection: Connection) -> TimedKeys:
     """At most ``tuples`` keys of a topic, in the order of their timestamps.
 
     The key is a field of the JSON message, whose dots lead to nested objects, as for the topology's source type COLUMN:
@@ -339,14 +339,14 @@ def records(topic: str, field: str | None, tuples: int, connection: Connection) 
         Kafka doesn't answer.
 
     """
-    return with_columns(topic, field, tuples, connection, {})[0]
+    return read_with_columns(topic, field, tuples, connection, {})[0]
 
 
-def with_columns(
+def read_with_columns(
     topic: str, field: str | None, tuples: int, connection: Connection, columns: Mapping[str, Callable[[Message], Any]]
-) -> tuple[Stream, dict[str, pa.Array]]:
-    """As ``records``, with columns of the same messages. Each column's function gives its value of a message."""
-    read = None if field is None else Fields.column(field).read
+) -> tuple[TimedKeys, dict[str, pa.Array]]:
+    """As ``read_records``, with columns of the same messages. Each column's function gives its value of a message."""
+    read = None if field is None else JsonFields.column(field).read
     keys: list[Any] = []
     times: list[int] = []
     beside: dict[str, list[Any]] = {column: [] for column in columns}
@@ -364,5 +364,5 @@ def with_columns(
     stamps = np.array(times, np.int64)
     order = np.argsort(stamps, kind="stable")
     taken = pa.array(order)
-    stream = Stream(pa.array(keys).take(taken), stamps[order])
+    stream = TimedKeys(pa.array(keys).take(taken), stamps[order])
     return stream, {column: pa.array(values).take(taken) for column, values in beside.items()}

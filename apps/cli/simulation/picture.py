@@ -8,13 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
-from unskew.apps.metrics.colours import colour
-from unskew.grouping.simulator import Outcome
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.simulator import SimulationOutcome
 
 _STYLES = ("-", "--", ":", "-.")
 
 
-def draw_over_time(outcomes: Mapping[str, Outcome], title: str, file: Path) -> None:
+def draw_over_time(outcomes: Mapping[str, SimulationOutcome], title: str, file: Path) -> None:
     """Draw four panels over the tuples, with a line for each label."""
     panels = {
         "recent_imbalance_fraction": ("imbalance of recent tuples (share)", 1e-4),
@@ -23,18 +23,20 @@ def draw_over_time(outcomes: Mapping[str, Outcome], title: str, file: Path) -> N
         "p99_completion": ("completion of recent tuples, p99 (ms)", 1),
     }
     figure = Figure(figsize=(11, 7), layout="constrained")
-    for axes, (name, (what, threshold)) in zip(_grid(figure), panels.items(), strict=True):
+    for axes, (name, (what, threshold)) in zip(_make_grid(figure), panels.items(), strict=True):
         for label, outcome in outcomes.items():
-            axes.plot(outcome.series["tuples"], outcome.series[name], **_line(label, outcomes))
+            axes.plot(outcome.series["tuples"], outcome.series[name], **_choose_style(label, outcomes))
         axes.set_title(what, fontsize=10)
         axes.xaxis.set_major_formatter(EngFormatter())
-        _from_zero(axes, threshold)
-    _finish(figure, title, "tuples", file)
+        _scale_from_zero(axes, threshold)
+    _save_figure(figure, title, "tuples", file)
 
 
-def draw_by_workers(outcomes: Mapping[tuple[str, int], Outcome], counts: Sequence[int], title: str, file: Path) -> None:
+def draw_by_workers(
+    outcomes: Mapping[tuple[str, int], SimulationOutcome], counts: Sequence[int], title: str, file: Path
+) -> None:
     """Draw four panels over W, with a line for each label."""
-    panels: dict[str, tuple[Callable[[Outcome], float], float | None]] = {
+    panels: dict[str, tuple[Callable[[SimulationOutcome], float], float | None]] = {
         "imbalance at the end (share of tuples)": (lambda o: o.final_imbalance, 1e-4),
         "replication (workers a key)": (lambda o: o.replication, None),
         "completion, p99 (ms)": (lambda o: o.p99_completion, 1),
@@ -42,10 +44,10 @@ def draw_by_workers(outcomes: Mapping[tuple[str, int], Outcome], counts: Sequenc
     }
     labels = {label: outcome for (label, _), outcome in outcomes.items()}
     figure = Figure(figsize=(11, 7), layout="constrained")
-    for axes, (what, (value, threshold)) in zip(_grid(figure), panels.items(), strict=True):
+    for axes, (what, (value, threshold)) in zip(_make_grid(figure), panels.items(), strict=True):
         for label in labels:
             values = [value(outcomes[label, count]) for count in counts]
-            axes.plot(counts, values, marker="o", **_line(label, labels))
+            axes.plot(counts, values, marker="o", **_choose_style(label, labels))
         axes.set_title(what, fontsize=10)
         axes.set_xscale("log")
         axes.set_xticks(counts, [str(count) for count in counts])
@@ -53,32 +55,32 @@ def draw_by_workers(outcomes: Mapping[tuple[str, int], Outcome], counts: Sequenc
         if threshold is None:
             axes.set_ylim(bottom=0)
         else:
-            _from_zero(axes, threshold)
-    _finish(figure, title, "workers", file)
+            _scale_from_zero(axes, threshold)
+    _save_figure(figure, title, "workers", file)
 
 
-def _grid(figure: Figure) -> list[Axes]:
+def _make_grid(figure: Figure) -> list[Axes]:
     return list(figure.subplots(2, 2, sharex=True).flat)
 
 
-def _from_zero(axes: Axes, threshold: float) -> None:
+def _scale_from_zero(axes: Axes, threshold: float) -> None:
     """Logarithmic, but with a zero below the threshold."""
     axes.set_yscale("symlog", linthresh=threshold)
     axes.set_ylim(bottom=0)
 
 
-def _line(label: str, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+def _choose_style(label: str, outcomes: Mapping[str, SimulationOutcome]) -> dict[str, Any]:
     """A grouping's colour; its variants differ in style."""
     grouping = outcomes[label].grouping
     variants = [other for other, outcome in outcomes.items() if outcome.grouping == grouping]
     return {
         "label": label,
-        "color": colour(grouping),
+        "color": get_colour(grouping),
         "linestyle": _STYLES[variants.index(label) % len(_STYLES)],
     }
 
 
-def _finish(figure: Figure, title: str, below: str, file: Path) -> None:
+def _save_figure(figure: Figure, title: str, below: str, file: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", alpha=0.3)

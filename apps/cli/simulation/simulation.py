@@ -8,11 +8,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping import create, encode, with_sources
+from unskew.grouping import add_sources, create, encode_keys
 from unskew.grouping.keys import Keys
-from unskew.grouping.simulator import Feedback, Outcome, Speeds, Workload, arrivals_at, class_costs, simulate, workload
+from unskew.grouping.simulator import (
+    FeedbackTiming,
+    SimulationOutcome,
+    Speeds,
+    Workload,
+    class_costs,
+    make_arrivals,
+    make_workload,
+    simulate,
+)
 
-__all__ = ["Contestant", "Feedback", "Simulation", "encode"]
+__all__ = ["Contestant", "FeedbackTiming", "Simulation", "encode_keys"]
 
 
 class Contestant(NamedTuple):
@@ -46,7 +55,7 @@ class Simulation:
         The seed of the draws and of the hash functions.
     sources : int
         S, the number of sources.
-    feedback : Feedback
+    feedback : FeedbackTiming
         How often workers report, and when a plan takes effect.
     settings : mapping
         Further parameters of ``unskew.grouping.simulator.simulate``: split, window, samples.
@@ -62,10 +71,10 @@ class Simulation:
     poisson: bool
     seed: int
     sources: int
-    feedback: Feedback
+    feedback: FeedbackTiming
     settings: dict[str, Any] = field(default_factory=dict)
 
-    def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, Outcome]:
+    def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulationOutcome]:
         """Label → the outcome of the simulation with this number of workers.
 
         Raises
@@ -75,9 +84,9 @@ class Simulation:
 
         """
         offered, speeds = self._workload(workers), self._speeds(workers)
-        found: dict[str, Outcome] = {}
+        found: dict[str, SimulationOutcome] = {}
         for label, grouping, options in contestants:
-            own = with_sources(grouping, self.sources, options)
+            own = add_sources(grouping, self.sources, options)
             router = partial(create, grouping, workers, seed=self.seed, **own)
             found[label] = simulate(
                 router, offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings
@@ -89,11 +98,11 @@ class Simulation:
         arrivals = self.times
         if arrivals is None:
             seed = self.seed if self.poisson else None
-            arrivals = arrivals_at(self.load, costs, len(self.keys), workers, seed=seed)
-        return workload(self.keys, arrivals, costs)
+            arrivals = make_arrivals(self.load, costs, len(self.keys), workers, seed=seed)
+        return make_workload(self.keys, arrivals, costs)
 
     def _speeds(self, workers: int) -> Speeds:
         start = np.resize(self.factors, workers)
         if self.factors_end is None:
-            return Speeds.fixed(start)
+            return Speeds.constant(start)
         return Speeds.drifting(start, np.resize(self.factors_end, workers), len(self.keys))

@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 from rich.console import Group
 from rich.table import Table
 
-from unskew.apps.cli.simulation.time_model import KEY, Clock, Course, Prediction, Range
-from unskew.apps.metrics.colours import colour
-from unskew.apps.metrics.partition_arrivals import hot
+from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
+from unskew.apps.metrics.colours import get_colour
+from unskew.apps.metrics.partition_arrivals import find_hot
 from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
-from unskew.grouping.measures import fewest_replicas, straggling
-from unskew.grouping.simulator import Outcome
+from unskew.grouping.measures import fewest_replicas, straggler_ratio
+from unskew.grouping.simulator import SimulationOutcome
 
 CAP = 1.1  # max/mean that the bound allows
 _ALL = 0.95  # share of CPU that is as good as all
@@ -30,7 +30,7 @@ CAPTION = (
 )
 
 #: Name of a measure → its text for an outcome.
-MEASURES: dict[str, Callable[[Outcome], str]] = {
+MEASURES: dict[str, Callable[[SimulationOutcome], str]] = {
     "imbalance, end (% of tuples)": lambda o: f"{100 * o.final_imbalance:.3g}",
     "imbalance, mean over time": lambda o: f"{100 * o.average_imbalance:.3g}",
     "imbalance of work, end (%)": lambda o: f"{100 * o.work_imbalance:.3g}",
@@ -53,7 +53,7 @@ MEASURES: dict[str, Callable[[Outcome], str]] = {
 _ONLY_WITH_PLANS = ("plans adopted", "keys moved", "migration cost", "tuples passed on")
 
 
-class Answer(NamedTuple):
+class GroupingFigures(NamedTuple):
     """The effect of a grouping on a stream, in a few figures.
 
     Attributes
@@ -79,7 +79,7 @@ class Answer(NamedTuple):
     cost: float
 
 
-def partitions(messages: Mapping[int, int]) -> str:
+def describe_partitions(messages: Mapping[int, int]) -> str:
     """A line about a topic's partitions, of which no grouping makes even ones.
 
     Parameters
@@ -89,27 +89,31 @@ def partitions(messages: Mapping[int, int]) -> str:
 
     """
     loads = list(messages.values())
-    text = f"Kafka: {len(loads)} partitions, the largest has {straggling(loads):.2f} times the mean"
-    if found := [str(each) for each, is_hot in zip(messages, hot(loads), strict=True) if is_hot]:
+    text = f"Kafka: {len(loads)} partitions, the largest has {straggler_ratio(loads):.2f} times the mean"
+    if found := [str(each) for each, is_hot in zip(messages, find_hot(loads), strict=True) if is_hot]:
         text += f"; hot: {', '.join(found)}"
     return text
 
 
-def answer(outcome: Outcome, keys: Keys) -> Answer:
+def compute_figures(outcome: SimulationOutcome, keys: Keys) -> GroupingFigures:
     """The figures of a simulated run."""
     workers, n = outcome.workers, outcome.tuples
     late = outcome.assigned[n // 2 :]
     windows = [part for part in np.array_split(late, _WINDOWS) if len(part)]
-    lasting = np.mean([straggling(np.bincount(part, minlength=workers)) for part in windows])
+    lasting = np.mean([straggler_ratio(np.bincount(part, minlength=workers)) for part in windows])
     loads = np.bincount(late, minlength=workers) / len(late)
     replicas = np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned) % workers
     least = fewest_replicas(np.bincount(keys.codes), workers, CAP)
     fullest = int(np.bincount(replicas).max())
     cost = float(lasting) * len(replicas) / least
-    return Answer(float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost)
+    return GroupingFigures(
+        float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost
+    )
 
 
-def describe(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> dict[str, Any]:
+def describe_simulation(
+    outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, GroupingFigures], keys: Keys
+) -> dict[str, Any]:
     """What a simulation says, as JSON has it: the stream with its hottest keys, and each grouping, the cheapest first.
 
     Shares are of all tuples, from 0 to 1.
@@ -120,51 +124,51 @@ def describe(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], key
         "keys": first.distinct_keys,
         "sources": first.sources,
         "workers": first.workers,
-        "hottest": [{"key": key, "share": share} for key, share in hottest(keys)],
-        "cheapest_even": cheapest_even(answers),
+        "hottest": [{"key": key, "share": share} for key, share in find_hottest(keys)],
+        "cheapest_even": find_cheapest_even(answers),
         "groupings": [{"grouping": label, **answer._asdict()} for label, answer in answers.items()],
     }
 
 
-def answers_of(outcomes: Mapping[str, Outcome], keys: Keys) -> dict[str, Answer]:
+def rank_groupings(outcomes: Mapping[str, SimulationOutcome], keys: Keys) -> dict[str, GroupingFigures]:
     """Label → the figures of its run, the cheapest first."""
-    answers = {label: answer(outcome, keys) for label, outcome in outcomes.items()}
+    answers = {label: compute_figures(outcome, keys) for label, outcome in outcomes.items()}
     return dict(sorted(answers.items(), key=lambda item: item[1].cost))
 
 
-def hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
+def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
     """The keys with most tuples, and their shares of all tuples."""
     tuples = np.bincount(keys.codes)
     first = np.argsort(-tuples, kind="stable")[:count].tolist()
     return list(zip(keys.texts(first), (tuples[first] / len(keys.codes)).tolist(), strict=True))
 
 
-def cheapest_even(answers: Mapping[str, Answer]) -> str | None:
+def find_cheapest_even(answers: Mapping[str, GroupingFigures]) -> str | None:
     """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if there is one."""
     return min(
         (label for label in answers if answers[label].lasting <= CAP), key=lambda n: answers[n].cost, default=None
     )
 
 
-def verdict(answers: Mapping[str, Answer], keys: Keys, workers: int) -> str:
+def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers: int) -> str:
     """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
-    shares = ", ".join(f"{_cut(key)} {share:.1%}" for key, share in hottest(keys))
-    best = cheapest_even(answers)
+    shares = ", ".join(f"{_shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
+    best = find_cheapest_even(answers)
     found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
     return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
 
 
-def _cut(key: str) -> str:
+def _shorten_key(key: str) -> str:
     return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
 
 
-def table(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: Keys) -> Table:
+def make_table(outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, GroupingFigures], keys: Keys) -> Table:
     """A row for the bound, then a row for each label, in the order of the answers."""
     first = next(iter(outcomes.values()))
     least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
     each = len(keys.codes) // (2 * _WINDOWS * first.workers)
     few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
-    shown = Table(title=_title(first), caption=CAPTION + few * (each < _ENOUGH))
+    shown = Table(title=_format_title(first), caption=CAPTION + few * (each < _ENOUGH))
     shown.add_column("grouping", no_wrap=True)
     for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
         shown.add_column(column, justify="right", no_wrap=True)
@@ -173,7 +177,7 @@ def table(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: 
     shown.add_row("bound", *bound, "", end_section=True)
     for label, found in answers.items():
         shown.add_row(
-            f"[{colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"[{get_colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
             f"{found.cost:.2f}",
             f"{found.lasting:.2f}",
             f"{found.least:.3g} to {found.most:.3g}",
@@ -184,12 +188,13 @@ def table(outcomes: Mapping[str, Outcome], answers: Mapping[str, Answer], keys: 
     return shown
 
 
-def minutes(predictions: Mapping[str, Prediction], key: Course, sources: int) -> Table:
+def make_time_table(predictions: Mapping[str, Prediction], key: SimulatedBatches, sources: int) -> Table:
     """A row for KEY, then a row for each other label, the fastest first."""
     tuples, clock, workers = sum(batch.tuples for batch in key.batches), key.clock, key.workers
     batches = f"{len(key.batches):,} batch{'es' * (len(key.batches) > 1)} of {key.batches[0].tuples:,}"
     shown = Table(
-        title=f"{tuples:,} tuples of {key.keys:,} keys in {batches}, S = {sources}, W = {workers}\n{_costs(clock)}",
+        title=f"{tuples:,} tuples of {key.keys:,} keys in {batches}, S = {sources}, W = {workers}\n"
+        f"{_describe_costs(clock)}",
         caption=f"In brackets: in nine batches of ten, at a fixed cost of {clock.prices.fixed:g} s ± 20 %.",
     )
     shown.add_column("grouping", no_wrap=True)
@@ -199,18 +204,18 @@ def minutes(predictions: Mapping[str, Prediction], key: Course, sources: int) ->
         found = predictions[label]
         uneven = np.mean([batch.most * workers / batch.tuples for batch in found.course.batches])
         shown.add_row(
-            f"[{colour(found.course.grouping)}]■[/] " + label.replace(":", "\n  "),
+            f"[{get_colour(found.course.grouping)}]■[/] " + label.replace(":", "\n  "),
             f"{uneven:.2f}",
             f"{found.course.replication:.2f}",
             f"{found.batch.value:.3g}",
-            _duration(float(found.course.seconds().sum())),
-            "" if label == KEY else _ranged(found.speedup),
+            _format_duration(float(found.course.seconds().sum())),
+            "" if label == KEY else _format_range(found.speedup),
             end_section=label == KEY,
         )
     return shown
 
 
-def _costs(clock: Clock) -> str:
+def _describe_costs(clock: BatchTimeModel) -> str:
     cost = clock.cost
     spread = f" ± {cost.spread:.2g}" if cost.spread else ""
     waits = "waiting" if not cost.cpu else "of CPU" if cost.cpu > _ALL else f"({100 * cost.cpu:.0f} % of it CPU)"
@@ -218,14 +223,14 @@ def _costs(clock: Clock) -> str:
     return f"a tuple costs {cost.ms:.3g}{spread} ms {waits}{cores}"
 
 
-def _ranged(found: Range) -> str:
+def _format_range(found: Range) -> str:
     return f"{found.value:.2f} ({found.low:.2f}–{found.high:.2f})"
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """In the unit that reads best.
 
-    >>> _duration(90), _duration(600), _duration(9000)
+    >>> _format_duration(90), _format_duration(600), _format_duration(9000)
     ('90 s', '10 min', '2.5 h')
     """
     for unit, length in (("h", 3600), ("min", 60)):
@@ -234,11 +239,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
+def make_detail_tables(outcomes: Mapping[str, SimulationOutcome], width: int) -> Group:
     """The measures, a column for each label, in as many tables as a terminal of ``width`` characters needs."""
     first = next(iter(outcomes.values()))
     shown = [m for m in MEASURES if m not in _ONLY_WITH_PLANS or any(o.plans for o in outcomes.values())]
-    columns = {label: f"[{colour(o.grouping)}]■[/] " + label.replace(":", "\n") for label, o in outcomes.items()}
+    columns = {label: f"[{get_colour(o.grouping)}]■[/] " + label.replace(":", "\n") for label, o in outcomes.items()}
     widest = 5 + max(len(line) for label in outcomes for line in label.split(":"))
     room = max(1, (width - max(map(len, shown)) - 4) // widest)
     labels = list(outcomes)
@@ -250,10 +255,10 @@ def details(outcomes: Mapping[str, Outcome], width: int) -> Group:
         for what in shown:
             part.add_row(what, *(MEASURES[what](outcomes[label]) for label in labels[at : at + room]))
         tables.append(part)
-    return Group(_title(first), *tables)
+    return Group(_format_title(first), *tables)
 
 
-def save(outcomes: Mapping[tuple[str, int], Outcome], folder: Path, stream: str) -> list[Path]:
+def save_simulation(outcomes: Mapping[tuple[str, int], SimulationOutcome], folder: Path, stream: str) -> list[Path]:
     """Write ``series.parquet``, ``figures.csv`` and pictures to the folder, and return the files' paths.
 
     Raises
@@ -297,5 +302,5 @@ def save(outcomes: Mapping[tuple[str, int], Outcome], folder: Path, stream: str)
     return files
 
 
-def _title(first: Outcome) -> str:
+def _format_title(first: SimulationOutcome) -> str:
     return f"{first.tuples:,} tuples of {first.distinct_keys:,} keys, S = {first.sources}, W = {first.workers}"

@@ -14,7 +14,7 @@ The last term is a bound from below: no schedule ends before the busiest worker,
 work. If tasks are started in any order, it takes at most twice as long (Graham, *Bounds on Multiprocessing Timing
 Anomalies*, SIAM J. Appl. Math. 17(2), 1969).
 
-``Prices`` has the constants, and where each was measured.
+``CostConstants`` has the constants, and where each was measured.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.cli.simulation.batches import Batch
+from unskew.apps.cli.simulation.batches import BatchLoad
 from unskew.grouping.measures import dist_cost
 
 #: The label of the grouping that others are compared with.
@@ -38,7 +38,7 @@ _TAILS = 0.05, 0.95  # of the batches, which an interval leaves out on either si
 
 
 @dataclass(frozen=True)
-class Prices:
+class CostConstants:
     """What a batch costs beside the tuples' work. The defaults were measured in mode LOCAL on two shared cores.
 
     Attributes
@@ -93,12 +93,12 @@ class TupleCost:
 
 
 @dataclass(frozen=True)
-class Clock:
+class BatchTimeModel:
     """How long batches take.
 
     Attributes
     ----------
-    prices : Prices
+    prices : CostConstants
         The cost beside the work.
     cost : TupleCost
         Of whose work batches consist.
@@ -107,16 +107,16 @@ class Clock:
 
     """
 
-    prices: Prices
+    prices: CostConstants
     cost: TupleCost
     cores: int
 
-    def seconds(self, batch: Batch, *, splits: bool, work: float = 1.0, fixed: float = 1.0) -> float:
+    def seconds(self, batch: BatchLoad, *, splits: bool, work: float = 1.0, fixed: float = 1.0) -> float:
         """The time of a batch (s).
 
         Parameters
         ----------
-        batch : Batch
+        batch : BatchLoad
             What the workers get.
         splits : bool
             Whether the grouping may split keys.
@@ -127,26 +127,26 @@ class Clock:
         prices = self.prices
         around = fixed * prices.fixed + prices.routed * batch.tuples + prices.state * batch.touched
         merged = prices.merged if splits and self.cost.states else 0.0
-        return around + merged + work * self.working(batch)
+        return around + merged + work * self.work_seconds(batch)
 
-    def working(self, batch: Batch) -> float:
+    def work_seconds(self, batch: BatchLoad) -> float:
         """The time for which workers work (s)."""
         return max(batch.busiest, self.cost.cpu * batch.total / self.cores)
 
 
 @dataclass(frozen=True)
-class Course:
+class SimulatedBatches:
     """The batches of a stream under one grouping.
 
     Attributes
     ----------
     grouping, workers : str, int
         The grouping's name, and W.
-    clock : Clock
+    clock : BatchTimeModel
         How long batches take.
     splits : bool
         Whether the grouping may split keys.
-    batches : list of Batch
+    batches : list of BatchLoad
         One at least.
     replicas, keys : int
         The (key, worker) pairs of the whole stream, and its distinct keys.
@@ -155,14 +155,14 @@ class Course:
 
     grouping: str
     workers: int
-    clock: Clock
+    clock: BatchTimeModel
     splits: bool
-    batches: Sequence[Batch]
+    batches: Sequence[BatchLoad]
     replicas: int
     keys: int
 
     def seconds(self, *, work: float = 1.0, fixed: float = 1.0) -> NDArray[np.float64]:
-        """The time of each batch (s), as ``Clock.seconds`` has it."""
+        """The time of each batch (s), as ``BatchTimeModel.seconds`` has it."""
         of = self.clock.seconds
         return np.array([of(batch, splits=self.splits, work=work, fixed=fixed) for batch in self.batches])
 
@@ -187,7 +187,7 @@ class Prediction:
 
     Attributes
     ----------
-    course : Course
+    course : SimulatedBatches
         The batches.
     batch : Range, s
         The time of a batch: the mean, and where it lies.
@@ -196,12 +196,12 @@ class Prediction:
 
     """
 
-    course: Course
+    course: SimulatedBatches
     batch: Range
     speedup: Range
 
     @staticmethod
-    def of(course: Course, key: Course) -> "Prediction":
+    def of(course: SimulatedBatches, key: SimulatedBatches) -> "Prediction":
         """The prediction for a grouping, from its course and KEY's over the same batches.
 
         The interval has two parts. The times of batches vary, because their keys do: the lowest and the highest
@@ -215,16 +215,16 @@ class Prediction:
             ratios.append(np.quantile(other / own, _TAILS))
         own, other = course.seconds(), key.seconds()
         batch, speedup = float(own.mean()), float(other.sum() / own.sum())
-        return Prediction(course, _around(batch, times), _around(speedup, ratios))
+        return Prediction(course, _make_range(batch, times), _make_range(speedup, ratios))
 
 
-def _around(value: float, ends: Iterable[NDArray[np.float64]]) -> Range:
+def _make_range(value: float, ends: Iterable[NDArray[np.float64]]) -> Range:
     """A value and its interval, which has the value in it."""
     lows, highs = zip(*ends, strict=True)
     return Range(value, min(value, *map(float, lows)), max(value, *map(float, highs)))
 
 
-def recommended(predictions: Mapping[str, Prediction]) -> str | None:
+def recommend_grouping(predictions: Mapping[str, Prediction]) -> str | None:
     """The label of the grouping to choose. None: no grouping is worth it.
 
     A grouping is worth it if even the low end of its speedup is at least ``LEAST_GAIN``. Of those whose speedup is
@@ -236,22 +236,22 @@ def recommended(predictions: Mapping[str, Prediction]) -> str | None:
     return min(near, key=lambda label: (near[label].course.replicas, -near[label].speedup.value), default=None)
 
 
-def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
-    """One line: which grouping to choose (``recommended``), or why none.
+def describe_recommendation(predictions: Mapping[str, Prediction], key: SimulatedBatches) -> str:
+    """One line: which grouping to choose (``recommend_grouping``), or why none.
 
     Parameters
     ----------
     predictions : label → Prediction
         Of all groupings.
-    key : Course
+    key : SimulatedBatches
         KEY's.
 
     """
-    label = recommended(predictions)
+    label = recommend_grouping(predictions)
     if label is None:
         best = max((each.speedup.value for each in predictions.values()), default=1.0)
         most = f"no grouping is expected to be more than {max(1.0, best):.2f} times as fast"
-        return f"Don't: {_why_not(key)}; {most}."
+        return f"Don't: {_explain_no_gain(key)}; {most}."
     chosen, before = predictions[label], float(key.seconds().mean())
     return (
         f"Choose {label}: a batch takes {chosen.batch.value:.3g} s instead of {before:.3g} s, "
@@ -260,7 +260,7 @@ def advice(predictions: Mapping[str, Prediction], key: Course) -> str:
     )
 
 
-def _why_not(key: Course) -> str:
+def _explain_no_gain(key: SimulatedBatches) -> str:
     """Why there is nothing to gain over KEY."""
     cost, cores = key.clock.cost, key.clock.cores
     busiest, total = (sum(getattr(batch, name) for batch in key.batches) for name in ("busiest", "total"))
@@ -268,6 +268,6 @@ def _why_not(key: Course) -> str:
         return "KEY is even enough"
     if busiest < LEAST_GAIN * cost.cpu * total / cores:
         return f"the work of all workers keeps {cores} core{'s' * (cores > 1)} busy with KEY already"
-    if sum(map(key.clock.working, key.batches)) < _LITTLE * key.seconds().sum():
+    if sum(map(key.clock.work_seconds, key.batches)) < _LITTLE * key.seconds().sum():
         return "the tuples' work is little beside the rest of a batch"
     return "KEY is nearly even enough"

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.errors import EnvironmentFault
-from unskew.grouping.feedback_loop import Interval, Loop, MigrationReport, PlanState, Rebalance, effects
+from unskew.grouping.feedback_loop import FeedbackLoop, Interval, MigrationReport, PlanState, Rebalance, measure_effects
 
 
-def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
+def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
     """End a batch: write the plan state of the next batch, unless it is written already.
 
     Returns
@@ -23,15 +23,17 @@ def end(loop: Loop, checkpoint: Where, batch: int, reports: TaskReports) -> tupl
         The plans that moved keys, if this batch is the first that was routed by them.
 
     """
-    plans = Plans(checkpoint)
+    plans = PlanStateLog(checkpoint)
     before = plans.at(batch) or PlanState(loop.workers)
-    interval = _interval(batch, reports, before.workers)
-    if plans.written(batch + 1) is None:
+    interval = _make_interval(batch, reports, before.workers)
+    if plans.find(batch + 1) is None:
         plans.write(batch + 1, loop.after(before, interval))
-    return effects(before, interval)
+    return measure_effects(before, interval)
 
 
-def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None) -> bool:
+def begin_batch(
+    loop: FeedbackLoop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None
+) -> bool:
     """Begin a batch: write its plan state, unless it is written already.
 
     In a batch without rows no source asks for a plan, but some workers may be called, or all. So tuples, times and
@@ -58,10 +60,10 @@ def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskR
         Whether nobody else has written the batch's plan state.
 
     """
-    plans = Plans(checkpoint)
+    plans = PlanStateLog(checkpoint)
     if batch == 0:
         return True
-    if plans.written(batch) is not None:
+    if plans.find(batch) is not None:
         return False
     before = plans.at(batch - 1) or PlanState(loop.workers)
     if since is None:
@@ -72,17 +74,17 @@ def begin(loop: Loop, checkpoint: Where, batch: int, reports: Mapping[int, TaskR
     migrations: dict[int, MigrationReport] = {}
     called: dict[int, int] = {}
     for of in sorted(of for of in reports if of >= since):
-        migrations |= _migrations(reports[of])
+        migrations |= _collect_migrations(reports[of])
         called |= dict.fromkeys(reports[of].workers, of)
-    interval = _interval(batch - 1, measured, before.workers)
+    interval = _make_interval(batch - 1, measured, before.workers)
     return plans.write(batch, loop.after(before, replace(interval, migrations=migrations, called=called)))
 
 
-def _migrations(reports: TaskReports) -> dict[int, MigrationReport]:
+def _collect_migrations(reports: TaskReports) -> dict[int, MigrationReport]:
     return {worker: report.migration for worker, report in reports.workers.items()}
 
 
-def _interval(batch: int, reports: TaskReports, workers: int) -> Interval:
+def _make_interval(batch: int, reports: TaskReports, workers: int) -> Interval:
     """What the batch's tasks report to the loop. ``workers`` is W by the plan that the batch was routed by."""
     return Interval(
         batch,
@@ -90,18 +92,18 @@ def _interval(batch: int, reports: TaskReports, workers: int) -> Interval:
         {source: report.grouping for source, report in reports.routers.items() if report.grouping is not None},
         reports.tuples,
         reports.busy(workers).tolist(),
-        migrations=_migrations(reports),
+        migrations=_collect_migrations(reports),
     )
 
 
 def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
     """Write how many workers a checkpoint has had up to the newest planned batch, unless its plan state has it."""
-    plans = Plans(checkpoint)
+    plans = PlanStateLog(checkpoint)
     if plans.at(batch) is None:
         plans.write(0, PlanState(workers))
 
 
-def require_followed(loop: Loop, checkpoint: Where) -> None:
+def require_known_plans(loop: FeedbackLoop, checkpoint: Where) -> None:
     """Refuse a checkpoint whose states were moved by a plan that the loop's routers can't follow.
 
     Raises
@@ -110,7 +112,7 @@ def require_followed(loop: Loop, checkpoint: Where) -> None:
         The checkpoint has such a plan.
 
     """
-    state = Plans(checkpoint).newest() if loop.moving else None
+    state = PlanStateLog(checkpoint).newest() if loop.moving else None
     if state is None:
         return
     for plan, workers in ((state.active, state.workers), (state.pending, state.pending_workers)):

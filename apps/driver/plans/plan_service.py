@@ -1,12 +1,12 @@
 """Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
 
-The driver has a thread that answers the sources of all calls (``Calls``). It makes the plan state of a batch from the
-one before and the reports since then, whose batches Spark has committed. It writes the state, whole and once, and only
-then answers. So a batch that runs again has the same plan, whatever the next attempt measures. The workers run after
-all sources of their batch, and find its state beside the checkpoint, as the sources do.
+The driver has a thread that answers the sources of all calls (``PlanService``). It makes the plan state of a batch from
+the one before and the reports since then, whose batches Spark has committed. It writes the state, whole and once, and
+only then answers. So a batch that runs again has the same plan, whatever the next attempt measures. The workers run
+after all sources of their batch, and find its state beside the checkpoint, as the sources do.
 
 Reports lie in the driver's memory, and are lost with it. They are hints: without them the plan stays as it is, and
-workers report again what they have released (``unskew.apps.driver.plans.feedback_loop.begin``).
+workers report again what they have released (``unskew.apps.driver.plans.feedback_loop.begin_batch``).
 """
 
 import itertools
@@ -20,29 +20,29 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.feedback_loop import begin, require_followed
-from unskew.apps.driver.plans.planner_server import ENABLED, Place, Server, place_of
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.feedback_loop import begin_batch, require_known_plans
+from unskew.apps.driver.plans.planner_server import ENABLED, ListenAddress, TaskServer, choose_listen_address
 from unskew.apps.metrics.task_reports import Reports, TaskReports
-from unskew.apps.router.planner_protocol import BEGUN, Address
-from unskew.apps.router.planner_session import answered, connection, reaching
+from unskew.apps.router.planner_protocol import BEGUN, PlannerAddress
+from unskew.apps.router.planner_session import connect_server, report_unreachable, request_answer
 from unskew.apps.router.router import Routing
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.grouping.feedback_loop import Loop, PlanState
+from unskew.grouping.feedback_loop import FeedbackLoop, PlanState
 from unskew.grouping.registry import STANDALONE
-from unskew.grouping.state import pack, unpack
-from unskew.spark.micro_batches import run_id
+from unskew.grouping.state import pack_values, unpack_values
+from unskew.spark.micro_batches import get_run_id
 
 _BEGIN = "begin"
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanClient:
     """The plan states of a query's batches, in a source's task: batch → PlanState or None.
 
     Parameters
     ----------
-    address : Address
+    address : PlannerAddress
         Where the driver's thread listens.
     call : int
         The number of the call whose plans they are.
@@ -51,7 +51,7 @@ class Asked:
 
     """
 
-    address: Address
+    address: PlannerAddress
     call: int
     checkpoint: Where
 
@@ -64,18 +64,18 @@ class Asked:
             The driver can't be reached, or can't make the plan.
 
         """
-        question = pack(_BEGIN, {"call": self.call, "batch": batch, "run": run_id()})
-        with reaching(self.address), closing(connection(self.address)) as driver:
-            answered(driver, question)
-        return Plans(self.checkpoint).at(batch)
+        question = pack_values(_BEGIN, {"call": self.call, "batch": batch, "run": get_run_id()})
+        with report_unreachable(self.address), closing(connect_server(self.address)) as driver:
+            request_answer(driver, question)
+        return PlanStateLog(self.checkpoint).at(batch)
 
 
-class Beginnings:
+class BatchPlanner:
     """The plans of one call, batch after batch.
 
     Parameters
     ----------
-    loop : Loop
+    loop : FeedbackLoop
         The query's feedback loop.
     checkpoint : str or Location
         The query's checkpoint location.
@@ -88,7 +88,7 @@ class Beginnings:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: FeedbackLoop,
         checkpoint: Where,
         reports: Reports,
         planned: Callable[[TaskReports], None] = lambda _: None,
@@ -127,13 +127,13 @@ class Beginnings:
     def _write(self, batch: int, since: int | None) -> None:
         """Write the plan state, or go on with what an earlier driver, or an attempt of this one, has written."""
         again, self._tried = self._tried == batch, batch
-        own = begin(self._loop, self._checkpoint, batch, self._reports.until(batch - 1), since)
+        own = begin_batch(self._loop, self._checkpoint, batch, self._reports.until(batch - 1), since)
         if not own and self._newest >= 0 and not again:
             self._tried = -1
-            raise _other_call(batch, self.address)
+            raise _refuse_other_call(batch, self.address)
 
 
-def _other_call(batch: int, address: str) -> EnvironmentFault:
+def _refuse_other_call(batch: int, address: str) -> EnvironmentFault:
     return EnvironmentFault(
         f"the plan of batch {batch} in {address} isn't this call's own: a checkpoint has one call with feedback, and "
         "one query at a time; for another call, take another query or a grouping without feedback; to go on after "
@@ -141,36 +141,36 @@ def _other_call(batch: int, address: str) -> EnvironmentFault:
     )
 
 
-class Calls(Server):
+class PlanService(TaskServer):
     """The driver's thread, which answers the sources of all calls. It lasts until ``close``, or as long as its process.
 
     Spark lets a checkpoint have one run at a time. So if the same run asks by two calls, both are in one query. If
     another run asks by another call, the run before is over, and its call is forgotten.
     """
 
-    def __init__(self, place: Place) -> None:
-        self._calls: dict[int, Beginnings] = {}
+    def __init__(self, place: ListenAddress) -> None:
+        self._calls: dict[int, BatchPlanner] = {}
         self._numbers = itertools.count()
         self._asking: dict[str, tuple[str, int]] = {}  # checkpoint → the run that has asked last, and its call
         super().__init__(place)
 
-    def add(self, call: Beginnings, checkpoint: Where) -> Asked:
+    def add(self, call: BatchPlanner, checkpoint: Where) -> PlanClient:
         """Answer for one call more. What its sources ask with."""
         with self._changed:
             number = next(self._numbers)
             self._calls[number] = call
-        return Asked(self.address, number, checkpoint)
+        return PlanClient(self.address, number, checkpoint)
 
     def _answer(self, source: Connection) -> None:
-        asked: dict[str, Any] = unpack(_BEGIN, source.recv_bytes())
+        asked: dict[str, Any] = unpack_values(_BEGIN, source.recv_bytes())
         batch, run = asked["batch"], asked["run"]
-        call = self._asked(asked["call"], batch, run)
+        call = self._find_call(asked["call"], batch, run)
         reports = call.begin(batch, run)
         source.send_bytes(BEGUN)
         if reports is not None:
             call.planned(reports)
 
-    def _asked(self, number: int, batch: int, run: str) -> Beginnings:
+    def _find_call(self, number: int, batch: int, run: str) -> BatchPlanner:
         """The call of this number, which no other call of its query may go before."""
         with self._changed:
             call = self._calls.get(number)
@@ -179,17 +179,17 @@ class Calls(Server):
             last, other = self._asking.get(call.address, (run, number))
             if other != number:
                 if last == run:
-                    raise _other_call(batch, call.address)
+                    raise _refuse_other_call(batch, call.address)
                 self._calls.pop(other, None)
             self._asking[call.address] = run, number
             return call
 
 
 _opening = threading.Lock()
-_opened: dict[Place, Calls] = {}
+_opened: dict[ListenAddress, PlanService] = {}
 
 
-def calls_at(place: Place) -> Calls:
+def get_plan_service(place: ListenAddress) -> PlanService:
     """The thread of this process that listens there. The first call starts it.
 
     Raises
@@ -200,11 +200,13 @@ def calls_at(place: Place) -> Calls:
     """
     with _opening:
         if place not in _opened:
-            _opened[place] = Calls(place)
+            _opened[place] = PlanService(place)
         return _opened[place]
 
 
-def require_feedback(spark: SparkSession, routing: Routing, *, moving: bool) -> tuple[Loop, Place] | None:
+def prepare_feedback(
+    spark: SparkSession, routing: Routing, *, moving: bool
+) -> tuple[FeedbackLoop, ListenAddress] | None:
     """The loop of a stream with a checkpoint, and where its driver listens. None: its grouping needs no feedback.
 
     Nothing is written or started.
@@ -229,7 +231,7 @@ def require_feedback(spark: SparkSession, routing: Routing, *, moving: bool) -> 
     router = routing.router()
     if router.controller() is None or routing.checkpoint is None:
         return None
-    place = place_of(spark)
+    place = choose_listen_address(spark)
     if place is None:
         raise UsageError(
             f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
@@ -237,12 +239,12 @@ def require_feedback(spark: SparkSession, routing: Routing, *, moving: bool) -> 
         )
     if routing.name:
         raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
-    loop = Loop(routing.router, routing.workers, moving=router.moves and moving, keyed=moving)
-    require_followed(loop, routing.checkpoint)
+    loop = FeedbackLoop(routing.router, routing.workers, moving=router.migrates_keys and moving, keyed=moving)
+    require_known_plans(loop, routing.checkpoint)
     return loop, place
 
 
-def with_feedback(
+def add_feedback(
     spark: SparkSession,
     routing: Routing,
     *,
@@ -256,15 +258,15 @@ def with_feedback(
     Parameters
     ----------
     spark, routing, moving
-        As for ``require_feedback``, whose errors it raises.
+        As for ``prepare_feedback``, whose errors it raises.
     planned
-        As for ``Beginnings``.
+        As for ``BatchPlanner``.
 
     """
-    needed = require_feedback(spark, routing, moving=moving)
+    needed = prepare_feedback(spark, routing, moving=moving)
     if needed is None or routing.checkpoint is None:
         return routing
     loop, place = needed
     reports = Reports(spark.sparkContext)
-    call = Beginnings(loop, routing.checkpoint, reports, planned)
-    return replace(routing, reports=reports, plans=calls_at(place).add(call, routing.checkpoint))
+    call = BatchPlanner(loop, routing.checkpoint, reports, planned)
+    return replace(routing, reports=reports, plans=get_plan_service(place).add(call, routing.checkpoint))

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from unskew.apps.checkpoint.visibility import require_own
+from unskew.apps.checkpoint.visibility import require_own_query
 from unskew.apps.driver.plans.planner import BatchPlans
-from unskew.apps.router.planner_protocol import QUOTAS, unpacked
+from unskew.apps.router.planner_protocol import QUOTAS, unpack_value
 from unskew.apps.router.router import Routing
-from unskew.grouping.planned.counts import BUCKETS, Counts
+from unskew.grouping.planned.counts import BUCKETS, SourceCounts
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.planned.quotas import Quotas
-from unskew.spark.micro_batches import batch_at_driver
+from unskew.spark.micro_batches import get_driver_batch
 
 #: A name for the column of the workers, where users don't see it.
 WORKER = "__unskew_worker"
@@ -36,7 +36,7 @@ class PlannedBySpark(Planned):
     def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return (keys.view(np.int64) % (BUCKETS * self.workers)).view(np.uint64)
 
-    def remembered(self) -> NDArray[np.int64]:
+    def list_remembered(self) -> NDArray[np.int64]:
         """The hashes of the keys of which replicas are remembered, each once."""
         keys = np.unique(self._replicas.key)
         return keys[keys >= BUCKETS * self.workers].view(np.int64)
@@ -45,13 +45,13 @@ class PlannedBySpark(Planned):
         return f"{super()._identity()} hash=xxhash64"
 
 
-def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:
+def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:
     """Add an int column with each row's worker. The DataFrame is counted at once, by a job of Spark's.
 
     Parameters
     ----------
     df : DataFrame
-        It isn't a stream. Its tasks give their rows in the same order in each attempt (``in_order``).
+        It isn't a stream. Its tasks give their rows in the same order in each attempt (``stabilise_order``).
     key : Column
         The key, of any type that Spark hashes. Null is a key of its own.
     routing : Routing
@@ -74,10 +74,10 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: 
     def router(_batch: int = 0) -> PlannedBySpark:
         return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
-    batch = batch_at_driver(df.sparkSession)
+    batch = get_driver_batch(df.sparkSession)
     checkpoint = None if batch is None else routing.checkpoint
     if checkpoint is not None:
-        require_own(df.sparkSession, checkpoint)  # no task checks it, as the driver alone writes there
+        require_own_query(df.sparkSession, checkpoint)  # no task checks it, as the driver alone writes there
     plans = BatchPlans(router, checkpoint, routing.name)
     batch = batch or 0
     buckets = BUCKETS * routing.workers
@@ -91,26 +91,26 @@ def routed_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: 
     else:
         planner = router()
         planner.load(answer[1:])
-        plans.count(None, batch, _SOURCE, _counts(hashed, planner))
+        plans.count(None, batch, _SOURCE, _count_keys(hashed, planner))
         planned = plans.quotas(batch, _SOURCE)
-    quotas = unpacked(Quotas, planned)
+    quotas = unpack_value(Quotas, planned)
     # A column of its own: within an expression Spark would count only the rows for which that is evaluated.
     routed = hashed.withColumn(_ROW, F.monotonically_increasing_id())
     home = F.floor(F.col(_BUCKET) / BUCKETS).cast("int")
     first = int(np.searchsorted(quotas.keys, np.uint64(buckets)))
-    shared = _joined(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
-    alone = _joined(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
+    shared = _join_quotas(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
+    alone = _join_quotas(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
     return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW, _COST)
 
 
-def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
+def _count_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
     """What a router counts: keys alone if they are hot or remembered, the others by their buckets."""
     load = F.sum(_COST) if planner.uses_cost else F.count("*")
     counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
     total = counted.agg(F.sum("load").alias("total"))
     alone = (F.col("load") > 0) & (F.col("load") >= F.col("total") * (planner.threshold / planner.workers))
     counted = counted.crossJoin(F.broadcast(total))
-    remembered = planner.remembered()
+    remembered = planner.list_remembered()
     if len(remembered):
         table = pa.table({_KEY: remembered, "remembered": np.ones(len(remembered), np.bool_)})
         counted = counted.join(F.broadcast(hashed.sparkSession.createDataFrame(table)), _KEY, "left")
@@ -124,14 +124,14 @@ def _counts(hashed: DataFrame, planner: PlannedBySpark) -> Counts:
     keys, loads, tuples = (found.column(name).to_numpy() for name in ("key", "load", "tuples"))
     keys = keys.astype(np.int64).view(np.uint64)
     order = np.argsort(keys)
-    return Counts(int(tuples.sum()), keys[order], loads[order].astype(np.float64))
+    return SourceCounts(int(tuples.sum()), keys[order], loads[order].astype(np.float64))
 
 
-def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:
+def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:
     """The DataFrame with the column ``WORKER``: what the rows draw of these quotas, and ``otherwise`` without one."""
     if not which:
         return df.withColumn(WORKER, otherwise)
-    drawers = [_drawer(*_parts(quotas, quota)) for quota in which]
+    drawers = [_make_alias_table(*_read_quota(quotas, quota)) for quota in which]
     columns = {
         on: pa.array(quotas.keys[which.start : which.stop].view(np.int64)),
         "__unskew_share": pa.array([share for share, _, _ in drawers], pa.list_(pa.float64())),
@@ -148,20 +148,22 @@ def _joined(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column,
     return joined.withColumn(WORKER, worker).drop(*list(columns)[1:])
 
 
-def _parts(quotas: Quotas, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+def _read_quota(quotas: Quotas, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The workers of a quota, and how much each of them gets."""
     rows = slice(quotas.firsts[quota], quotas.firsts[quota + 1])
     return quotas.workers[rows], np.diff(quotas.ends[rows], prepend=0)
 
 
-def _drawer(workers: NDArray[np.int32], amounts: NDArray[np.float64]) -> tuple[list[float], list[int], list[int]]:
+def _make_alias_table(
+    workers: NDArray[np.int32], amounts: NDArray[np.float64]
+) -> tuple[list[float], list[int], list[int]]:
     """How to draw one of n workers as often as its amount says, by one number from [0, n).
 
     Its whole part is a slot. In slot i worker ``own[i]`` is drawn if the fraction is below ``share[i]``, and
     ``other[i]`` if not. This is the alias method: Walker, *An Efficient Method for Generating Discrete Random Variables
     with General Distributions*, ACM TOMS, 1977.
 
-    >>> _drawer(np.array([7, 9], np.int32), np.array([3.0, 1.0]))
+    >>> _make_alias_table(np.array([7, 9], np.int32), np.array([3.0, 1.0]))
     ([1.0, 0.5], [7, 9], [7, 7])
     """
     n, total = len(workers), float(amounts.sum())

@@ -5,44 +5,47 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew.apps.driver.plans.planner import Planner, Plans, planners_at
-from unskew.apps.driver.plans.planner_server import place_of
+from unskew.apps.driver.plans.planner import DataFramePlans, Planner, get_planners
+from unskew.apps.driver.plans.planner_server import choose_listen_address
 from unskew.apps.router.router import Routing
-from unskew.grouping import named
-from unskew.grouping.planned.interface import Batched
+from unskew.grouping import get_grouping
+from unskew.grouping.planned.interface import BatchGrouping
 
 
-def planner_of(spark: SparkSession, routing: Routing) -> Planner | None:
+def make_planner(spark: SparkSession, routing: Routing) -> Planner | None:
     """A planner of a stream's sources, which the caller closes.
 
-    None: the grouping plans no batches, or there is no driver of ours (``place_of``). Then each source plans its own
-    part.
+    None: the grouping plans no batches, or there is no driver of ours (``choose_listen_address``). Then each source
+    plans its own part.
     """
-    place = place_of(spark) if named(routing.grouping).batched else None
-    return None if place is None else Planner(_batched(routing), routing.checkpoint, place, routing.name)
+    place = choose_listen_address(spark) if get_grouping(routing.grouping).batched else None
+    return None if place is None else Planner(_make_router_factory(routing), routing.checkpoint, place, routing.name)
 
 
-def planned(df: DataFrame, routing: Routing, name: str = "") -> Routing:
+def add_planner(df: DataFrame, routing: Routing, name: str = "") -> Routing:
     """The routing of a DataFrame of the user's, with plans if it is a stream whose grouping plans batches.
 
     All such DataFrames of this process share a planner. ``name`` replaces that of the routers.
     """
     spark = df.sparkSession
-    place = place_of(spark) if df.isStreaming and named(routing.grouping).batched else None
+    place = choose_listen_address(spark) if df.isStreaming and get_grouping(routing.grouping).batched else None
     if place is None:
         return routing
-    plans = Plans(
-        _batched(routing), routing.checkpoint, name or routing.name, lambda: {each.id for each in spark.streams.active}
+    plans = DataFramePlans(
+        _make_router_factory(routing),
+        routing.checkpoint,
+        name or routing.name,
+        lambda: {each.id for each in spark.streams.active},
     )
-    return replace(routing, planner=planners_at(place).add(plans))
+    return replace(routing, planner=get_planners(place).add(plans))
 
 
-def _batched(routing: Routing) -> Callable[[int], Batched]:
+def _make_router_factory(routing: Routing) -> Callable[[int], BatchGrouping]:
     """Makes the router that plans a batch."""
 
-    def router(batch: int) -> Batched:
+    def router(batch: int) -> BatchGrouping:
         made = routing.router(routing.plan_state(batch).workers)
-        assert isinstance(made, Batched)
+        assert isinstance(made, BatchGrouping)
         return made
 
     return router

@@ -3,7 +3,7 @@
 Sources read their parts of a batch side by side, as many at a time as Spark has slots. A source says that it is there,
 counts its part, sends its counts, and gets its quotas. A *wave* is whoever is counting: the planner answers when all
 sources that have said they are there have sent their counts, or have gone. So nobody waits for a source that has no
-slot. A batch's waves have one plan together, as ``Batched.wave`` says.
+slot. A batch's waves have one plan together, as ``BatchGrouping.wave`` says.
 
 Beside a checkpoint a wave's plan is written before it is answered, whole and once. Whoever asks again for a source of a
 batch gets what was written: a task that runs again, a speculative one, or a task of the next driver. The waves that a
@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.driver.plans.planner_server import Place, Server
+from unskew.apps.driver.plans.planner_server import ListenAddress, TaskServer
 from unskew.apps.metrics.task_reports import PlanSummary
-from unskew.apps.router.planner_protocol import QUOTAS, REPLICAS, Address, packed, unpacked
+from unskew.apps.router.planner_protocol import QUOTAS, REPLICAS, PlannerAddress, pack_value, unpack_value
 from unskew.errors import EnvironmentFault, UserError
-from unskew.grouping.planned.counts import Counts
-from unskew.grouping.planned.interface import Batched
-from unskew.grouping.state import pack, unpack
+from unskew.grouping.planned.counts import SourceCounts
+from unskew.grouping.planned.interface import BatchGrouping
+from unskew.grouping.state import pack_values, unpack_values
 
 log = logging.getLogger(__name__)
 
@@ -40,21 +40,21 @@ _WAVE = "wave"
 _KEEP = 3  # batches
 
 #: Makes a new router for a batch, whose W may be that of an earlier run.
-Routers: TypeAlias = Callable[[int], Batched]
+Routers: TypeAlias = Callable[[int], BatchGrouping]
 
 
-class Over(UserError):
+class BatchOver(UserError):
     """The batch that a source asks for is over, or its planner."""
 
     exit_code = 1
 
 
-class Plans:
+class DataFramePlans:
     """The plans of a DataFrame's queries, for sources that ask over their connections, until ``close``.
 
     Parameters
     ----------
-    routers : batch → Batched
+    routers : batch → BatchGrouping
         Makes a new router for a batch.
     checkpoint : str or Location, optional
         The query's checkpoint location. Without it the replicas last as long as this object and the query.
@@ -101,8 +101,8 @@ class Plans:
         try:
             source.send_bytes(answer)
             if not answer.startswith(QUOTAS):
-                counts = unpacked(Counts, source.recv_bytes())
-                source.send_bytes(QUOTAS + self._divided(query, source, batch, number, counts))
+                counts = unpack_value(SourceCounts, source.recv_bytes())
+                source.send_bytes(QUOTAS + self._answer_counts(query, source, batch, number, counts))
         finally:
             with self._changed:
                 if not self._closed:  # whoever still waits is refused: no plan is made for them
@@ -121,7 +121,9 @@ class Plans:
         with self._changed:
             self._queries = {query: plans for query, plans in self._queries.items() if query in active}
 
-    def _divided(self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: Counts) -> bytes:
+    def _answer_counts(
+        self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: SourceCounts
+    ) -> bytes:
         """The quotas of a source that has counted. It waits for the others of its wave."""
         with self._changed:
             query.count(source, batch, number, counts)
@@ -130,21 +132,21 @@ class Plans:
             return query.quotas(batch, number)
 
 
-class Planners(Server):
+class PlannerServer(TaskServer):
     """One thread and one port for the plans of several DataFrames, until ``close``."""
 
-    def __init__(self, place: Place) -> None:
-        self._calls: list[Plans] = []
+    def __init__(self, place: ListenAddress) -> None:
+        self._calls: list[DataFramePlans] = []
         super().__init__(place)
 
-    def add(self, plans: Plans) -> Address:
+    def add(self, plans: DataFramePlans) -> PlannerAddress:
         """Answer for the queries of one DataFrame more. What their sources ask with."""
         with self._changed:
             self._calls.append(plans)
             return replace(self.address, call=len(self._calls) - 1)
 
     def close(self) -> None:
-        """As ``Server``."""
+        """As ``TaskServer``."""
         super().close()
         with self._changed:
             calls = [*self._calls]
@@ -152,18 +154,18 @@ class Planners(Server):
             plans.close()
 
     def _answer(self, source: Connection) -> None:
-        hello: dict[str, Any] = unpack("hello", source.recv_bytes())
+        hello: dict[str, Any] = unpack_values("hello", source.recv_bytes())
         self._calls[hello["call"]].answer(source, hello)
 
 
-class Planner(Planners):
+class Planner(PlannerServer):
     """The planner of one DataFrame's queries, until ``close``.
 
     Parameters
     ----------
     routers, checkpoint, name
-        As for ``Plans``.
-    place : Place
+        As for ``DataFramePlans``.
+    place : ListenAddress
         Where it listens.
 
     Raises
@@ -173,8 +175,8 @@ class Planner(Planners):
 
     """
 
-    def __init__(self, routers: Routers, checkpoint: Where | None, place: Place, name: str = "") -> None:
-        self._plans = Plans(routers, checkpoint, name)
+    def __init__(self, routers: Routers, checkpoint: Where | None, place: ListenAddress, name: str = "") -> None:
+        self._plans = DataFramePlans(routers, checkpoint, name)
         super().__init__(place)
         self.address = self.add(self._plans)
 
@@ -187,10 +189,10 @@ class Planner(Planners):
 
 
 _opening = threading.Lock()
-_opened: dict[Place, Planners] = {}
+_opened: dict[ListenAddress, PlannerServer] = {}
 
 
-def planners_at(place: Place) -> Planners:
+def get_planners(place: ListenAddress) -> PlannerServer:
     """Those of this process that listen there, for queries whose end nobody tells. The first call starts them.
 
     A DataFrame's end says nothing, because a query runs without it, and others may be made of it.
@@ -203,7 +205,7 @@ def planners_at(place: Place) -> Planners:
     """
     with _opening:
         if place not in _opened:
-            _opened[place] = Planners(place)
+            _opened[place] = PlannerServer(place)
         return _opened[place]
 
 
@@ -219,12 +221,12 @@ class BatchPlans:
 
     def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
-        self._router: Batched | None = None
-        self._waves: Waves | None = None
+        self._router: BatchGrouping | None = None
+        self._waves: WaveLog | None = None
         self._batch = -1
         self._number = 0  # of the batch's next wave
         self._counting: dict[Connection | None, int] = {}
-        self._counted: dict[int, Counts] = {}
+        self._counted: dict[int, SourceCounts] = {}
         self._planned: dict[int, bytes] = {}
         self._refused: dict[int, Exception] = {}
 
@@ -239,7 +241,7 @@ class BatchPlans:
         self._counting[source] = number
         return REPLICAS + self._router.for_sources()
 
-    def count(self, source: Connection | None, batch: int, number: int, counts: Counts) -> None:
+    def count(self, source: Connection | None, batch: int, number: int, counts: SourceCounts) -> None:
         """Note a source's counts."""
         self._require(batch)
         self._counting.pop(source, None)
@@ -261,18 +263,18 @@ class BatchPlans:
         """The quotas of a source."""
         self._require(batch)
         if number not in self._planned:
-            raise self._refused.get(number) or Over("the planner has ended")
+            raise self._refused.get(number) or BatchOver("the planner has ended")
         return self._planned[number]
 
     def summary(self, batch: int) -> PlanSummary | None:
         """As of ``Planner``."""
         if batch != self._batch or not self._number or self._router is None:
             return None
-        return PlanSummary(self._number, self._router.added, self._router.split)
+        return PlanSummary(self._number, self._router.added, self._router.split_count)
 
     def _require(self, batch: int) -> None:
         if batch != self._batch:
-            raise Over(f"batch {batch} is over")
+            raise BatchOver(f"batch {batch} is over")
 
     def _begin(self, batch: int) -> None:
         """Begin a batch: its sources plan together. What an earlier driver has planned of it stands."""
@@ -282,7 +284,7 @@ class BatchPlans:
             router.load(before.save())
         router.begin()
         if self._checkpoint is not None and (before is None or before.identity != router.identity):
-            self._waves = Waves(self._checkpoint, router.identity, self._name)
+            self._waves = WaveLog(self._checkpoint, router.identity, self._name)
         self._number = 0
         self._counting, self._counted, self._planned, self._refused = {}, {}, {}, {}
         if self._waves is not None:
@@ -291,7 +293,7 @@ class BatchPlans:
             self._waves.forget(batch - _KEEP)
         self._batch = batch
 
-    def _resume(self, waves: "Waves", batch: int, router: Batched) -> None:
+    def _resume(self, waves: "WaveLog", batch: int, router: BatchGrouping) -> None:
         before = waves.before(batch)
         if before is not None:
             router.load(before)
@@ -301,7 +303,7 @@ class BatchPlans:
 
     def _adopt(self, data: bytes) -> None:
         """Let a wave's plan stand, as the next one of the batch."""
-        values: dict[str, Any] = unpack(_WAVE, data)
+        values: dict[str, Any] = unpack_values(_WAVE, data)
         assert self._router is not None
         self._router.load(values["state"])
         self._planned |= dict(zip(values["sources"].tolist(), values["quotas"].to_pylist(), strict=True))
@@ -316,10 +318,10 @@ class BatchPlans:
                 quotas = self._router.wave([self._counted[number] for number in sources])
                 values = {
                     "sources": np.array(sources, np.int64),
-                    "quotas": pa.array([packed(each) for each in quotas], pa.large_binary()),
+                    "quotas": pa.array([pack_value(each) for each in quotas], pa.large_binary()),
                     "state": self._router.save(),
                 }
-                written = pack(_WAVE, values)
+                written = pack_values(_WAVE, values)
                 if self._waves is not None:
                     written = self._waves.create(self._batch, self._number, written)
             except Exception as error:  # noqa: BLE001  all who wait are told, and may ask again
@@ -331,7 +333,7 @@ class BatchPlans:
             self._counted = {number: counts for number, counts in self._counted.items() if number not in self._planned}
 
 
-class Waves:
+class WaveLog:
     """The plans of waves beside a checkpoint, each in a file: ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
 
     Routers with other parameters or another W have waves of their own, so that none adopts what it can't follow.
@@ -355,43 +357,43 @@ class Waves:
     def read(self, batch: int, number: int) -> bytes | None:
         """A wave's plan. None: it wasn't written."""
         try:
-            return self._folder.read(_name(batch, number))
+            return self._folder.read(_format_name(batch, number))
         except FileNotFoundError:
             return None
 
     def before(self, batch: int) -> bytes | None:
         """The router's state after the last wave of the batches before. None: there is none."""
-        for name in sorted((name for name in self._known() if _batch(name) < batch), reverse=True):
+        for name in sorted((name for name in self._list_waves() if _parse_batch(name) < batch), reverse=True):
             with suppress(FileNotFoundError):  # a list may have what is no longer there
-                values: dict[str, Any] = unpack(_WAVE, self._folder.read(name))
+                values: dict[str, Any] = unpack_values(_WAVE, self._folder.read(name))
                 return values["state"]
         return None
 
     def create(self, batch: int, number: int, data: bytes) -> bytes:
         """Write a wave's plan, or leave what is there. Returns what is there now."""
-        name = _name(batch, number)
+        name = _format_name(batch, number)
         written = data if self._folder.create(name, data) else self._folder.read(name)
-        self._known().add(name)
+        self._list_waves().add(name)
         return written
 
     def forget(self, batch: int) -> None:
         """Remove the plans of a batch and of those before it, except the last wave's of all. Mere tidying."""
         with suppress(EnvironmentFault):
-            known = self._known()
-            old = sorted(name for name in known if _batch(name) <= batch)
+            known = self._list_waves()
+            old = sorted(name for name in known if _parse_batch(name) <= batch)
             for name in old if len(old) < len(known) else old[:-1]:
                 self._folder.remove(name)
                 known.discard(name)
 
-    def _known(self) -> set[str]:
+    def _list_waves(self) -> set[str]:
         if self._there is None:
             self._there = {name for name in self._folder.names() if re.fullmatch(r"\d{12}-\d{6}", name)}
         return self._there
 
 
-def _name(batch: int, number: int) -> str:
+def _format_name(batch: int, number: int) -> str:
     return f"{batch:012d}-{number:06d}"
 
 
-def _batch(name: str) -> int:
+def _parse_batch(name: str) -> int:
     return int(name.partition("-")[0])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from unskew.apps.router.planner_protocol import REFUSED, Address, answering, shut
+from unskew.apps.router.planner_protocol import REFUSED, PlannerAddress, accept_connection, shut_socket
 from unskew.errors import EnvironmentFault, UsageError, UserError
 from unskew.loopback import LOOPBACK
 from unskew.spark.compat import is_remote
@@ -33,7 +33,7 @@ _PROVING = 1.0  # s that each of these has, if others wait for its place
 _GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where a server listens.
 
     Attributes
@@ -55,12 +55,12 @@ class Place(NamedTuple):
     retries: int = 0
 
 
-class Server(ABC):
+class TaskServer(ABC):
     """Answers tasks until ``close``.
 
     Attributes
     ----------
-    address : Address
+    address : PlannerAddress
         Where it listens, and the secret by which it knows its tasks.
 
     Raises
@@ -70,7 +70,7 @@ class Server(ABC):
 
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ListenAddress) -> None:
         host, bind, port, retries = place
         self._changed = threading.Condition()
         # Of `_open` and `_unproven`; an answer may hold `_changed` while it waits for a store.
@@ -78,8 +78,8 @@ class Server(ABC):
         self._open: set[socket.socket] = set()
         self._unproven: dict[socket.socket, float] = {}  # and since when (monotonic), the oldest first
         self._closed = False
-        self._server = _listening((bind or host).strip("[]"), port, retries if port else 0)
-        self.address = Address(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
+        self._server = _open_socket((bind or host).strip("[]"), port, retries if port else 0)
+        self.address = PlannerAddress(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ class Server(ABC):
         with self._connections:
             still = [self._server, *self._open]
         for each in still:
-            shut(each)  # or `accept` and those who read would go on
+            shut_socket(each)  # or `accept` and those who read would go on
         self._server.close()
 
     def _accept(self) -> None:
@@ -123,7 +123,7 @@ class Server(ABC):
                 left = since + _PROVING - time.monotonic()
                 if not self._connections.wait_for(lambda: len(self._unproven) < _UNPROVEN, left):
                     del self._unproven[oldest]
-                    shut(oldest)
+                    shut_socket(oldest)
 
     def _end(self, connected: socket.socket) -> None:
         connected.close()
@@ -137,10 +137,13 @@ class Server(ABC):
         with self._connections:
             self._open.add(connected)
             if self._closed:
-                shut(connected)
+                shut_socket(connected)
         try:
             # What goes wrong with the connection itself can't be told to the task, and it notices.
-            with suppress(OSError, EOFError, AuthenticationError), answering(connected, self.address.secret) as source:
+            with (
+                suppress(OSError, EOFError, AuthenticationError),
+                accept_connection(connected, self.address.secret) as source,
+            ):
                 with self._connections:
                     self._unproven.pop(connected, None)
                     self._connections.notify_all()
@@ -158,7 +161,7 @@ class Server(ABC):
         """Answer the questions of one task, until it has gone. Errors are told to it."""
 
 
-def _listening(at: str, port: int, retries: int) -> socket.socket:
+def _open_socket(at: str, port: int, retries: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in at else socket.AF_INET
     retries = min(retries, _LAST_PORT - port)
     for more in range(retries + 1):
@@ -175,7 +178,7 @@ def _listening(at: str, port: int, retries: int) -> socket.socket:
     raise AssertionError  # the last one has returned or raised
 
 
-def place_of(spark: SparkSession) -> Place | None:
+def choose_listen_address(spark: SparkSession) -> ListenAddress | None:
     """Where a server of this session listens.
 
     None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
@@ -193,4 +196,4 @@ def place_of(spark: SparkSession) -> Place | None:
         raise UsageError(f"{PORT} is {given!r}; valid: 1 to {_LAST_PORT}, or 0 for any free one")
     host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
     bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
-    return Place(host, bind, port, int(conf.get(RETRIES) or 16))
+    return ListenAddress(host, bind, port, int(conf.get(RETRIES) or 16))

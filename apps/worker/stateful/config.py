@@ -13,19 +13,19 @@ from unskew.apps.checkpoint.overflow import MOST
 from unskew.apps.checkpoint.visibility import require_visible
 from unskew.apps.metrics.balance_observation import Observation
 from unskew.apps.metrics.task_reports import Reports
-from unskew.apps.operators.interface import KeyedWork, Now
+from unskew.apps.operators.interface import KeyedOperator, Now
 from unskew.apps.router.router import Routing
-from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.stateful.store import Address, Store
-from unskew.durations import Duration, milliseconds
+from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.keys import sum_by_key
-from unskew.grouping.registry import KEEPING, OWNING
+from unskew.grouping.registry import SINGLE_OWNER, STICKY
 from unskew.grouping.simulated_cost import FREE, Cost
-from unskew.spark.micro_batches import state_partitions
+from unskew.spark.micro_batches import count_state_partitions
 
 
-class Counts(KeyedWork):
+class TupleCounter(KeyedOperator):
     """The topology's own work with a state: a key's tuples and counts in a window, published when the window closes.
 
     Parameters
@@ -54,7 +54,7 @@ class Counts(KeyedWork):
         after = [pa.array(old + new, pa.int64()) for old, new in zip(before, (number, total), strict=True)]
         return None, pa.RecordBatch.from_arrays(after, schema=self.state)
 
-    def finish(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch:
+    def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch:
         """Publish the counts."""
         slots = pa.array(np.arange(states.num_rows, dtype=np.int32))
         return pa.RecordBatch.from_arrays([slots, *states.columns], ["slot", *self.results.names])
@@ -64,7 +64,7 @@ _PROGRESS: Address = (0, 0, -2)
 
 
 @dataclass(frozen=True)
-class Progress:
+class OperatorProgress:
     """An operator's progress at the end of a batch, stored beside its states.
 
     Attributes
@@ -92,7 +92,7 @@ class Progress:
     wrote: int = -1
 
     @classmethod
-    def read(cls, store: Store) -> "Progress":
+    def read(cls, store: Store) -> "OperatorProgress":
         """Read the progress after the previous batch. An older version of this program wrote fewer fields."""
         found = store.get(_PROGRESS)
         return cls(*np.frombuffer(found, np.int64).tolist()) if found else cls()
@@ -107,18 +107,18 @@ MERGE_EVERY, MERGE_EVERY_BY_EVENT = "10s", "1 batch"
 
 
 @dataclass(frozen=True)
-class Period:
+class MergePeriod:
     """How often the fragments of a split key are merged: every few batches, or every few ms of batch time.
 
-    >>> Period.of("5 batches"), Period.of("10 minutes"), Period.of(1.5)
-    (Period(batches=5, ms=0), Period(batches=0, ms=600000), Period(batches=0, ms=1500))
+    >>> MergePeriod.of("5 batches"), MergePeriod.of("10 minutes"), MergePeriod.of(1.5)
+    (MergePeriod(batches=5, ms=0), MergePeriod(batches=0, ms=600000), MergePeriod(batches=0, ms=1500))
     """
 
     batches: int = 0
     ms: int = 0
 
     @classmethod
-    def of(cls, given: Duration) -> "Period":
+    def of(cls, given: Duration) -> "MergePeriod":
         """A period from a duration of at least 1 ms, or from a number of batches, such as ``5 batches``.
 
         Raises
@@ -131,7 +131,7 @@ class Period:
         if found and int(found[1]):
             return cls(batches=int(found[1]))
         try:
-            return cls(ms=milliseconds("merge_every", given, least=1))
+            return cls(ms=parse_milliseconds("merge_every", given, least=1))
         except UsageError as error:
             raise UsageError(f"{error}, or batches ('5 batches')") from None
 
@@ -163,12 +163,12 @@ class WorkerBatch:
 
 
 @dataclass(frozen=True)
-class Program:
+class KeyedOperatorConfig:
     """The program of all workers and mergers.
 
     Parameters
     ----------
-    work : KeyedWork
+    work : KeyedOperator
         The user's work.
     key : DataType
         The keys' type.
@@ -182,7 +182,7 @@ class Program:
         Whether tuples carry their own ``time``. If not, a tuple has the batch's time.
     window_ms, ttl_ms : int, optional
         How long states live: for a window, or for a time after their key's last tuple.
-    merge_every : Period, optional
+    merge_every : MergePeriod, optional
         How often fragments are merged. Without it: when their window closes.
     counted_ms : int, optional
         The length of the windows in which tuples are counted by key, besides the work. None: they aren't counted.
@@ -194,7 +194,7 @@ class Program:
         Where workers and mergers send their reports.
     routing : Routing, optional
         The run's routing, if plans may move keys. None: there are no plans.
-    monitors : Monitors, optional
+    monitors : WorkerMonitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
     checkpoint : str or Location, optional
         The query's checkpoint location, which each task must see.
@@ -207,7 +207,7 @@ class Program:
 
     """
 
-    work: KeyedWork
+    work: KeyedOperator
     key: pa.DataType
     workers: int
     split: bool
@@ -215,13 +215,13 @@ class Program:
     event: bool = False
     window_ms: int | None = None
     ttl_ms: int | None = None
-    merge_every: Period | None = None
+    merge_every: MergePeriod | None = None
     counted_ms: int | None = None
     weighted: bool = False
     cost: Cost = FREE
     reports: Reports | None = None
     routing: Routing | None = None
-    monitors: Monitors | None = None
+    monitors: WorkerMonitors | None = None
     checkpoint: Where | None = None
     partitions: int | None = None
     most: int = MOST
@@ -239,7 +239,7 @@ class Program:
         """The fields that a checkpoint with keyed states records of its run."""
         return {
             "work": type(self.work).__name__,
-            "state": described(self.work.state),
+            "state": describe_schema(self.work.state),
             "parameters": dict(self.work.parameters),
             "keyType": str(self.key),
             "numWorkers": self.workers,
@@ -249,9 +249,9 @@ class Program:
         }
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> TupleCounter:
         """The work that counts the tuples."""
-        return Counts(weighted=self.weighted)
+        return TupleCounter(weighted=self.weighted)
 
     @property
     def mergers_keep(self) -> bool:
@@ -265,9 +265,9 @@ class Program:
         That is so by event time, if leaving gives results: then results depend on the data, not on the clock. By batch
         time a state may leave later, so that batches need not search for it.
         """
-        return self.event and (self.work.tells_at_end or self.work.settles_later)
+        return self.event and (self.work.emits_on_close or self.work.settles_later)
 
-    def require_place(self) -> None:
+    def require_state_partitions(self) -> None:
         """Check that the calling task's query keeps the states where this program expects them.
 
         Raises
@@ -278,7 +278,7 @@ class Program:
         """
         if self.checkpoint is not None:
             require_visible(self.checkpoint)
-        found = state_partitions()
+        found = count_state_partitions()
         if self.partitions is not None and found is not None and found != self.partitions:
             raise UsageError(
                 f"spark.sql.shuffle.partitions was {self.partitions} when the work's states got their places, and is "
@@ -292,8 +292,8 @@ class Program:
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
 
 
-def lifetime(
-    work: KeyedWork, window: Duration | None, ttl: Duration | None, name: str = "window"
+def parse_lifetime(
+    work: KeyedOperator, window: Duration | None, ttl: Duration | None, name: str = "window"
 ) -> tuple[int | None, int | None]:
     """The window or the TTL of a work's states, both in ms. ``name`` is the user's name of the window.
 
@@ -308,18 +308,18 @@ def lifetime(
     least = work.ttl_ms
     of = type(work).__name__
     if ttl is not None:
-        ttl_ms = milliseconds("ttl", ttl, least=1)
+        ttl_ms = parse_milliseconds("ttl", ttl, least=1)
         if least is not None and ttl_ms < least:
             raise UsageError(f"ttl is {ttl!r}; valid for {of}: at least {least / 1000:g} s")
         return None, ttl_ms
     if window is not None:
-        return milliseconds(name, window, least=1), None
+        return parse_milliseconds(name, window, least=1), None
     if least is not None:
         return None, least
     raise UsageError(f"{of}'s states would live for ever: give ttl or {name}, a duration")
 
 
-def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = KEEPING) -> bool:
+def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequence[str] = STICKY) -> bool:
     """Whether the grouping splits keys, so that fragments must be merged. ``valid`` are the groupings that don't.
 
     Raises
@@ -328,7 +328,7 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
         The grouping splits keys, and the work has no merge.
 
     """
-    split = grouping not in OWNING and workers > 1
+    split = grouping not in SINGLE_OWNER and workers > 1
     if split and not work.mergeable:
         raise UsageError(
             f"{grouping} puts a key on several workers, and {type(work).__name__} has no merge; valid: "
@@ -337,9 +337,9 @@ def splits(work: KeyedWork, grouping: str, workers: int, valid: Sequence[str] = 
     return split
 
 
-def merging(
+def choose_merge_period(
     merge_every: Duration | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
-) -> Period | None:
+) -> MergePeriod | None:
     """How often the fragments of split keys are merged. None: when their window closes, or no key is split.
 
     By event time, fragments without a window are merged in every batch by default. So what is published of a key
@@ -357,26 +357,30 @@ def merging(
         return None
     if merge_every is None and window_ms is None:
         merge_every = MERGE_EVERY_BY_EVENT if event else MERGE_EVERY
-    return None if merge_every is None else Period.of(merge_every)
+    return None if merge_every is None else MergePeriod.of(merge_every)
 
 
 #: The fields of a checkpoint's record with the schema of its states, and with the schemas that they had before.
 _STATE, _BEFORE = "state", "statesBefore"
 
 
-def taken_over(work: KeyedWork, record: Mapping[str, Any]) -> dict[str, Any]:
+def find_changed_fields(work: KeyedOperator, record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a checkpoint's record that change when a work takes over states of another schema, if any.
 
     The first batch upgrades the states. Until it has been committed, an older version of the work can still go on with
     the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.
     """
-    found, now = record.get(_STATE), described(work.state)
+    found, now = record.get(_STATE), describe_schema(work.state)
     before = record.get(_BEFORE, [])
-    if found is None or found == now or (now not in before and found not in map(described, work.older)):
+    if (
+        found is None
+        or found == now
+        or (now not in before and found not in map(describe_schema, work.previous_schemas))
+    ):
         return {}
     return {_STATE: now, _BEFORE: [*(each for each in before if each not in (found, now)), found]}
 
 
-def described(schema: pa.Schema) -> dict[str, Any]:
+def describe_schema(schema: pa.Schema) -> dict[str, Any]:
     """A schema as a checkpoint records it."""
     return {field.name: str(field.type) for field in schema}

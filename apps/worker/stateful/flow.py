@@ -17,20 +17,20 @@ from pyspark.sql.types import StructType
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Where
-from unskew.apps.checkpoint.overflow import content
-from unskew.apps.metrics.balance_observation import of_workers
+from unskew.apps.checkpoint.overflow import fetch_blob
+from unskew.apps.metrics.balance_observation import observe_workers
 from unskew.apps.router import tuple_packets
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import route_packets
-from unskew.apps.splitter.json_fields import Fields
-from unskew.apps.worker.stateful.config import Program
-from unskew.apps.worker.stateful.operator import PACKETS, PARCELS, InPandas, MergerOperator, WorkerOperator
-from unskew.apps.worker.stateful.operator_output import REPORT, read
-from unskew.apps.worker.stateful.tasks import stateless_merger
+from unskew.apps.router.tuple_packets import make_packet_router
+from unskew.apps.splitter.json_fields import JsonFields
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig
+from unskew.apps.worker.stateful.operator import PACKETS, PARCELS, MergerOperator, PandasOperator, WorkerOperator
+from unskew.apps.worker.stateful.operator_output import REPORT, read_rows
+from unskew.apps.worker.stateful.tasks import make_stateless_merger
 from unskew.errors import UsageError
-from unskew.grouping import named
-from unskew.spark.compat import arrow_schema, explained, is_remote, map_in_arrow, placed
-from unskew.spark.micro_batches import milliseconds, partition
+from unskew.grouping import get_grouping
+from unskew.spark.compat import convert_schema_to_arrow, explain_import, is_remote, map_in_arrow, place_rows
+from unskew.spark.micro_batches import get_partition, to_milliseconds
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -44,21 +44,21 @@ _ROUTED = pa.schema(
 ROUTED_DDL = "token int, worker int, source int, number long, packet binary, latest timestamp"
 
 
-def partitions_of(spark: SparkSession, checkpoint: Where) -> int:
+def count_partitions(spark: SparkSession, checkpoint: Where) -> int:
     """The number of partitions of a query's state: the checkpoint's, or for a new query that of Spark's settings."""
     return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
-def routed(
+def route_to_workers(
     tuples: DataFrame,
     routing: Routing,
-    program: Program,
+    program: KeyedOperatorConfig,
     tokens: list[int],
     *,
     source: Column | None = None,
     cost: bool = False,
     heartbeats: bool = False,
-    fields: Fields | None = None,
+    fields: JsonFields | None = None,
     messages: bool = False,
 ) -> DataFrame:
     """The tuples as packets, each with its worker's token.
@@ -70,7 +70,7 @@ def routed(
         it.
     routing : Routing
         The grouping.
-    program : Program
+    program : KeyedOperatorConfig
         What the workers do.
     tokens : list of int
         The workers' tokens.
@@ -80,7 +80,7 @@ def routed(
         Whether ``tuples`` has each tuple's cost as ``__cost``.
     heartbeats : bool
         Whether every task sends every worker a heartbeat.
-    fields : Fields, optional
+    fields : JsonFields, optional
         If given, the router first reads keys and counts from the messages.
     messages : bool
         Whether the rows are messages, of which one without a key is rejected.
@@ -91,28 +91,30 @@ def routed(
     if source is not None:
         tuples = tuples.withColumn("__source", source)
         columns.append("__source")
-    uses_time = named(routing.grouping).uses_time
+    uses_time = get_grouping(routing.grouping).uses_time
     if uses_time:
         columns.append("__time")
     if cost:
         columns.append("__cost")
     own = None if source is None else "__source", "__time" if uses_time else None
-    route = route_packets(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
-    packets = explained(with_tokens(route, program, tokens, heartbeats=heartbeats))
+    route = make_packet_router(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
+    packets = explain_import(add_tokens(route, program, tokens, heartbeats=heartbeats))
     return map_in_arrow(tuples, columns, packets, ROUTED_DDL)
 
 
-def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: list[int], *, heartbeats: bool) -> Any:
+def add_tokens(
+    route: Callable[[Batches], Batches], program: KeyedOperatorConfig, tokens: list[int], *, heartbeats: bool
+) -> Any:
     def rows(batches: Batches) -> Batches:
-        program.require_place()
-        source, number = partition(), 0
+        program.require_state_partitions()
+        source, number = get_partition(), 0
         token = np.array(tokens, np.int32)
         for batch in route(batches):
             workers = batch.column("worker")
             numbers = np.arange(number, number + batch.num_rows)
             number += batch.num_rows
             of = np.full(batch.num_rows, source, np.int32)
-            latest = [_latest(packet) if program.event else None for packet in batch.column("packet")]
+            latest = [_find_latest(packet) if program.event else None for packet in batch.column("packet")]
             times = pa.array(latest, pa.timestamp("ms", "UTC")).cast(_ROUTED.types[-1])
             to = pa.array(token[workers.to_numpy()])
             columns = [to, workers, pa.array(of), pa.array(numbers), batch.column("packet"), times]
@@ -126,12 +128,12 @@ def with_tokens(route: Callable[[Batches], Batches], program: Program, tokens: l
     return rows
 
 
-def _latest(packet: pa.BinaryScalar) -> int:
-    return int(milliseconds(tuple_packets.read(packet).column("time")).max())
+def _find_latest(packet: pa.BinaryScalar) -> int:
+    return int(to_milliseconds(tuple_packets.read_packet(packet).column("time")).max())
 
 
-def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
-    """For each row of ``heartbeats`` a heartbeat to every worker, with this time, in the columns of ``routed``."""
+def send_heartbeats(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
+    """For each row of ``heartbeats`` a heartbeat to every worker, with this time, in ``route_to_workers``' columns."""
     workers = F.array(
         *(F.struct(F.lit(token).alias("token"), F.lit(w).alias("worker")) for w, token in enumerate(tokens))
     )
@@ -144,16 +146,16 @@ def to_workers(heartbeats: DataFrame, tokens: list[int], moment: Column) -> Data
     )
 
 
-def executed(
-    packets: DataFrame, program: Program, tokens: list[int], batch_time: Column, lateness_ms: int | None
+def apply_operators(
+    packets: DataFrame, program: KeyedOperatorConfig, tokens: list[int], batch_time: Column, lateness_ms: int | None
 ) -> DataFrame:
     """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
     Parameters
     ----------
     packets : DataFrame
-        The result of ``routed``, with heartbeats.
-    program : Program
+        The result of ``route_to_workers``, with heartbeats.
+    program : KeyedOperatorConfig
         What the workers do.
     tokens : list of int
         The workers' tokens. The first of them are the mergers' tokens, too.
@@ -170,25 +172,25 @@ def executed(
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if program.event else "None"
-    rows = _with_state(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
+    rows = _apply_operator(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
     if program.observe is not None:
         report = F.col("kind") == REPORT
         of = F.when(report, F.col("sender")), F.col("blob").cast("string"), program.workers, program.observe
-        rows = of_workers(rows, *of).where(~report)
+        rows = observe_workers(rows, *of).where(~report)
     if program.mergers_keep:
-        return _with_state(rows, MergerOperator(program, tokens), "None")
+        return _apply_operator(rows, MergerOperator(program, tokens), "None")
     if program.split:
-        return placed(rows, program.mergers, F.col("merger")).mapInArrow(stateless_merger(program), PARCELS)
+        return place_rows(rows, program.mergers, F.col("merger")).mapInArrow(make_stateless_merger(program), PARCELS)
     return rows
 
 
-def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
+def _apply_operator(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
     """Apply an operator to the rows of each token, in a time mode of Spark's."""
     groups: Any = rows.groupBy("token")
     if hasattr(groups, "transformWithState"):
         return groups.transformWithState(operator, PARCELS, "Append", mode)
     if hasattr(groups, "transformWithStateInPandas"):  # all that Spark 4.0 has, and not through Connect
-        return groups.transformWithStateInPandas(InPandas(operator), PARCELS, "Append", mode)
+        return groups.transformWithStateInPandas(PandasOperator(operator), PARCELS, "Append", mode)
     through = " through Spark Connect" if is_remote(rows.sparkSession) else ""
     raise UsageError(
         f"pyspark {pyspark.__version__} keeps no states of Python{through}; valid for keyed_map: Spark 4.0 or later, "
@@ -196,7 +198,7 @@ def _with_state(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode
     )
 
 
-def opened(
+def unpack_results(
     parcels: DataFrame,
     schema: StructType,
     columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]],
@@ -207,7 +209,7 @@ def opened(
     Parameters
     ----------
     parcels : DataFrame
-        The result of ``executed``.
+        The result of ``apply_operators``.
     schema : StructType
         The schema of the result.
     columns : (kind, sender, rows of a parcel) → list of Array
@@ -216,13 +218,13 @@ def opened(
         The query's checkpoint location, where parcels lie that were too many for Spark.
 
     """
-    arrow = arrow_schema(schema)
+    arrow = convert_schema_to_arrow(schema)
 
     def rows(batches: Batches) -> Batches:
         for batch in batches:
             described = (batch.column(name).to_pylist() for name in ("kind", "sender", "blob"))
             for kind, sender, blob in zip(*described, strict=True):
-                arrays = columns(kind, sender, read(content(blob, checkpoint)))
+                arrays = columns(kind, sender, read_rows(fetch_blob(blob, checkpoint)))
                 cast = [array.cast(of) for array, of in zip(arrays, arrow.types, strict=True)]
                 yield pa.RecordBatch.from_arrays(cast, schema=arrow)
 

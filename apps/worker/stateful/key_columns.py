@@ -27,10 +27,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from unskew.apps.router.row_keys import Key, is_plain, key_parts
-from unskew.apps.router.tuple_packets import column
+from unskew.apps.router.row_keys import Key, is_plain, list_key_columns
+from unskew.apps.router.tuple_packets import as_column
 from unskew.errors import UsageError
-from unskew.spark.compat import arrow_type, field_of
+from unskew.spark.compat import convert_type_to_arrow, get_field
 
 _VALID = "string, binary, integer, float, decimal, boolean, date, timestamp, and structs of these"
 
@@ -64,19 +64,19 @@ class KeyColumns:
             There is no such column, or a key of its type has no plain value.
 
         """
-        parts = key_parts(key)
-        fields = [field_of(df, part) for part in parts]
+        parts = list_key_columns(key)
+        fields = [get_field(df, part) for part in parts]
         for part, field in zip(parts, fields, strict=True):
-            if not _fits(field.dataType):
+            if not _is_supported(field.dataType):
                 raise UsageError(f"the key {part!r} is {field.dataType.simpleString()}; valid: {_VALID}")
-        columns = [column(part) for part in parts]
+        columns = [as_column(part) for part in parts]
         if len(fields) == 1 and is_plain(fields[0].dataType):
             return cls(fields, columns[0], fields[0].dataType)
         if len(fields) == 1 and not isinstance(fields[0].dataType, StructType):
-            kind, encode, _ = _coding(fields[0].dataType)
+            kind, encode, _ = _choose_coding(fields[0].dataType)
             return cls(fields, encode(columns[0]), kind)
         given = zip(columns, fields, strict=True)
-        leaves = [leaf for values, field in given for leaf, _ in _leaves(values, field.dataType)]
+        leaves = [leaf for values, field in given for leaf, _ in _flatten_leaves(values, field.dataType)]
         text = F.to_json(
             F.struct(*(leaf.alias(f"c{i}") for i, leaf in enumerate(leaves))), {"ignoreNullFields": "true"}
         )
@@ -90,10 +90,10 @@ class KeyColumns:
     @property
     def arrow(self) -> pa.DataType:
         """The value's type as Arrow's."""
-        return arrow_type(self.kind)
+        return convert_type_to_arrow(self.kind)
 
     @property
-    def described(self) -> str:
+    def schema_text(self) -> str:
         """The columns' types, as a checkpoint records them where the key isn't plain."""
         return ", ".join(field.dataType.simpleString() for field in self.fields)
 
@@ -103,22 +103,22 @@ class KeyColumns:
             return [value.alias(self.fields[0].name)]
         first = self.fields[0]
         if len(self.fields) == 1 and not isinstance(first.dataType, StructType):
-            return [_coding(first.dataType)[2](value).alias(first.name)]
-        kinds = [kind for field in self.fields for _, kind in _leaves(value, field.dataType)]
+            return [_choose_coding(first.dataType)[2](value).alias(first.name)]
+        kinds = [kind for field in self.fields for _, kind in _flatten_leaves(value, field.dataType)]
         schema = StructType([StructField(f"c{i}", kind) for i, kind in enumerate(kinds)])
         read = F.from_json(value, schema)
         leaves = iter([read.getField(name) for name in schema.names])
-        return [_composed(leaves, field.dataType).alias(field.name) for field in self.fields]
+        return [_compose_column(leaves, field.dataType).alias(field.name) for field in self.fields]
 
 
-def _fits(kind: DataType) -> bool:
+def _is_supported(kind: DataType) -> bool:
     if isinstance(kind, StructType):
-        return all(_fits(field.dataType) for field in kind)
+        return all(_is_supported(field.dataType) for field in kind)
     timed = DateType | TimestampType | TimestampNTZType
     return is_plain(kind) or isinstance(kind, timed | BooleanType | DecimalType | FloatType | DoubleType)
 
 
-def _coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column], Callable[[Column], Column]]:
+def _choose_coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column], Callable[[Column], Column]]:
     """The type of a value's plain form, the way there, and the way back."""
     own = kind.simpleString()
     if isinstance(kind, DateType):
@@ -133,25 +133,25 @@ def _coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column], Calla
     return StringType(), lambda values: values.cast("string"), lambda values: values.cast(own)
 
 
-def _leaves(values: Column, kind: DataType) -> list[tuple[Column, DataType]]:
+def _flatten_leaves(values: Column, kind: DataType) -> list[tuple[Column, DataType]]:
     """What JSON has of a column, with the types. A struct has first whether it is null."""
     if isinstance(kind, StructType):
-        fields = (_leaves(values.getField(field.name), field.dataType) for field in kind)
+        fields = (_flatten_leaves(values.getField(field.name), field.dataType) for field in kind)
         return [(F.when(values.isNull(), 1), IntegerType()), *(leaf for field in fields for leaf in field)]
     if isinstance(kind, BinaryType):
         return [(F.hex(values), StringType())]
     if is_plain(kind):
         return [(values, kind)]
-    plain, encode, _ = _coding(kind)
+    plain, encode, _ = _choose_coding(kind)
     return [(encode(values), plain)]
 
 
-def _composed(leaves: Iterator[Column], kind: DataType) -> Column:
+def _compose_column(leaves: Iterator[Column], kind: DataType) -> Column:
     """A column, made from what JSON has of it."""
     leaf = next(leaves)
     if isinstance(kind, StructType):
-        fields = [_composed(leaves, field.dataType).alias(field.name) for field in kind]
+        fields = [_compose_column(leaves, field.dataType).alias(field.name) for field in kind]
         return F.when(leaf.isNull(), F.struct(*fields))
     if isinstance(kind, BinaryType):
         return F.unhex(leaf)
-    return leaf if is_plain(kind) else _coding(kind)[2](leaf)
+    return leaf if is_plain(kind) else _choose_coding(kind)[2](leaf)

@@ -1,6 +1,7 @@
 """The life of states: they begin with a key's first tuple, change, are merged, and leave when their time is over.
 
-``Calls`` calls the user's work. It checks what the work returns, and turns an error into one line that names the key.
+``OperatorCalls`` calls the user's work. It checks what the work returns, and turns an error into one line that names
+the key.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,67 +11,67 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.errors import StateFault, raised_at
-from unskew.apps.operators.interface import KeyedWork, Now, has_state
+from unskew.apps.operators.errors import StateFault, locate_error
+from unskew.apps.operators.interface import KeyedOperator, Now, has_state
 from unskew.apps.worker.stateful.store import KEY, LAST, NEVER, Due
-from unskew.apps.worker.stateful.table import Table, Touched
-from unskew.grouping.keys import Keys, encode
+from unskew.apps.worker.stateful.table import FetchedBuckets, StateTable
+from unskew.grouping.keys import Keys, encode_keys
 
 T = TypeVar("T")
 
 
-class Calls:
+class OperatorCalls:
     """A keyed work as the engine calls it.
 
     Parameters
     ----------
-    work : KeyedWork
+    work : KeyedOperator
         The user's work.
 
     """
 
-    def __init__(self, work: KeyedWork) -> None:
+    def __init__(self, work: KeyedOperator) -> None:
         self.work = work
         self._results = pa.schema([pa.field("slot", pa.int32()), *work.results])
 
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now, keys: pa.Array
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """``KeyedWork.update``; ``keys`` are the k keys of the slots."""
+        """``KeyedOperator.update``; ``keys`` are the k keys of the slots."""
 
         def call(start: int, stop: int) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-            part, own = _of(tuples, start, stop, states.num_rows), states.slice(start, stop - start)
+            part, own = _slice_slots(tuples, start, stop, states.num_rows), states.slice(start, stop - start)
             results, after = self.work.update(part, own, now)
-            return self._fitted_results(results, stop - start), self._state(after, stop - start)
+            return self._fit_results(results, stop - start), self._state(after, stop - start)
 
-        return self._guarded("update", call, keys)
+        return self._call_guarded("update", call, keys)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: pa.Array) -> pa.RecordBatch:
-        """``KeyedWork.merge``."""
+        """``KeyedOperator.merge``."""
         all_slots = pa.RecordBatch.from_arrays([slots, *states.columns], ["slot", *states.schema.names])
 
         def call(start: int, stop: int) -> pa.RecordBatch:
-            part = _of(all_slots, start, stop, len(keys))
+            part = _slice_slots(all_slots, start, stop, len(keys))
             merged = self.work.merge(part.select(states.schema.names), part.column("slot"), stop - start)
             return self._state(merged, stop - start)
 
-        return self._guarded("merge", call, keys)
+        return self._call_guarded("merge", call, keys)
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now, keys: pa.Array
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """``KeyedWork.settle``."""
+        """``KeyedOperator.on_merge``."""
 
         def call(start: int, stop: int) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
             n = stop - start
-            results, kept = self.work.settle(before.slice(start, n), after.slice(start, n), now)
-            return self._fitted_results(results, n), self._state(kept, n)
+            results, kept = self.work.on_merge(before.slice(start, n), after.slice(start, n), now)
+            return self._fit_results(results, n), self._state(kept, n)
 
-        return self._guarded("settle", call, keys)
+        return self._call_guarded("settle", call, keys)
 
     @property
     def due(self) -> Due | None:
-        """``KeyedWork.due`` for rows of a table, if the work has it."""
+        """``KeyedOperator.due`` for rows of a table, if the work has it."""
         return self._due if self.work.settles_later else None
 
     def _due(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
@@ -85,20 +86,20 @@ class Calls:
                 raise ValueError(f"due gives {len(moments)} moments of {stop - start} states")
             return moments.cast(pa.int64()).fill_null(NEVER).to_numpy()
 
-        return self._guarded("due", call, keys)
+        return self._call_guarded("due", call, keys)
 
-    def finish(self, states: pa.RecordBatch, now: Now, keys: pa.Array) -> pa.RecordBatch | None:
-        """``KeyedWork.finish``."""
+    def on_close(self, states: pa.RecordBatch, now: Now, keys: pa.Array) -> pa.RecordBatch | None:
+        """``KeyedOperator.on_close``."""
 
         def call(start: int, stop: int) -> pa.RecordBatch | None:
-            return self._fitted_results(self.work.finish(states.slice(start, stop - start), now), stop - start)
+            return self._fit_results(self.work.on_close(states.slice(start, stop - start), now), stop - start)
 
-        return self._guarded("finish", call, keys)
+        return self._call_guarded("finish", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """``KeyedWork.upgrade`` for rows with states of an older schema. None: the work has no such schema."""
+        """``KeyedOperator.upgrade`` for rows with states of an older schema. None: the work has no such schema."""
         old = pa.schema([field for field in rows.schema if field.name not in (KEY, LAST)])
-        if old not in self.work.older:
+        if old not in self.work.previous_schemas:
             return None
         keys, states = rows.column(KEY), rows.select(old.names)
 
@@ -106,43 +107,43 @@ class Calls:
             return self._state(self.work.upgrade(states.slice(start, stop - start)), stop - start)
 
         new = (
-            self._guarded("upgrade", call, keys)
+            self._call_guarded("upgrade", call, keys)
             if len(keys)
             else pa.RecordBatch.from_pylist([], schema=self.work.state)
         )
         schema = pa.schema([rows.schema.field(KEY), rows.schema.field(LAST), *self.work.state])
         return pa.RecordBatch.from_arrays([keys, rows.column(LAST), *new.columns], schema=schema)
 
-    def _guarded(self, method: str, call: Callable[[int, int], T], keys: pa.Array) -> T:
+    def _call_guarded(self, method: str, call: Callable[[int, int], T], keys: pa.Array) -> T:
         try:
             return call(0, len(keys))
         except Exception as error:  # noqa: BLE001  whatever the user's code may raise
-            start, stop, raised = _narrowed(call, 0, len(keys), error)
-            reason = raised_at(raised, _files(self.work), method)
+            start, stop, raised = _narrow_failure(call, 0, len(keys), error)
+            reason = locate_error(raised, _find_files(self.work), method)
             which = f"key {keys[start].as_py()!r}" + (f" and {stop - start - 1} others" if stop - start > 1 else "")
             raise StateFault(f"the work {type(self.work).__name__} failed on {which} ({reason})") from raised
 
     def _state(self, states: pa.RecordBatch, keys: int) -> pa.RecordBatch:
-        return _fitted(states, self.work.state, "states", keys)
+        return _fit_batch(states, self.work.state, "states", keys)
 
-    def _fitted_results(self, results: pa.RecordBatch | None, keys: int) -> pa.RecordBatch | None:
+    def _fit_results(self, results: pa.RecordBatch | None, keys: int) -> pa.RecordBatch | None:
         if results is None or not results.num_rows:
             return None
-        fitted = _fitted(results, self._results, "results", None)
+        fitted = _fit_batch(results, self._results, "results", None)
         slots = fitted.column("slot").to_numpy(zero_copy_only=False)
         if fitted.column("slot").null_count or slots.min() < 0 or slots.max() >= keys:
             raise ValueError(f"results have slots that are none; valid: 0 to {keys - 1}")
         return fitted
 
 
-def _files(work: KeyedWork) -> set[str]:
+def _find_files(work: KeyedOperator) -> set[str]:
     """The files that the work is written in."""
-    classes = [kind for kind in type(work).__mro__ if issubclass(kind, KeyedWork) and kind is not KeyedWork]
+    classes = [kind for kind in type(work).__mro__ if issubclass(kind, KeyedOperator) and kind is not KeyedOperator]
     functions = [code for kind in classes for each in vars(kind).values() if (code := getattr(each, "__code__", None))]
     return {code.co_filename for code in functions}
 
 
-def _of(tuples: pa.RecordBatch, start: int, stop: int, keys: int) -> pa.RecordBatch:
+def _slice_slots(tuples: pa.RecordBatch, start: int, stop: int, keys: int) -> pa.RecordBatch:
     """The tuples of the slots from ``start`` to ``stop``, with their slots counted from ``start``."""
     if (start, stop) == (0, keys):
         return tuples
@@ -152,7 +153,7 @@ def _of(tuples: pa.RecordBatch, start: int, stop: int, keys: int) -> pa.RecordBa
     return part.set_column(part.schema.get_field_index("slot"), "slot", moved)
 
 
-def _narrowed(
+def _narrow_failure(
     call: Callable[[int, int], object], start: int, stop: int, error: Exception
 ) -> tuple[int, int, Exception]:
     """The fewest neighbouring keys on which a call fails, by halving; a method keeps nothing, so it may be called
@@ -171,7 +172,7 @@ def _narrowed(
     return start, stop, error
 
 
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema, what: str, rows: int | None) -> pa.RecordBatch:
+def _fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, rows: int | None) -> pa.RecordBatch:
     """A batch, cast to the types of a schema.
 
     Raises
@@ -205,9 +206,9 @@ class Lifecycle:
 
     Parameters
     ----------
-    table : Table
+    table : StateTable
         The states.
-    calls : Calls
+    calls : OperatorCalls
         The work.
     ttl_ms : int, optional
         How long after its key's last tuple a state leaves (ms).
@@ -221,7 +222,7 @@ class Lifecycle:
 
     """
 
-    def __init__(self, table: Table, calls: Calls, ttl_ms: int | None = None) -> None:
+    def __init__(self, table: StateTable, calls: OperatorCalls, ttl_ms: int | None = None) -> None:
         self.table = table
         self.results: list[tuple[int, pa.RecordBatch]] = []
         self.finished = self.merged = 0
@@ -260,14 +261,14 @@ class Lifecycle:
         results, after = self._calls.update(given, before, now, keys.distinct)
         if whole:
             self._publish(window, keys.distinct, results)
-            results, after = self._calls.settle(before, after, now, keys.distinct)
+            results, after = self._calls.on_merge(before, after, now, keys.distinct)
             self._publish(window, keys.distinct, results)
         np.maximum.at(last, keys.codes, tuples.column("time").to_numpy())
         self.table.put(window, touched, last, after)
 
     def merge(self, window: int, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
         """Merge fragments with the states. Fragments are rows of the table's schema, several a key."""
-        for own, part in self._portions(window, encode(fragments.column(KEY)), fragments):
+        for own, part in self._portions(window, encode_keys(fragments.column(KEY)), fragments):
             self._merge(window, own, part, now, over_ms)
 
     def _merge(self, window: int, keys: Keys, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
@@ -277,7 +278,7 @@ class Lifecycle:
         states = pa.concat_batches([before.filter(pa.array(old)), fragments.select(self.table.state.names)])
         slots = np.concatenate([np.flatnonzero(old).astype(np.int32), keys.codes])
         merged = self._calls.merge(states, pa.array(slots), keys.distinct)
-        results, after = self._calls.settle(before, merged, now, keys.distinct)
+        results, after = self._calls.on_merge(before, merged, now, keys.distinct)
         self._publish(window, keys.distinct, results)
         np.maximum.at(last, keys.codes, fragments.column(LAST).to_numpy())
         self.table.put(window, touched, last, after)
@@ -285,22 +286,22 @@ class Lifecycle:
     def close(self, window: int, now: Now) -> None:
         """Let all states of a window leave."""
         for rows in self.table.take(window):
-            self._finish(window, rows, now)
+            self._close_states(window, rows, now)
 
     def expire(self, at_ms: int, now: Now, *, prompt: bool) -> None:
-        """Let expired states leave, and settle states that are due. ``prompt`` is as in ``Table.expire``."""
+        """Let expired states leave, and settle states that are due. ``prompt`` is as in ``StateTable.expire``."""
 
-        def settled(rows: pa.RecordBatch) -> pa.RecordBatch:
+        def settle(rows: pa.RecordBatch) -> pa.RecordBatch:
             keys, states = rows.column(KEY), rows.select(self.table.state.names)
-            results, kept = self._calls.settle(states, states, now, keys)
+            results, kept = self._calls.on_merge(states, states, now, keys)
             self._publish(0, keys, results)
             return kept
 
-        for rows in self.table.expire(at_ms, settled, prompt=prompt):
-            self._finish(0, rows, now)
+        for rows in self.table.expire(at_ms, settle, prompt=prompt):
+            self._close_states(0, rows, now)
 
     def _portions(self, window: int, keys: Keys, rows: pa.RecordBatch) -> Iterator[tuple[Keys, pa.RecordBatch]]:
-        """The keys of rows, and their rows, as many at a time as ``Table.portions`` says."""
+        """The keys of rows, and their rows, as many at a time as ``StateTable.portions`` says."""
         for chosen in self.table.portions(window, keys):
             if chosen.all():
                 yield keys, rows
@@ -312,7 +313,7 @@ class Lifecycle:
 
     def _begin(
         self, window: int, keys: Keys, over_ms: int | None, now: Now
-    ) -> tuple[Touched, pa.RecordBatch, NDArray[np.int64]]:
+    ) -> tuple[FetchedBuckets, pa.RecordBatch, NDArray[np.int64]]:
         """The keys' buckets, their states (null: none), and when they had their last tuple."""
         touched = self.table.touch(window, keys)
         last = np.full(len(touched.at), _LONG_AGO)
@@ -321,17 +322,17 @@ class Lifecycle:
         if self._ttl is not None and over_ms is not None:
             over = there & (last + self._ttl * there <= over_ms)
             if over.any():
-                self._finish(window, touched.rows.take(pa.array(touched.at[over])), now)
+                self._close_states(window, touched.rows.take(pa.array(touched.at[over])), now)
                 there &= ~over
                 last[over] = _LONG_AGO
         at = pa.array(touched.at, mask=~there)
         return touched, touched.rows.select(self.table.state.names).take(at), last
 
-    def _finish(self, window: int, rows: pa.RecordBatch, now: Now) -> None:
+    def _close_states(self, window: int, rows: pa.RecordBatch, now: Now) -> None:
         if rows.num_rows:
             keys = rows.column(KEY)
             self.finished += rows.num_rows
-            self._publish(window, keys, self._calls.finish(rows.select(self.table.state.names), now, keys))
+            self._publish(window, keys, self._calls.on_close(rows.select(self.table.state.names), now, keys))
 
     def _publish(self, window: int, keys: pa.Array, results: pa.RecordBatch | None) -> None:
         if results is not None:

@@ -6,38 +6,38 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from unskew.apps.metrics.task_reports import MergerReport
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.lifecycle import Calls, Lifecycle
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.lifecycle import Lifecycle, OperatorCalls
 from unskew.apps.worker.stateful.operator_output import (
     FRAGMENTS,
     HEARTBEAT,
     RESULTS,
-    Parcel,
-    by_keys,
-    by_window,
-    packed,
-    read,
+    OutputBlob,
+    group_by_key,
+    pack_rows,
+    read_rows,
+    split_by_window,
 )
 from unskew.apps.worker.stateful.store import Store
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.table import StateTable
 
 _STATES = 0
 
 
-def merge(
-    program: Program, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
-) -> Iterator[Parcel]:
+def merge_fragments(
+    program: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[OutputBlob], batch: WorkerBatch
+) -> Iterator[OutputBlob]:
     """Merge the fragments that have arrived at a merger with its states.
 
     Parameters
     ----------
-    program : Program
+    program : KeyedOperatorConfig
         The program of the mergers.
     store : Store
         The merger's own store.
     merger : int
         The merger's number.
-    parcels : sequence of Parcel
+    parcels : sequence of OutputBlob
         The workers' parcels for it, in their order.
     batch : WorkerBatch
         The batch.
@@ -49,29 +49,29 @@ def merge(
 
     """
     started = time.perf_counter()
-    progress = Progress.read(store) if program.mergers_keep else Progress()
-    calls = Calls(program.work)
-    table = Table(store, _STATES, program.work.state, program.key, program.ttl_ms, calls.due, calls.upgrade)
+    progress = OperatorProgress.read(store) if program.mergers_keep else OperatorProgress()
+    calls = OperatorCalls(program.work)
+    table = StateTable(store, _STATES, program.work.state, program.key, program.ttl_ms, calls.due, calls.upgrade)
     states = Lifecycle(table, calls, program.ttl_ms)
     now = program.now(batch)
     arrived: dict[int, list[pa.RecordBatch]] = {}
     for parcel in parcels:
         if parcel.kind == FRAGMENTS:
-            for window, rows in by_window(read(parcel.blob)):
+            for window, rows in split_by_window(read_rows(parcel.blob)):
                 arrived.setdefault(window, []).append(rows)
     for window in sorted({*arrived, *table.windows}):
         closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
-        for fragments in by_keys(arrived.pop(window, [])):
+        for fragments in group_by_key(arrived.pop(window, [])):
             states.merge(window, fragments, now, progress.merged_ms)
         if closes and window in table.windows:
             states.close(window, now)
     if program.ttl_ms is not None and any(parcel.kind == HEARTBEAT and parcel.blob for parcel in parcels):
         states.expire(batch.watermark_ms, now, prompt=program.prompt)
-        progress = Progress(merged_ms=batch.watermark_ms)
+        progress = OperatorProgress(merged_ms=batch.watermark_ms)
         progress.write(store)
     if program.mergers_keep:
         table.close()
-    yield from packed(RESULTS, merger, states.results)
+    yield from pack_rows(RESULTS, merger, states.results)
     if program.reports is not None:
         seconds = time.perf_counter() - started
         report = MergerReport(table.keys, table.size, states.finished, states.merged, progress.merged_ms, seconds)

@@ -23,25 +23,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.folders import numbers, patiently
+from unskew.apps.checkpoint.folders import list_numbers, read_patiently
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.router.router import Routing
-from unskew.apps.worker.stateful.config import Progress
-from unskew.apps.worker.stateful.operator_output import WINDOW, by_window, windowed
+from unskew.apps.worker.stateful.config import OperatorProgress
+from unskew.apps.worker.stateful.operator_output import WINDOW, add_window, split_by_window
 from unskew.apps.worker.stateful.store import KEY
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.errors import EnvironmentFault
 from unskew.grouping import Grouping
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import MigrationReport, PlanState
-from unskew.grouping.keys import hash_keys, hashed
+from unskew.grouping.keys import hash_keys, keys_from_hashes
 
 _NAME = re.compile(r"(\d+)-(\d+)")
 _RECEIVERS = b"unskew.receivers"
 
 
-class Transfers:
+class StateTransfers:
     """The states on their way from worker to worker, plan by plan.
 
     A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. Suppose that a worker has written its
@@ -61,9 +61,9 @@ class Transfers:
 
     def plans(self) -> list[int]:
         """The numbers of the plans that have files, ascending."""
-        return numbers(self._location.folder())
+        return list_numbers(self._location.folder())
 
-    def listed(self, plan: int, batch: int) -> dict[int, int]:
+    def list_files(self, plan: int, batch: int) -> dict[int, int]:
         """A plan's valid files before a batch, from the list of its folder, which may lack what was written lately."""
         newest: dict[int, int] = {}
         for name in self._location.folder(str(plan)).names():
@@ -95,9 +95,9 @@ class Transfers:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, described) as writer:
             for receiver in receivers:
-                writer.write_batch(_ordered(rows[receiver]))
+                writer.write_batch(_sort_rows(rows[receiver]))
         data = sink.getvalue().to_pybytes()
-        self._location.folder(str(plan)).write(_name(sender, batch), data)
+        self._location.folder(str(plan)).write(_format_name(sender, batch), data)
         return len(data)
 
     def forget(self, taken: Sequence[int]) -> None:
@@ -113,30 +113,31 @@ class Transfers:
     def _read(self, plan: int, written: tuple[int, int], receiver: int | None = None) -> list[pa.RecordBatch]:
         """The rows of a file (sender, batch), of one receiver or of all."""
         with self._open(plan, *written) as file, pa.ipc.open_file(file) as reader:
-            wanted = [n for n, of in enumerate(_receivers(reader.schema)) if receiver is None or of == receiver]
+            wanted = [n for n, of in enumerate(_read_receivers(reader.schema)) if receiver is None or of == receiver]
             return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
 
     def _open(self, plan: int, sender: int, batch: int) -> pa.NativeFile:
         """A file that was written. This machine may not see it yet, if it has just looked for it in vain."""
         folder = self._location.folder(str(plan))
         try:
-            return patiently(lambda: folder.open(_name(sender, batch)))
+            return read_patiently(lambda: folder.open(_format_name(sender, batch)))
         except FileNotFoundError as error:
             raise EnvironmentFault(
                 f"the states that worker {sender} released in batch {batch} are not in "
-                f"{self._location.below(str(plan), _name(sender, batch))}: does every machine see the checkpoint?"
+                f"{self._location.below(str(plan), _format_name(sender, batch))}: does every machine "
+                "see the checkpoint?"
             ) from error
 
 
-def _name(sender: int, batch: int) -> str:
+def _format_name(sender: int, batch: int) -> str:
     return f"{sender}-{batch}"
 
 
-def _receivers(schema: pa.Schema) -> list[int]:
+def _read_receivers(schema: pa.Schema) -> list[int]:
     return [int(number) for number in (schema.metadata or {})[_RECEIVERS].decode().split(",") if number]
 
 
-def _ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _sort_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Sort rows by window, hash and key, so that the same rows give the same bytes whatever order they were in."""
     by = pa.table({"window": rows.column(WINDOW), "hash": hash_keys(rows.column(KEY)), "key": rows.column(KEY)})
     order = pc.call_function("sort_indices", [by], pc.SortOptions([(name, "ascending") for name in by.column_names]))
@@ -152,19 +153,19 @@ class Migration:
         The run's routing. None: there are no plans.
     worker, batch : int
         The numbers of the worker and of the batch.
-    progress : Progress
+    progress : OperatorProgress
         The worker's progress after the previous batch.
 
     Attributes
     ----------
-    progress : Progress
+    progress : OperatorProgress
         The worker's progress after this batch, as far as plans change it.
     seconds : float
         The time that the migration took.
 
     """
 
-    def __init__(self, routing: Routing | None, worker: int, batch: int, progress: Progress) -> None:
+    def __init__(self, routing: Routing | None, worker: int, batch: int, progress: OperatorProgress) -> None:
         self.progress = progress
         self.seconds = 0.0
         self._before = progress
@@ -173,10 +174,10 @@ class Migration:
         self._batch = batch
         self._again = self._wrote = False
         self._keys = self._size = 0
-        with self._timed():
+        with self._measure_time():
             location = routing.checkpoint if routing is not None else None
-            self._plans = Plans(location).at(batch) if location is not None else None
-            self._transfers = Transfers(location) if location is not None and self._plans is not None else None
+            self._plans = PlanStateLog(location).at(batch) if location is not None else None
+            self._transfers = StateTransfers(location) if location is not None and self._plans is not None else None
         if location is not None:
             self._require_plans(Location.of(location))
 
@@ -199,22 +200,22 @@ class Migration:
             )
 
     @property
-    def moves(self) -> bool:
+    def may_move(self) -> bool:
         """Whether states may come or go in this batch."""
         plans = self._plans
         if plans is None:
             return False
         return plans.pending is not None or (plans.active is not None and plans.active.number > self.progress.taken)
 
-    def take_in(self, table: Table) -> None:
+    def take_in(self, table: StateTable) -> None:
         """Add to the table the states that other workers have released to this one under plans that are now active."""
         if self._plans is None or self._transfers is None:
             return
-        with self._timed():
+        with self._measure_time():
             active, pending = self._plans.active, self._plans.pending
             if active is not None and active.number > self.progress.taken:
-                for plan, files in self._released(active, self._plans, self._transfers):
-                    _put(table, self._transfers.to(self._worker, plan, files))
+                for plan, files in self._find_released(active, self._plans, self._transfers):
+                    _store_rows(table, self._transfers.to(self._worker, plan, files))
                 self.progress = replace(self.progress, taken=active.number)
             if pending is not None and pending.number == self.progress.released:
                 # Some worker wasn't called in the batch in which this one released its states: the plan is still
@@ -222,9 +223,9 @@ class Migration:
                 written = self._own_file(pending, self._plans, self._transfers)
                 if written is not None:
                     self._again = True
-                    _put(table, self._transfers.by(self._worker, pending.number, written))
+                    _store_rows(table, self._transfers.by(self._worker, pending.number, written))
 
-    def _own_file(self, pending: Plan, plans: PlanState, transfers: Transfers) -> int | None:
+    def _own_file(self, pending: Plan, plans: PlanState, transfers: StateTransfers) -> int | None:
         """The batch in which the worker wrote its file for the pending plan. None: it wrote none.
 
         The worker knows it best: its progress is stored with its states. The reports, of which the plan state is made,
@@ -234,11 +235,11 @@ class Migration:
             return self.progress.wrote
         files = plans.pending_files
         if files is None:
-            files = transfers.listed(pending.number, self._batch)
+            files = transfers.list_files(pending.number, self._batch)
         return files.get(self._worker)
 
-    def _released(
-        self, active: Plan, plans: PlanState, transfers: Transfers
+    def _find_released(
+        self, active: Plan, plans: PlanState, transfers: StateTransfers
     ) -> Iterator[tuple[int, Mapping[int, int]]]:
         """The plans whose states the worker hasn't taken in yet, with their files."""
         if plans.files is not None:
@@ -250,35 +251,37 @@ class Migration:
             return
         for plan in transfers.plans():
             if self.progress.taken < plan <= active.number:
-                yield plan, transfers.listed(plan, self._batch)
+                yield plan, transfers.list_files(plan, self._batch)
 
-    def release(self, table: Table, *, split: bool) -> None:
+    def release(self, table: StateTable, *, split: bool) -> None:
         """Release the states of the keys that the pending plan gives to other workers. Split keys have none here."""
         if self._plans is None or self._transfers is None or self._plans.pending is None:
             return
-        with self._timed():
+        with self._measure_time():
             pending = self._plans.pending
-            rows = {} if split else self._leaving(table, pending)
+            rows = {} if split else self._select_leaving(table, pending)
             if rows or self._again:
-                schema = windowed(0, table.empty()).schema
+                schema = add_window(0, table.empty()).schema
                 self._keys = sum(part.num_rows for part in rows.values())
                 self._size = self._transfers.write(self._worker, pending.number, self._batch, rows, schema)
                 self._wrote = True
             self.progress = replace(self.progress, released=pending.number, wrote=self._batch if self._wrote else -1)
 
-    def _leaving(self, table: Table, pending: Plan) -> dict[int, pa.RecordBatch]:
+    def _select_leaving(self, table: StateTable, pending: Plan) -> dict[int, pa.RecordBatch]:
         """The rows that leave the table, by their receiver."""
         assert self._routing is not None
         assert self._plans is not None
-        now = router_by(self._routing, self._plans.active, self._plans.workers)
-        then = router_by(self._routing, pending, self._plans.pending_workers)
-        named = now.moving(then, table.keys)  # None if the list would be longer than the table
+        now = make_router(self._routing, self._plans.active, self._plans.workers)
+        then = make_router(self._routing, pending, self._plans.pending_workers)
+        named = now.moving_keys(then, table.keys)  # None if the list would be longer than the table
         if named is not None:
-            named = named[owners(now, named) == self._worker]
+            named = named[find_owners(now, named) == self._worker]
         rows: dict[int, list[pa.RecordBatch]] = {}
-        for window, part, receiver_of_row in table.release(lambda hashes: self._receivers(owners(then, hashes)), named):
+        for window, part, receiver_of_row in table.release(
+            lambda hashes: self._receivers(find_owners(then, hashes)), named
+        ):
             order = np.argsort(receiver_of_row, kind="stable")
-            ordered, receivers = windowed(window, part.take(pa.array(order))), np.unique(receiver_of_row)
+            ordered, receivers = add_window(window, part.take(pa.array(order))), np.unique(receiver_of_row)
             bounds = np.append(np.searchsorted(receiver_of_row[order], receivers), len(receiver_of_row)).tolist()
             for receiver, start, stop in zip(receivers.tolist(), bounds, bounds[1:], strict=False):
                 rows.setdefault(receiver, []).append(ordered.slice(start, stop - start))
@@ -293,13 +296,13 @@ class Migration:
         return MigrationReport(self._before.taken, self.progress.released, self._keys, self._size, self._wrote)
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
+    def _measure_time(self) -> Iterator[None]:
         started = time.perf_counter()
         yield
         self.seconds += time.perf_counter() - started
 
 
-def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
+def make_router(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
     """A router that follows a plan."""
     router = routing.router(workers)
     if plan is not None:
@@ -307,17 +310,17 @@ def router_by(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
     return router
 
 
-def owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
+def find_owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
     """The only worker of each key, by the key's hash: int32[k]."""
-    found = router.owners(hashed(hashes))
+    found = router.owners(keys_from_hashes(hashes))
     assert found is not None, f"{router.name} has no owners"
     return found
 
 
-def _put(table: Table, parts: list[pa.RecordBatch]) -> None:
+def _store_rows(table: StateTable, parts: list[pa.RecordBatch]) -> None:
     alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older version may have released some of them
     for part in parts:
         alike.setdefault(part.schema, []).append(part)
     for some in alike.values():
-        for window, rows in by_window(pa.concat_batches(some)):
+        for window, rows in split_by_window(pa.concat_batches(some)):
             table.take_in(window, rows)

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 if TYPE_CHECKING:
-    from unskew.apps.worker.stateful.config import Program
+    from unskew.apps.worker.stateful.config import KeyedOperatorConfig
 
 #: The names of the map states that have the blobs. (In checkpoints a merger is called a home.)
 AT_WORKERS, AT_MERGERS = "workers", "homes"
@@ -51,31 +51,31 @@ PARCELS = StructType(
 )
 
 
-class _Fields:
+class _PickledOperator:
     """An operator's class and attributes, which become the operator when they are read."""
 
     def __init__(self, operator: StatefulProcessor) -> None:
         self._given = type(operator), vars(operator)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _made, self._given
+        return _restore_operator, self._given
 
 
-def _made(kind: type[StatefulProcessor], fields: dict[str, Any]) -> StatefulProcessor:
+def _restore_operator(kind: type[StatefulProcessor], fields: dict[str, Any]) -> StatefulProcessor:
     operator = kind.__new__(kind)
     vars(operator).update(fields)
     return operator
 
 
-def _reduced(operator: StatefulProcessor) -> tuple[Any, ...]:
+def _reduce_operator(operator: StatefulProcessor) -> tuple[Any, ...]:
     """What ``__reduce__`` returns. Spark's driver reads an operator, too, to plan a batch.
 
     Files that are sent to executors don't come there.
     """
-    from unskew.spark.compat import reduced  # only here: the Python that plans a batch needn't import it
+    from unskew.spark.compat import reduce_with_remedy  # only here: the Python that plans a batch needn't import it
 
     remedy = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
-    return reduced(_Fields(operator), remedy)
+    return reduce_with_remedy(_PickledOperator(operator), remedy)
 
 
 class _Operator(StatefulProcessor):
@@ -83,17 +83,17 @@ class _Operator(StatefulProcessor):
 
     state: str
 
-    def __init__(self, program: "Program", tokens: list[int]) -> None:
+    def __init__(self, program: "KeyedOperatorConfig", tokens: list[int]) -> None:
         self._packed = cloudpickle.dumps(program)
         self._tokens = tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reduced(self)
+        return _reduce_operator(self)
 
     @cached_property
-    def _program(self) -> "Program":
-        program: Program = cloudpickle.loads(self._packed)
-        program.require_place()
+    def _program(self) -> "KeyedOperatorConfig":
+        program: KeyedOperatorConfig = cloudpickle.loads(self._packed)
+        program.require_state_partitions()
         return program
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -136,7 +136,7 @@ class WorkerOperator(_Operator):
             yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
 
     def _overflow(self) -> Any:
-        return _tasks().Overflow(self._program.checkpoint, self._program.most)
+        return _import_tasks().Overflow(self._program.checkpoint, self._program.most)
 
     def _work(
         self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
@@ -144,7 +144,7 @@ class WorkerOperator(_Operator):
         self._done.add(worker)
         event = self._program.event
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
-        yield from _tasks().worker_rows(
+        yield from _import_tasks().worker_rows(
             self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
         )
         if event:
@@ -159,17 +159,17 @@ class MergerOperator(_Operator):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
-        yield from _tasks().merger_rows(self._program, self._tokens, self._state, arrived)
+        yield from _import_tasks().merger_rows(self._program, self._tokens, self._state, arrived)
 
 
-class InPandas(StatefulProcessor):
+class PandasOperator(StatefulProcessor):
     """An operator for ``transformWithStateInPandas``. Its rows travel as pandas frames."""
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reduced(self)
+        return _reduce_operator(self)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -178,18 +178,18 @@ class InPandas(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Run a batch."""
         arrived = (row for frame in rows for row in frame.to_dict("records"))
-        yield from _frames(self._operator.handleInputRows(key, arrived, timerValues))
+        yield from _make_frames(self._operator.handleInputRows(key, arrived, timerValues))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
         """Run a batch without rows."""
-        yield from _frames(self._operator.handleExpiredTimer(key, timerValues, expiredTimerInfo))
+        yield from _make_frames(self._operator.handleExpiredTimer(key, timerValues, expiredTimerInfo))
 
     def close(self) -> None:
         """Close the operator."""
         self._operator.close()
 
 
-def _frames(rows: Iterator[Any]) -> Iterator[Any]:
+def _make_frames(rows: Iterator[Any]) -> Iterator[Any]:
     import pandas as pd  # Spark needs it for this operator
 
     found = [row.asDict() for row in rows]
@@ -197,7 +197,7 @@ def _frames(rows: Iterator[Any]) -> Iterator[Any]:
         yield pd.DataFrame(found)[PARCELS.names]
 
 
-def _tasks() -> ModuleType:
+def _import_tasks() -> ModuleType:
     from unskew.apps.worker.stateful import tasks
 
     return tasks

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.apps.worker.stateful.store import KEY
-from unskew.grouping.hashing import function, homes
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import hash_keys
 
 #: Kinds of parcels: results of the work; counts of a closed window; fragments for a merger; a heartbeat for a merger; a
@@ -27,12 +27,12 @@ WINDOW = "__window"
 TOGETHER = 256 << 20
 
 # No grouping uses this hash function, so a key's merger is independent of its workers.
-_MERGER = function(0x686F6D65)
-_PART = function(0x70617274)
+_MERGER = hash_function(0x686F6D65)
+_PART = hash_function(0x70617274)
 
 
 @dataclass(frozen=True)
-class Parcel:
+class OutputBlob:
     """A blob on its way to a merger, or out of the dataflow.
 
     Attributes
@@ -52,37 +52,37 @@ class Parcel:
     blob: bytes
 
 
-def packed(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Parcel]:
+def pack_rows(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[OutputBlob]:
     """The rows of several windows, in as few parcels as possible. Without rows there are no parcels."""
-    for batches in _portions(rows):
-        yield Parcel(kind, merger, _write(batches))
+    for batches in _make_portions(rows):
+        yield OutputBlob(kind, merger, _write_batches(batches))
 
 
-def spread(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[Parcel]:
+def spread_over_mergers(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[OutputBlob]:
     """Rows of states as parcels: each row goes to the merger of its key."""
-    for batches in _portions(rows):
+    for batches in _make_portions(rows):
         together = pa.concat_batches(batches)
-        merger_of_row = mergers(together.column(KEY), count)
+        merger_of_row = choose_mergers(together.column(KEY), count)
         order = np.argsort(merger_of_row, kind="stable")
         bounds = np.searchsorted(merger_of_row[order], np.arange(count + 1))
         ordered = together.take(pa.array(order))
         for merger in np.flatnonzero(np.diff(bounds)).tolist():
             part = ordered.slice(bounds[merger], bounds[merger + 1] - bounds[merger])
-            yield Parcel(FRAGMENTS, merger, _write([part]))
+            yield OutputBlob(FRAGMENTS, merger, _write_batches([part]))
 
 
-def mergers(keys: pa.Array, count: int) -> NDArray[np.int32]:
+def choose_mergers(keys: pa.Array, count: int) -> NDArray[np.int32]:
     """The merger of each of k keys, int32[k], in [0, ``count``)."""
-    return homes(hash_keys(keys), _MERGER, count)
+    return choose_homes(hash_keys(keys), _MERGER, count)
 
 
-def read(blob: bytes) -> pa.RecordBatch:
+def read_rows(blob: bytes) -> pa.RecordBatch:
     """The rows of a parcel."""
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         return pa.concat_batches([*reader])
 
 
-def by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+def split_by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each window, without the window's column."""
     windows = rows.column(WINDOW).to_numpy()
     rest = rows.drop_columns(WINDOW)
@@ -90,50 +90,51 @@ def by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield window, rest.filter(pa.array(windows == window))
 
 
-def by_keys(rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def group_by_key(rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of states in few batches of about ``TOGETHER`` bytes. All rows of a key are in one of them."""
     count = -(-sum(batch.nbytes for batch in rows) // TOGETHER)
     for number in range(count):
         parts = rows
         if count > 1:
             parts = [
-                batch.filter(pa.array(homes(hash_keys(batch.column(KEY)), _PART, count) == number)) for batch in rows
+                batch.filter(pa.array(choose_homes(hash_keys(batch.column(KEY)), _PART, count) == number))
+                for batch in rows
             ]
         yield pa.concat_batches(parts)
 
 
-def windowed(window: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+def add_window(window: int, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a window, with the window's start as the first column."""
     of = pa.array(np.full(batch.num_rows, window, np.int64))
     return pa.RecordBatch.from_arrays([of, *batch.columns], schema=batch.schema.insert(0, pa.field(WINDOW, pa.int64())))
 
 
-def _portions(rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
+def _make_portions(rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
     """The rows, with their windows, in portions of at most ``LARGEST`` bytes, or of one row."""
     portion: list[pa.RecordBatch] = []
     size = 0
     for window, batch in rows:
-        for part in _parts(batch):
+        for part in _halve_batch(batch):
             if portion and size + part.nbytes > LARGEST:
                 yield portion
                 portion, size = [], 0
-            portion.append(windowed(window, part))
+            portion.append(add_window(window, part))
             size += part.nbytes
     if portion:
         yield portion
 
 
-def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _halve_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """A batch, halved until no part is too large. A batch without rows gives no part."""
     if batch.num_rows > 1 and batch.nbytes > LARGEST:
         half = batch.num_rows // 2
-        yield from _parts(batch.slice(0, half))
-        yield from _parts(batch.slice(half))
+        yield from _halve_batch(batch.slice(0, half))
+        yield from _halve_batch(batch.slice(half))
     elif batch.num_rows:
         yield batch
 
 
-def _write(batches: Sequence[pa.RecordBatch]) -> bytes:
+def _write_batches(batches: Sequence[pa.RecordBatch]) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batches[0].schema) as writer:
         for batch in batches:

@@ -13,23 +13,36 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, WorkerHistory
 from unskew.apps.metrics.task_reports import Reports, StateSummary, TaskReports
-from unskew.apps.operators.interface import KeyedWork
+from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.router.router import Routing
 from unskew.apps.splitter.json_fields import LONGEST_KEY
-from unskew.apps.splitter.kafka_source import splitter_of
+from unskew.apps.splitter.kafka_source import choose_splitter
 from unskew.apps.splitter.splitter import Splitter
-from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.result_messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW
-from unskew.apps.worker.stage import Query, Stage
-from unskew.apps.worker.stateful.config import Period, Program, lifetime, merging, splits, taken_over
-from unskew.apps.worker.stateful.flow import executed, opened, partitions_of, routed, to_workers
-from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stage import QueryContext, WorkerStage
+from unskew.apps.worker.stateful.config import (
+    KeyedOperatorConfig,
+    MergePeriod,
+    choose_merge_period,
+    find_changed_fields,
+    parse_lifetime,
+    splits_keys,
+)
+from unskew.apps.worker.stateful.flow import (
+    apply_operators,
+    count_partitions,
+    route_to_workers,
+    send_heartbeats,
+    unpack_results,
+)
+from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import COUNTS, WINDOW
 from unskew.apps.worker.stateful.store import KEY
 from unskew.errors import UsageError
-from unskew.grouping.registry import OWNING
-from unskew.spark.compat import arrow_type, spark_schema, tokens
-from unskew.spark.micro_batches import batch_time, heartbeats
+from unskew.grouping.registry import SINGLE_OWNER
+from unskew.spark.compat import choose_tokens, convert_schema_to_spark, convert_type_to_arrow
+from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 
 #: The columns of a message that a keyed work may read.
 MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
@@ -37,20 +50,20 @@ _START = "__start"
 
 
 @dataclass(frozen=True)
-class Keyed(Stage):
+class KeyedStage(WorkerStage):
     """A keyed work's states, their results, and the counts of tuples, which are a second work of the same workers.
 
     The counts leave when their window closes, as partials do without states.
 
     Attributes
     ----------
-    work : KeyedWork
+    work : KeyedOperator
         The work.
     window_ms, ttl_ms : int or None
         How long states live: until their window closes, or for a time after their key's last tuple.
     split : bool
         Whether the grouping splits keys, so that fragments must be merged.
-    merge_period : Period or None
+    merge_period : MergePeriod or None
         How often fragments are merged, besides when their window closes.
 
     Raises
@@ -64,75 +77,77 @@ class Keyed(Stage):
     # No batch needs their number, and counting them makes a write 2.5 times as dear.
     conf: ClassVar[Mapping[str, str]] = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 
-    work: KeyedWork = field(init=False)
+    work: KeyedOperator = field(init=False)
     window_ms: int | None = field(init=False)
     ttl_ms: int | None = field(init=False)
     split: bool = field(init=False)
-    merge_period: Period | None = field(init=False)
+    merge_period: MergePeriod | None = field(init=False)
 
     def __post_init__(self) -> None:
         """Check the settings of the states."""
         settings, work = self.settings, self.settings.work
-        assert isinstance(work, KeyedWork)
+        assert isinstance(work, KeyedOperator)
         if settings.work_errors != "fail":
             raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
-        missing = [name for name in settings.carried if name not in MESSAGE]
+        missing = [name for name in settings.carried_columns if name not in MESSAGE]
         if missing:
             raise UsageError(
                 f"{type(work).__name__} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}"
             )
-        split = splits(work, settings.grouping, settings.workers, OWNING)
-        window_ms, ttl_ms = lifetime(work, settings.window if work.ttl_ms is None else None, settings.ttl)
+        split = splits_keys(work, settings.grouping, settings.workers, SINGLE_OWNER)
+        window_ms, ttl_ms = parse_lifetime(work, settings.window if work.ttl_ms is None else None, settings.ttl)
         event = settings.time == "event"
-        period = merging(settings.merge_every, settings.grouping, split=split, event=event, window_ms=window_ms)
+        period = choose_merge_period(
+            settings.merge_every, settings.grouping, split=split, event=event, window_ms=window_ms
+        )
         made = {"work": work, "window_ms": window_ms, "ttl_ms": ttl_ms, "split": split, "merge_period": period}
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
     @property
     def topics(self) -> dict[str, str]:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         return {"results": f"{self.settings.name}-results"}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """As ``Stage``."""
-        return self.program().identity
+        """As ``WorkerStage``."""
+        return self.config().identity
 
-    def taken_over(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
-        """As ``Stage``."""
-        return taken_over(self.work, claimed)
+    def changed_fields(self, claimed: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``WorkerStage``."""
+        return find_changed_fields(self.work, claimed)
 
     @property
     def by_worker(self) -> bool:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         return bool(self.settings.cost.mean)  # a worker is a group of the state's partitions
 
     @property
     def whole(self) -> bool:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         return not self.split
 
     @property
     def waits(self) -> tuple[int, ...]:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         return tuple(ms for ms in (self.ttl_ms, self.merge_period.ms if self.merge_period else None) if ms)
 
     @property
     def tail_ms(self) -> int:
-        """As ``Stage``."""
-        return self.ttl_ms if self.ttl_ms is not None and (self.work.tells_at_end or self.work.settles_later) else 0
+        """As ``WorkerStage``."""
+        return self.ttl_ms if self.ttl_ms is not None and (self.work.emits_on_close or self.work.settles_later) else 0
 
-    def merged(self, states: StateSummary | None, end_ms: int) -> bool:
-        """As ``Stage``."""
+    def is_merged(self, states: StateSummary | None, end_ms: int) -> bool:
+        """As ``WorkerStage``."""
         if self.merge_period is None or states is None:
             return True
         return not states.at_workers and (self.ttl_ms is None or states.merged_ms >= end_ms)
 
-    def program(self, mergers: int = 1, reports: Reports | None = None) -> Program:
+    def config(self, mergers: int = 1, reports: Reports | None = None) -> KeyedOperatorConfig:
         """The program of the run's workers and mergers."""
         settings = self.settings
-        return Program(
+        return KeyedOperatorConfig(
             self.work,
             pa.string(),
             settings.workers,
@@ -143,41 +158,43 @@ class Keyed(Stage):
             self.ttl_ms,
             self.merge_period,
             settings.window_ms,
-            splitter_of(settings).counted,
+            choose_splitter(settings).has_counts,
             settings.cost,
             reports,
         )
 
-    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: Query) -> DataFrame:
-        """As ``Stage``."""
+    def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: QueryContext) -> DataFrame:
+        """As ``WorkerStage``."""
         settings, spark = self.settings, messages.sparkSession
-        partitions = partitions_of(spark, settings.location)
+        partitions = count_partitions(spark, settings.location)
         history = WorkerHistory.at(settings.location, settings.workers)
         program = replace(
-            self.program(min(history.first, partitions), query.reports),
-            monitors=Monitors(routing),
+            self.config(min(history.first, partitions), query.reports),
+            monitors=WorkerMonitors(routing),
             routing=routing if routing.plans is not None else None,
             checkpoint=settings.location,
             partitions=partitions,
         )
-        moment = F.col("time") if settings.time == "event" else batch_time(query.ahead_ms)
+        moment = F.col("time") if settings.time == "event" else make_batch_time(query.ahead_ms)
         arriving = messages.withColumn("__time", moment)
-        if not splitter.counted and "count" in self.work.columns:
+        if not splitter.has_counts and "count" in self.work.columns:
             arriving = arriving.withColumn("count", F.lit(1).cast("long"))
-        chosen = tokens(history.most, partitions)
+        chosen = choose_tokens(history.most, partitions)
         source = F.col("source")
-        packets = routed(arriving, routing, program, chosen, source=source, fields=splitter.fields, messages=True)
+        packets = route_to_workers(
+            arriving, routing, program, chosen, source=source, fields=splitter.fields, messages=True
+        )
         # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
-        heartbeats_to_all = to_workers(heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
-        time = batch_time(query.ahead_ms, F.col("worker"))
-        parcels = executed(
+        heartbeats_to_all = send_heartbeats(read_heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
+        time = make_batch_time(query.ahead_ms, F.col("worker"))
+        parcels = apply_operators(
             packets.unionByName(heartbeats_to_all), program, chosen, time, round(1000 * settings.lateness)
         )
-        return self._windowed(parcels, program)
+        return self._unpack_rows(parcels, program)
 
-    def _windowed(self, parcels: DataFrame, program: Program) -> DataFrame:
+    def _unpack_rows(self, parcels: DataFrame, program: KeyedOperatorConfig) -> DataFrame:
         """Open the parcels of the workers and mergers: rows of counts and of results."""
-        result = spark_schema(self.work.results)
+        result = convert_schema_to_spark(self.work.results)
         schema = StructType(
             [
                 StructField("worker", IntegerType()),
@@ -188,7 +205,7 @@ class Keyed(Stage):
                 StructField("result", result),
             ]
         )
-        fields = arrow_type(result)
+        fields = convert_type_to_arrow(result)
         lasting = self.window_ms is None
 
         def columns(kind: int, sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
@@ -205,10 +222,12 @@ class Keyed(Stage):
         start = F.timestamp_millis(F.col(_START))
         length = F.when(F.col("result").isNull(), self.settings.window_ms).otherwise(self.window_ms or 0)
         window = F.struct(start.alias("start"), F.timestamp_millis(F.col(_START) + length).alias("end"))
-        return opened(parcels, schema, columns, self.settings.location).withColumn("window", window).drop(_START)
+        return (
+            unpack_results(parcels, schema, columns, self.settings.location).withColumn("window", window).drop(_START)
+        )
 
     @contextmanager
-    def executed(
+    def execute_batch(
         self,
         rows: DataFrame,
         batch: Batch,
@@ -217,7 +236,7 @@ class Keyed(Stage):
         *,
         may_close: bool,
     ) -> Iterator[DataFrame | None]:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         # Results and counts are of one pass over the states, which Spark must not run twice.
         rows = rows.persist()
         try:
@@ -226,24 +245,24 @@ class Keyed(Stage):
             published = results.count() if number else 0
             if published:
                 generation = record.get(GENERATION, {}).get("number", 0)
-                publish(result_records(results, self.work.identity, batch, generation), "results")
+                publish(make_result_records(results, self.work.identity, batch, generation), "results")
             yield rows.where("result is null").drop("result") if number > published else None
         finally:
             rows.unpersist()
 
     def summary(self, reports: TaskReports) -> StateSummary | None:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         return StateSummary.of(reports, self.settings.workers)
 
     def forget(self, reports: TaskReports, record: Mapping[str, Any]) -> None:
-        """As ``Stage``."""
+        """As ``WorkerStage``."""
         most = WorkerHistory.of(record, self.settings.workers).most
         workers = reports.workers
         taken = [workers[w].migration.taken if w in workers else 0 for w in range(most)]
-        Transfers(self.settings.location).forget(taken)
+        StateTransfers(self.settings.location).forget(taken)
 
 
-def result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
+def make_result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
     """The results of a keyed work as records: columns ``key`` and ``value``.
 
     A record names its checkpoint's generation and its batch. Among the records of a Kafka key, the one of the latest

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.worker.stateful.operator import AT_MERGERS, AT_WORKERS
-from unskew.apps.worker.stateful.operator_output import mergers
-from unskew.apps.worker.stateful.store import KEY, LAST, Directory, bucket_of
+from unskew.apps.worker.stateful.operator_output import choose_mergers
+from unskew.apps.worker.stateful.store import KEY, LAST, Directory, choose_buckets
 from unskew.apps.worker.stateful.table import DIRECTORY
 from unskew.errors import UsageError
 from unskew.grouping.keys import hash_keys
-from unskew.spark.compat import tokens
+from unskew.spark.compat import choose_tokens
 
 _WORK = 0  # the table of the user's work; another table has the counts
 #: The operators that have states.
@@ -45,7 +45,7 @@ class States:
 
     def __init__(self, spark: SparkSession, where: Where) -> None:
         checkpoint, location = Checkpoint(where), Location.of(where).address
-        record, partitions = checkpoint.claimed(), checkpoint.partitions()
+        record, partitions = checkpoint.read_record(), checkpoint.partitions()
         if "state" not in record or partitions is None:
             raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed work")
         # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
@@ -54,9 +54,9 @@ class States:
         self.workers: int = record["numWorkers"]
         history = WorkerHistory.of(record, self.workers)
         self._mergers = min(history.first, partitions)
-        self._numbers = {token: number for number, token in enumerate(tokens(history.most, partitions))}
+        self._numbers = {token: number for number, token in enumerate(choose_tokens(history.most, partitions))}
         self._blobs = [
-            (name, self._read(spark, location, operator, name)) for name, operator in _operators(spark, location)
+            (name, self._read(spark, location, operator, name)) for name, operator in _find_operators(spark, location)
         ]
         #: (``worker`` or ``merger``, number) → the directory of its buckets.
         self.directories = {
@@ -96,7 +96,7 @@ class States:
                 for token, window, bucket in buckets:
                     wanted |= (F.col("token") == token) & (F.col("window") == window) & (F.col("bucket") == bucket)
             schemas = {number: directory.schema for (of, number), directory in self.directories.items() if of == role}
-            reader = _rows(role, self._numbers, schemas, full=full, key=key)
+            reader = _decode_states(role, self._numbers, schemas, full=full, key=key)
             parts.append(blobs.where(wanted).select("token", "window", "blob").mapInArrow(reader, _ROWS))
         together = parts[0]
         for part in parts[1:]:
@@ -110,24 +110,24 @@ class States:
         buckets = []
         by_number = {number: token for token, number in self._numbers.items()}
         for (of, number), directory in self.directories.items():
-            keys = _as_key(key, directory.schema.field(KEY).type)
-            if of != role or (role == MERGER and mergers(keys, self._mergers)[0] != number):
+            keys = _parse_key(key, directory.schema.field(KEY).type)
+            if of != role or (role == MERGER and choose_mergers(keys, self._mergers)[0] != number):
                 continue
             for window, index in directory.indexes.items():
-                bucket = int(bucket_of(hash_keys(keys), len(index))[0])
+                bucket = int(choose_buckets(hash_keys(keys), len(index))[0])
                 if index.keys[bucket]:
                     buckets.append((by_number[number], window, bucket))
         return buckets
 
 
-def _as_key(key: str, kind: pa.DataType) -> pa.Array:
+def _parse_key(key: str, kind: pa.DataType) -> pa.Array:
     try:
         return pa.array([key]).cast(kind)
     except pa.ArrowInvalid:
         raise UsageError(f"the key is {key!r}; valid: {kind}") from None
 
 
-def _operators(spark: SparkSession, location: str) -> list[tuple[str, int]]:
+def _find_operators(spark: SparkSession, location: str) -> list[tuple[str, int]]:
     """The map state's name and the number of each operator that has a state of ours."""
     rows = spark.read.format("state-metadata").load(location).select("operatorId", "operatorProperties").distinct()
     found = []
@@ -137,7 +137,9 @@ def _operators(spark: SparkSession, location: str) -> list[tuple[str, int]]:
     return sorted(set(found), reverse=True)
 
 
-def _rows(role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, full: bool, key: str | None) -> Any:
+def _decode_states(
+    role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, full: bool, key: str | None
+) -> Any:
     """Blobs as rows of states: a function for ``mapInArrow``."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -146,13 +148,13 @@ def _rows(role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, 
                 number = numbers[token]
                 states = pa.ipc.read_record_batch(pa.py_buffer(blob), schemas[number])
                 if key is not None:
-                    own = _as_key(key, states.schema.field(KEY).type)[0].as_py()
+                    own = _parse_key(key, states.schema.field(KEY).type)[0].as_py()
                     states = states.filter(pa.array([each == own for each in states.column(KEY).to_pylist()]))
                 n = states.num_rows
                 plain = states.drop_columns([KEY, LAST])
                 sizes = pa.array([plain.slice(row, 1).nbytes for row in range(n)], pa.int64())
-                texts = pa.array([_text(row) for row in plain.to_pylist()] if full else [None] * n, pa.string())
-                keys = pa.array([_text(each) for each in states.column(KEY).to_pylist()], pa.string())
+                texts = pa.array([_format_value(row) for row in plain.to_pylist()] if full else [None] * n, pa.string())
+                keys = pa.array([_format_value(each) for each in states.column(KEY).to_pylist()], pa.string())
                 at = pa.array(np.full(n, number, np.int32)), pa.array(np.full(n, window))
                 columns = [pa.array([role] * n, pa.string()), *at, keys, sizes, states.column(LAST), texts]
                 names = ["operator", "number", "window", "key", "bytes", "last", "state"]
@@ -161,15 +163,15 @@ def _rows(role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, 
     return rows
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """A key, or a state, for people to read."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
         return value.decode(errors="replace")
-    return orjson.dumps(value, default=_inner, option=orjson.OPT_NON_STR_KEYS).decode()
+    return orjson.dumps(value, default=_encode_value, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
-def _inner(value: Any) -> str:
+def _encode_value(value: Any) -> str:
     """What JSON has no type for: a binary, a decimal, a duration, or a time in nanoseconds."""
-    return _text(value) if isinstance(value, bytes) else str(value)
+    return _format_value(value) if isinstance(value, bytes) else str(value)

@@ -63,7 +63,7 @@ class MemoryStore:
         self.blobs.pop(address, None)
 
 
-class Delayed:
+class BufferedStore:
     """A store that is written at the end. A blob that changes twice in a batch is fetched once and stored once.
 
     Parameters
@@ -134,10 +134,10 @@ NEVER = np.iinfo(np.int64).max
 _SHRINK = 8  # the number of buckets shrinks when it is so many times the number needed
 
 
-def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
+def choose_buckets(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
     """The bucket of each key among n buckets, by the key's hash: int64[k].
 
-    >>> bucket_of(np.array([0, 5, 6, 7], np.uint64), 6).tolist()
+    >>> choose_buckets(np.array([0, 5, 6, 7], np.uint64), 6).tolist()
     [0, 5, 2, 3]
     """
     low = 1 << (n.bit_length() - 1)
@@ -145,17 +145,17 @@ def bucket_of(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
     return np.where(bucket >= n, bucket & (low - 1), bucket)
 
 
-def moved_buckets(n: int, m: int) -> NDArray[np.int64]:
+def find_changed_buckets(n: int, m: int) -> NDArray[np.int64]:
     """The buckets whose keys change if n buckets become m: those that lose keys, and those that get some.
 
-    >>> moved_buckets(4, 6).tolist(), moved_buckets(6, 4).tolist()
+    >>> find_changed_buckets(4, 6).tolist(), find_changed_buckets(6, 4).tolist()
     ([0, 1], [0, 1, 4, 5])
     """
-    parents = bucket_of(np.arange(min(n, m), max(n, m)).astype(np.uint64), min(n, m))
+    parents = choose_buckets(np.arange(min(n, m), max(n, m)).astype(np.uint64), min(n, m))
     return np.unique(np.concatenate([parents, np.arange(m, n)]))
 
 
-def wanted_buckets(n: int, keys: int, size: int) -> int:
+def choose_bucket_count(n: int, keys: int, size: int) -> int:
     """The number of buckets that n buckets should become for this number of keys and bytes."""
     enough = min(max(math.ceil(keys / KEYS), math.ceil(size / BYTES)), max(keys, 1))
     return max(n, enough) if enough * _SHRINK > n else max(2 * enough, 1)
@@ -184,7 +184,7 @@ class BucketIndex:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def resized(self, m: int) -> "BucketIndex":
+    def resize(self, m: int) -> "BucketIndex":
         """The index of m buckets. Those whose keys change are still empty in it."""
         new = BucketIndex.empty(m)
         kept = min(m, len(self))
@@ -199,7 +199,7 @@ class Directory:
 
     Attributes
     ----------
-    schema : Schema
+    schema : AvroSchema
         The schema of its rows. Buckets are written without it.
     indexes : dict
         Window → its buckets.
@@ -256,7 +256,7 @@ class BucketStore:
         The store that has them.
     number : int
         The table's number.
-    schema : Schema
+    schema : AvroSchema
         The schema of its rows.
     ttl_ms : int, optional
         How long after its last tuple a row expires (ms).
@@ -350,7 +350,7 @@ class BucketStore:
         return blob.to_pybytes()
 
 
-def rows_of(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
+def find_rows(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
     """The row of each of k distinct keys, int32[k]. −1: the key has none."""
     # Rows are looked up among the keys, not keys among the rows: there are fewer keys, so the hash table is smaller.
     found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys))

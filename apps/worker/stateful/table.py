@@ -17,12 +17,12 @@ from unskew.apps.worker.stateful.store import (
     Directory,
     Due,
     Store,
-    bucket_of,
-    moved_buckets,
-    rows_of,
-    wanted_buckets,
+    choose_bucket_count,
+    choose_buckets,
+    find_changed_buckets,
+    find_rows,
 )
-from unskew.grouping.keys import Keys, encode, hash_keys
+from unskew.grouping.keys import Keys, encode_keys, hash_keys
 
 #: The number of the bucket that has the directory of the others.
 DIRECTORY = -1
@@ -32,7 +32,7 @@ _SWEEPS = 16  # searches of a bucket for expired states, within a TTL
 
 
 @dataclass(frozen=True)
-class Touched:
+class FetchedBuckets:
     """Buckets that have been fetched for k keys.
 
     Attributes
@@ -54,7 +54,7 @@ class Touched:
     at: NDArray[np.int32]
 
 
-class Table:
+class StateTable:
     """The states of one work at one worker.
 
     Parameters
@@ -63,7 +63,7 @@ class Table:
         The store that has the buckets.
     number : int
         The table's number at its worker.
-    state : Schema
+    state : AvroSchema
         The columns of a state.
     key : DataType
         The keys' type.
@@ -109,25 +109,26 @@ class Table:
     def _upgrade_all(self) -> None:
         """Rewrite all buckets of an older version's table."""
         old = BucketStore(self._store, self._number, self._directory.schema, None)
-        self._fitting(old.empty())  # refuses another work's states, though there may be none yet
+        self._upgrade_rows(old.empty())  # refuses another work's states, though there may be none yet
         for window, index in self._indexes.items():
-            for some in _few(index, np.flatnonzero(index.keys)):
+            for some in _batch_buckets(index, np.flatnonzero(index.keys)):
                 rows, bucket = old.fetch(window, index, some)
-                new = self._fitting(rows)
+                new = self._upgrade_rows(rows)
                 there = has_state(new.select(self.state.names))
                 self._buckets.keep(window, index, new.filter(pa.array(there)), bucket[there], some)
         self._directory.schema = self.schema
         self._changed = True
 
-    def _fitting(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _upgrade_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of the table's schema, or of an older one, as rows of the table's."""
         if rows.schema == self.schema:
             return rows
         new = self._upgrade(rows) if self._upgrade is not None else None
         if new is None or new.schema != self.schema:
             raise StateFault(
-                f"the checkpoint's states have the columns {_columns(rows.schema)}, the work's "
-                f"{_columns(self.schema)}: give the same work, an `older` and `upgrade` to it, or another checkpoint"
+                f"the checkpoint's states have the columns {_list_columns(rows.schema)}, the work's "
+                f"{_list_columns(self.schema)}: give the same work, `previous_schemas` and `upgrade` to it, or "
+                "another checkpoint"
             )
         return new
 
@@ -161,19 +162,19 @@ class Table:
         if index is None or index.size.sum() <= _BYTES_AT_ONCE:
             yield np.ones(len(keys.hashes), np.bool_)
             return
-        bucket = bucket_of(keys.hashes, len(index))
-        for some in _few(index, np.unique(bucket), len(index)):
+        bucket = choose_buckets(keys.hashes, len(index))
+        for some in _batch_buckets(index, np.unique(bucket), len(index)):
             yield np.isin(bucket, some)
 
-    def touch(self, window: int, keys: Keys) -> Touched:
+    def touch(self, window: int, keys: Keys) -> FetchedBuckets:
         """Fetch the buckets of these keys. O(keys in these buckets)."""
         index = self._indexes.get(window)
         n = len(index) if index is not None else self._directory.usual
-        named = np.unique(bucket_of(keys.hashes, n))
+        named = np.unique(choose_buckets(keys.hashes, n))
         rows, bucket = self._buckets.fetch(window, index, named)
-        return Touched(keys, rows, bucket, rows_of(keys.distinct, rows))
+        return FetchedBuckets(keys, rows, bucket, find_rows(keys.distinct, rows))
 
-    def put(self, window: int, touched: Touched, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
+    def put(self, window: int, touched: FetchedBuckets, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
         """Store the keys' new states. A state whose columns are all null counts as none, and isn't stored.
 
         Raises
@@ -192,14 +193,14 @@ class Table:
         replaced = np.zeros(touched.rows.num_rows, np.bool_)
         replaced[touched.at[touched.at >= 0]] = True
         rows = pa.concat_batches([touched.rows.filter(pa.array(~replaced)), changed.filter(pa.array(there))])
-        new = bucket_of(touched.keys.hashes, len(index))
+        new = choose_buckets(touched.keys.hashes, len(index))
         bucket = np.concatenate([touched.bucket[~replaced], new[there]])
         fetched = np.unique(np.concatenate([touched.bucket, new]))
         others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
         keys = rows.num_rows + int(index.keys[others].sum())
-        wanted = wanted_buckets(len(index), keys, rows.nbytes + int(index.size[others].sum()))
+        wanted = choose_bucket_count(len(index), keys, rows.nbytes + int(index.size[others].sum()))
         if wanted != len(index):
-            missing = np.setdiff1d(moved_buckets(len(index), wanted), fetched)
+            missing = np.setdiff1d(find_changed_buckets(len(index), wanted), fetched)
             more, _ = self._buckets.fetch(window, index, missing)
             rows = pa.concat_batches([rows, more])
             for gone in range(wanted, len(index)):
@@ -207,16 +208,16 @@ class Table:
                     self._buckets.remove(window, gone)
             fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(index), wanted)]))
             fetched = fetched[fetched < wanted]
-            index = self._indexes[window] = index.resized(wanted)
+            index = self._indexes[window] = index.resize(wanted)
             self._directory.usual = wanted
-            bucket = bucket_of(hash_keys(rows.column(KEY)), wanted)
+            bucket = choose_buckets(hash_keys(rows.column(KEY)), wanted)
         self._buckets.keep(window, index, rows, bucket, fetched)
 
     def take(self, window: int) -> Iterator[pa.RecordBatch]:
         """Remove all rows of a window, and yield them, those of some buckets at a time."""
         index = self._indexes.pop(window)
         self._changed = True
-        for some in _few(index, np.flatnonzero(index.keys)):
+        for some in _batch_buckets(index, np.flatnonzero(index.keys)):
             rows, _ = self._buckets.fetch(window, index, some)
             for bucket in some.tolist():
                 self._buckets.remove(window, bucket)
@@ -231,8 +232,8 @@ class Table:
             This table already has a state of such a key, or the rows are of another work.
 
         """
-        rows = self._fitting(rows)
-        keys = encode(rows.column(KEY))
+        rows = self._upgrade_rows(rows)
+        keys = encode_keys(rows.column(KEY))
         touched = self.touch(window, keys)
         if (touched.at >= 0).any() or len(keys.distinct) < len(rows):
             key = keys.distinct[int(np.argmax(touched.at))].as_py()
@@ -256,8 +257,8 @@ class Table:
 
         """
         for window, index in self._indexes.items():
-            named = np.arange(len(index)) if among is None else np.unique(bucket_of(among, len(index)))
-            for some in _few(index, named[index.keys[named] > 0]):
+            named = np.arange(len(index)) if among is None else np.unique(choose_buckets(among, len(index)))
+            for some in _batch_buckets(index, named[index.keys[named] > 0]):
                 rows, bucket = self._buckets.fetch(window, index, some)
                 receiver = to(hash_keys(rows.column(KEY)))
                 gone = receiver >= 0
@@ -290,7 +291,7 @@ class Table:
         for window, index in self._indexes.items():
             phase = np.arange(len(index)) * every // len(index)
             named = np.flatnonzero(index.earliest <= (at_ms if prompt else (at_ms - phase) // every * every + phase))
-            for some in _few(index, named):
+            for some in _batch_buckets(index, named):
                 rows, bucket = self._buckets.fetch(window, index, some)
                 over = rows.column(LAST).to_numpy() + self._ttl <= at_ms
                 if over.any():
@@ -309,7 +310,7 @@ class Table:
                 self._changed = True
 
 
-def _few(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
+def _batch_buckets(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
     """Buckets, a few at a time: at most ``most``, and of at most ``_BYTES_AT_ONCE`` bytes unless it is a single one."""
     ends, start = np.cumsum(index.size[named]), 0
     while start < len(named):
@@ -320,5 +321,5 @@ def _few(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> 
         start = stop
 
 
-def _columns(schema: pa.Schema) -> str:
+def _list_columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema if field.name not in (KEY, LAST))

@@ -6,17 +6,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from unskew.apps.checkpoint.overflow import Overflow, content
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.merger import merge
-from unskew.apps.worker.stateful.operator_output import HEARTBEAT, OUT, SMALL, Parcel
+from unskew.apps.checkpoint.overflow import Overflow, fetch_blob
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.merger import merge_fragments
+from unskew.apps.worker.stateful.operator_output import HEARTBEAT, OUT, SMALL, OutputBlob
 from unskew.apps.worker.stateful.store import MemoryStore, SparkStore
-from unskew.apps.worker.stateful.worker import going_on, work
-from unskew.spark.micro_batches import batch_number
+from unskew.apps.worker.stateful.worker import advance_time, run_batch
+from unskew.spark.micro_batches import get_batch_number
 
 
-def worker_rows(
-    program: Program,
+def run_worker(
+    program: KeyedOperatorConfig,
     tokens: list[int],
     state: Any,
     worker: int,
@@ -32,31 +32,31 @@ def worker_rows(
     ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
     """
     store = SparkStore(state)
-    progress = Progress.read(store)
-    batch = going_on(program, progress, WorkerBatch(batch_number() or 0, batch_ms, watermark_ms, empty))
-    parcels = work(program, store, worker, packets, batch, progress)
-    yield from rows_of(parcels, tokens, "worker", worker, batch, overflow)
+    progress = OperatorProgress.read(store)
+    batch = advance_time(program, progress, WorkerBatch(get_batch_number() or 0, batch_ms, watermark_ms, empty))
+    parcels = run_batch(program, store, worker, packets, batch, progress)
+    yield from make_rows(parcels, tokens, "worker", worker, batch, overflow)
 
 
-def merger_rows(program: Program, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
+def run_merger(program: KeyedOperatorConfig, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
     """A merger's batch: rows of parcels → rows of parcels. ``state`` is the merger's ``MapState``.
 
     Results and counts from workers pass unchanged.
     """
     yield from (row for row in arrived if row["kind"] in OUT)
     first = arrived[0]
-    batch = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-    parcels = _parcels(program, (row for row in arrived if row["kind"] not in OUT))
-    merged = merge(program, SparkStore(state), first["merger"], parcels, batch)
-    yield from rows_of(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
+    batch = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
+    parcels = _read_blobs(program, (row for row in arrived if row["kind"] not in OUT))
+    merged = merge_fragments(program, SparkStore(state), first["merger"], parcels, batch)
+    yield from make_rows(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
 
 
-def _parcels(program: Program, rows: Iterable[Any]) -> list[Parcel]:
-    return [Parcel(row["kind"], row["merger"], content(bytes(row["blob"]), program.checkpoint)) for row in rows]
+def _read_blobs(program: KeyedOperatorConfig, rows: Iterable[Any]) -> list[OutputBlob]:
+    return [OutputBlob(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), program.checkpoint)) for row in rows]
 
 
-def rows_of(
-    parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
+def make_rows(
+    parcels: Iterable[OutputBlob], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
     """Parcels of a worker or a merger (``role``) as rows of ``operators.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
@@ -67,7 +67,7 @@ def rows_of(
     overflow.forget(name, batch.number)
 
 
-def stateless_merger(program: Program) -> Any:
+def make_stateless_merger(program: KeyedOperatorConfig) -> Any:
     """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: every fragment leaves at once."""
 
     def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -81,10 +81,10 @@ def stateless_merger(program: Program) -> Any:
         if rows:
             rows.sort(key=lambda row: (row["sender"], row["number"]))
             first = rows[0]
-            own = WorkerBatch(batch_number() or 0, first["batch_ms"], first["watermark_ms"])
+            own = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
             # It has no batch to come, so that even states with a TTL leave (``unskew.apps.library.static_keyed_map``).
-            arrived = [*_parcels(program, rows), Parcel(HEARTBEAT, first["merger"], b"now")]
-            for number, parcel in enumerate(merge(program, MemoryStore(), first["merger"], arrived, own)):
+            arrived = [*_read_blobs(program, rows), OutputBlob(HEARTBEAT, first["merger"], b"now")]
+            for number, parcel in enumerate(merge_fragments(program, MemoryStore(), first["merger"], arrived, own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)
 

@@ -8,17 +8,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.metrics.balance_observation import Load
+from unskew.apps.metrics.balance_observation import WorkerLoad
 from unskew.apps.metrics.task_reports import StateReport, WorkerReport
 from unskew.apps.router import tuple_packets as packets_
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.lifecycle import Calls, Lifecycle
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.lifecycle import Lifecycle, OperatorCalls
 from unskew.apps.worker.stateful.migration import Migration
-from unskew.apps.worker.stateful.operator_output import COUNTS, HEARTBEAT, REPORT, RESULTS, Parcel, packed, spread
-from unskew.apps.worker.stateful.store import Delayed, Store
-from unskew.apps.worker.stateful.table import Table
-from unskew.grouping.keys import Keys, encode
-from unskew.spark.micro_batches import milliseconds, windows_of
+from unskew.apps.worker.stateful.operator_output import (
+    COUNTS,
+    HEARTBEAT,
+    REPORT,
+    RESULTS,
+    OutputBlob,
+    pack_rows,
+    spread_over_mergers,
+)
+from unskew.apps.worker.stateful.store import BufferedStore, Store
+from unskew.apps.worker.stateful.table import StateTable
+from unskew.grouping.keys import Keys, encode_keys
+from unskew.spark.micro_batches import split_by_window, to_milliseconds
 
 _WORK, _COUNTS = 0, 1
 
@@ -26,14 +34,19 @@ _MOST_BYTES = 2**31 - 1  # of an array whose offsets have 32 bits
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
-def work(
-    program: Program, store: Store, worker: int, packets: Sequence[bytes], batch: WorkerBatch, progress: Progress
-) -> Iterator[Parcel]:
+def run_batch(
+    program: KeyedOperatorConfig,
+    store: Store,
+    worker: int,
+    packets: Sequence[bytes],
+    batch: WorkerBatch,
+    progress: OperatorProgress,
+) -> Iterator[OutputBlob]:
     """Execute a worker's part of a batch.
 
     Parameters
     ----------
-    program : Program
+    program : KeyedOperatorConfig
         The program of the workers.
     store : Store
         The worker's own store.
@@ -43,7 +56,7 @@ def work(
         The worker's tuples, in the order in which they are executed. There may be none.
     batch : WorkerBatch
         The batch.
-    progress : Progress
+    progress : OperatorProgress
         The worker's progress after the batch before.
 
     Raises
@@ -54,20 +67,20 @@ def work(
     """
     started = time.perf_counter()
     migration = Migration(program.routing, worker, batch.number, progress)
-    merges = _merges(program, progress, batch)
-    later = Delayed(store) if migration.moves or merges else None
+    merges = _is_merge_due(program, progress, batch)
+    later = BufferedStore(store) if migration.may_move or merges else None
     ttl_ms = None if program.split else program.ttl_ms
-    calls = Calls(program.work)
-    table = Table(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
+    calls = OperatorCalls(program.work)
+    table = StateTable(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
     states = Lifecycle(table, calls, ttl_ms)
     migration.take_in(table)
-    arrived = _tuples(packets, program, batch)
-    tuples, windows, late = _punctual(arrived, program, progress.closed_ms)
+    arrived = _read_tuples(packets, program, batch)
+    tuples, windows, late = _drop_late(arrived, program, progress.closed_ms)
     now = program.now(batch)
     distinct = 0
     seen = ["time", *(name for name in program.work.columns if name != "time")]
-    for window, part in _by_window(tuples, program.window_ms):
-        keys = _occurring(part)
+    for window, part in _split_by_window(tuples, program.window_ms):
+        keys = _select_occurring(part)
         distinct += len(keys.distinct)
         over = progress.closed_ms if program.event else batch.batch_ms
         states.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
@@ -89,12 +102,12 @@ def work(
     table.close()
     if later is not None:
         later.flush()
-    yield from packed(RESULTS, worker % program.mergers, states.results)
-    yield from spread(fragments, program.mergers)
-    yield from _counts(program, store, worker, tuples, batch)
+    yield from pack_rows(RESULTS, worker % program.mergers, states.results)
+    yield from spread_over_mergers(fragments, program.mergers)
+    yield from _count_tuples(program, store, worker, tuples, batch)
     if program.split and worker < program.mergers:
-        yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
-    _remember(program, store, progress, migration.progress, batch)
+        yield OutputBlob(HEARTBEAT, worker, b"now" if merges else b"")
+    _write_progress(program, store, progress, migration.progress, batch)
     if program.reports is not None or program.observe is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)
@@ -102,12 +115,12 @@ def work(
         report = WorkerReport(
             arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
         )
-        yield from _reported(program, worker, batch, arrived, report)
+        yield from _send_report(program, worker, batch, arrived, report)
 
 
-def _reported(
-    program: Program, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
-) -> Iterator[Parcel]:
+def _send_report(
+    program: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
+) -> Iterator[OutputBlob]:
     """Send the worker's report to the driver, and yield what Spark observes of it, as far as the program asks."""
     if program.reports is not None:
         program.reports.send(batch.number, worker, report)
@@ -117,11 +130,11 @@ def _reported(
         keys = pc.call_function("count_distinct", [codes], pc.CountOptions("all")).as_py()
         assert report.states is not None
         kept, moved = report.states, report.migration.keys
-        load = Load(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
-        yield Parcel(REPORT, worker % program.mergers, load.text().encode())
+        load = WorkerLoad(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
+        yield OutputBlob(REPORT, worker % program.mergers, load.text().encode())
 
 
-def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> WorkerBatch:
+def advance_time(program: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> WorkerBatch:
     """The batch, with a time that opens no window again that an earlier batch has closed.
 
     By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
@@ -133,29 +146,29 @@ def going_on(program: Program, progress: Progress, batch: WorkerBatch) -> Worker
     return replace(batch, batch_ms=max(least, batch.batch_ms), watermark_ms=max(least, batch.watermark_ms))
 
 
-def _tuples(blobs: Sequence[bytes], program: Program, batch: WorkerBatch) -> pa.RecordBatch:
+def _read_tuples(blobs: Sequence[bytes], program: KeyedOperatorConfig, batch: WorkerBatch) -> pa.RecordBatch:
     """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
-    parts = [packets_.read(pa.scalar(blob, pa.binary())) for blob in blobs]
+    parts = [packets_.read_packet(pa.scalar(blob, pa.binary())) for blob in blobs]
     if not parts:
         names = ["key", "time"]
         empty = [pa.array([], program.key).dictionary_encode(), pa.array([], pa.int64())]
         return pa.RecordBatch.from_arrays(empty, names)
     kind = pa.dictionary(pa.int32(), program.key)
-    keys = pa.chunked_array([_encoded(part.column("key"), kind) for part in parts]).unify_dictionaries()
+    keys = pa.chunked_array([_encode_keys(part.column("key"), kind) for part in parts]).unify_dictionaries()
     n = len(keys)
     columns = {"key": keys.combine_chunks()}
     if program.event:
-        times = np.concatenate([milliseconds(part.column("time")) for part in parts])
+        times = np.concatenate([to_milliseconds(part.column("time")) for part in parts])
         columns["time"] = pa.array(times)
     else:
         columns["time"] = pa.array(np.full(n, batch.batch_ms, np.int64))
     for name in program.columns:
         if name != "time":
-            columns[name] = _joined([part.column(name) for part in parts])
+            columns[name] = _concat_arrays([part.column(name) for part in parts])
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+def _concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
     """Arrays as one. Texts that are too many for an array of their type are of its large one."""
     large = _LARGE.get(arrays[0].type)
     if large is not None and sum(array.nbytes for array in arrays) > _MOST_BYTES:
@@ -163,13 +176,13 @@ def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     return pa.concat_arrays(arrays)
 
 
-def _encoded(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:
+def _encode_keys(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:
     return (keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()).cast(kind)
 
 
-def _occurring(tuples: pa.RecordBatch) -> Keys:
+def _select_occurring(tuples: pa.RecordBatch) -> Keys:
     """The tuples' keys, only those that occur: a dictionary may have more."""
-    keys = encode(tuples.column("key"))
+    keys = encode_keys(tuples.column("key"))
     occurs = np.zeros(len(keys.distinct), np.bool_)
     occurs[keys.codes] = True
     if occurs.all():
@@ -178,18 +191,20 @@ def _occurring(tuples: pa.RecordBatch) -> Keys:
     return Keys(positions[keys.codes], keys.hashes[occurs], keys.distinct.filter(pa.array(occurs)))
 
 
-def _by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _split_by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
     """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0."""
     if not tuples.num_rows:
         return
     if length_ms is None:
         yield 0, tuples
         return
-    for start, part, _ in windows_of(tuples, tuples.column("time").to_numpy(), length_ms):
+    for start, part, _ in split_by_window(tuples, tuples.column("time").to_numpy(), length_ms):
         yield start, part
 
 
-def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple[pa.RecordBatch, dict[int, int], int]:
+def _drop_late(
+    tuples: pa.RecordBatch, program: KeyedOperatorConfig, closed_ms: int
+) -> tuple[pa.RecordBatch, dict[int, int], int]:
     """Leave out late tuples.
 
     Where states live for a window, a tuple is late once its window is closed. Where they live for a TTL, a tuple is
@@ -218,7 +233,7 @@ def _punctual(tuples: pa.RecordBatch, program: Program, closed_ms: int) -> tuple
     return (tuples if kept.all() else tuples.filter(pa.array(kept))), counted, int(older.sum())
 
 
-def _merges(program: Program, progress: Progress, batch: WorkerBatch) -> bool:
+def _is_merge_due(program: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> bool:
     """Whether fragments are merged in this batch. All workers agree, so a merger gets all of a key's fragments or none.
 
     An empty batch is the last one for now, and with ``availableNow`` the last of all. So it waits for no period.
@@ -229,26 +244,30 @@ def _merges(program: Program, progress: Progress, batch: WorkerBatch) -> bool:
     return batch.empty or every.ends(progress.batch_ms or batch.batch_ms, batch.batch_ms, batch.number)
 
 
-def _counts(
-    program: Program, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
-) -> Iterator[Parcel]:
+def _count_tuples(
+    program: KeyedOperatorConfig, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
+) -> Iterator[OutputBlob]:
     """Count the tuples by window; yield the counts of the windows that close."""
     length = program.counted_ms
     if length is None:
         return
     counts = program.counts
-    states = Lifecycle(Table(store, _COUNTS, counts.state, program.key, None), Calls(counts))
+    states = Lifecycle(StateTable(store, _COUNTS, counts.state, program.key, None), OperatorCalls(counts))
     now = program.now(batch)
-    for window, part in _by_window(tuples, length):
-        states.update(window, _occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True)
+    for window, part in _split_by_window(tuples, length):
+        states.update(
+            window, _select_occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True
+        )
     for window in states.table.windows:
         if window + length <= batch.watermark_ms:
             states.close(window, now)
     states.table.close()
-    yield from packed(COUNTS, worker % program.mergers, states.results)
+    yield from pack_rows(COUNTS, worker % program.mergers, states.results)
 
 
-def _remember(program: Program, store: Store, before: Progress, progress: Progress, batch: WorkerBatch) -> None:
+def _write_progress(
+    program: KeyedOperatorConfig, store: Store, before: OperatorProgress, progress: OperatorProgress, batch: WorkerBatch
+) -> None:
     """Write the progress for the next batch: what is closed, and for a period in seconds the batch's time."""
     every = program.merge_every
     batch_ms = batch.batch_ms if every is not None and every.ms else 0

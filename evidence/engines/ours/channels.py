@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from evidence.engines.jobs import STATISTICS
 from evidence.engines.queries import messages, session, write
-from unskew import keyed_map, settings
-from unskew.apps.operators.list_columns import gathered, spread
-from unskew.grouping.registry import OWNING
-from unskew.operators import Folded, Summary
+from unskew import keyed_map, spark_settings
+from unskew.apps.operators.list_columns import gather_lists, repeat_slots
+from unskew.grouping.registry import SINGLE_OWNER
+from unskew.operators import MergeableOperator, Summary
 
 BATCH = 400_000  # records
 BID = "bid struct<auction long, bidder long, price long, channel string, dateTime string>"
@@ -29,7 +29,7 @@ _ID_BITS = 44  # with these four; the others are the slot's
 _COUNTS = STATISTICS[:4]
 
 
-class Channels(Summary, Folded):
+class Channels(Summary, MergeableOperator):
     """The statistics of a channel: its bids, its distinct bidders and auctions, of all and of each rank of price."""
 
     columns = ("bidder", "auction", "price", "minute")
@@ -39,7 +39,7 @@ class Channels(Summary, Folded):
     )
     results = pa.schema([("minute", pa.string()), *((name, pa.int64()) for name in STATISTICS)])
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         bidder, auction, price = (self.column(tuples, name).to_numpy() for name in self.columns[:3])
         if (np.concatenate([bidder, auction]) >> (_ID_BITS - 4)).any():
             raise ValueError("an id isn't from 0 to 2⁴⁰ - 1")
@@ -57,13 +57,13 @@ class Channels(Summary, Folded):
         how = [*((name, "sum") for name in _COUNTS), ("minute", "max")]
         summed = table.group_by("slot").aggregate(how).sort_by("slot")
         columns = [summed.column(f"{name}_{of}").combine_chunks() for name, of in how]
-        owners, seen = union(spread(ids, slots.to_numpy()).to_numpy(), ids.flatten().to_numpy())
-        lists = gathered(pa.array(owners), pa.array(seen), keys, self.state.field("ids").type)
+        owners, seen = union(repeat_slots(ids, slots.to_numpy()).to_numpy(), ids.flatten().to_numpy())
+        lists = gather_lists(pa.array(owners), pa.array(seen), keys, self.state.field("ids").type)
         return pa.RecordBatch.from_arrays([*columns, lists], schema=self.state)
 
-    def answer(self, states: pa.RecordBatch) -> pa.RecordBatch:
+    def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         owners, seen, n = (
-            spread(states.column("ids")).to_numpy(),
+            repeat_slots(states.column("ids")).to_numpy(),
             states.column("ids").flatten().to_numpy(),
             len(states),
         )
@@ -98,12 +98,12 @@ def union(owners: NDArray[np.int32], seen: NDArray[np.int64]) -> tuple[NDArray[n
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
-    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    of = spark_settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
     spark = session(grouping, workers, jars, of)
     read = messages(spark, bootstrap, topic, BATCH)
     bids = read.select("partition", F.from_json(F.col("value").cast("string"), BID)["bid"].alias("bid"))
     at = F.col("bid.dateTime")
-    owned = grouping in OWNING
+    owned = grouping in SINGLE_OWNER
     rows = keyed_map(
         bids.select("partition", "bid.*", at.substr(1, 10).alias("day"), at.substr(12, 5).alias("minute")),
         ["day", "channel"],

@@ -12,8 +12,8 @@ import sys
 from pyspark.sql import functions as F
 
 from evidence.engines.queries import messages, session, write
-from unskew import keyed_map, settings
-from unskew.grouping.registry import OWNING
+from unskew import keyed_map, spark_settings
+from unskew.grouping.registry import SINGLE_OWNER
 from unskew.operators import Latest
 
 BATCH = 400_000  # records
@@ -21,7 +21,7 @@ BATCH = 400_000  # records
 
 def main() -> None:
     bootstrap, topic, output, workers, checkpoint, grouping, partitions, jars = sys.argv[1:]
-    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    of = spark_settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
     spark = session(grouping, workers, jars, of | {"spark.sql.session.timeZone": "UTC"})
     read = messages(spark, bootstrap, topic, BATCH)
     value = F.col("value").cast("string")
@@ -37,7 +37,7 @@ def main() -> None:
         time="dateTime",
         lateness="40 minutes",
         ttl="1 day",
-        merge_every=None if grouping in OWNING else "1 batch",
+        merge_every=None if grouping in SINGLE_OWNER else "1 batch",
         source="partition",
         sources=int(partitions),
     )

@@ -19,16 +19,16 @@ from pyspark.sql import functions as F
 
 from evidence.engines.matcher import EVERY, TUPLES, first_longs, tuples
 from evidence.engines.queries import messages, session, write
-from unskew import keyed_map, settings
-from unskew.grouping.registry import OWNING
-from unskew.operators import Folded, KeyedWork, Now
+from unskew import keyed_map, spark_settings
+from unskew.grouping.registry import SINGLE_OWNER
+from unskew.operators import KeyedOperator, MergeableOperator, Now
 
 #: Records a batch, of which a fifth goes to the workers.
 BATCH = 400_000
 _STATE = pa.schema([(name, pa.int64()) for name in ("count", "sum", "first", "last")])
 
 
-class AtEachTenth(KeyedWork):
+class AtEachTenth(KeyedOperator):
     """Counts the records of a consumer, and gives its event at each tenth."""
 
     columns = ("value", "at")
@@ -54,7 +54,7 @@ class AtEachTenth(KeyedWork):
         return _events(slots[due], *(column[due] for column in after)), kept
 
 
-class AtMerges(Folded):
+class AtMerges(MergeableOperator):
     """Counts the records of a consumer, and gives at each merge the events that have become due."""
 
     columns = ("value", "at")
@@ -62,7 +62,7 @@ class AtMerges(Folded):
     results = AtEachTenth.results
     identity = ("count",)
 
-    def lift(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
+    def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         at = self.column(tuples, "at")
         longs = pa.array(first_longs(self.column(tuples, "value")))
         return pa.RecordBatch.from_arrays([pa.array(np.ones(len(at), np.int64)), longs, at, at], schema=self.state)
@@ -74,7 +74,7 @@ class AtMerges(Folded):
         columns = [merged.column(f"{name}_{of}").combine_chunks() for name, of in how.items()]
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
-    def settle(
+    def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
         count, *others = (column.to_numpy() for column in after.columns)
@@ -96,11 +96,11 @@ def _events(slots: NDArray[np.integer], *state: NDArray[np.int64]) -> pa.RecordB
 
 def main() -> None:
     bootstrap, topic, output, workers, folder, grouping, partitions, jars = sys.argv[1:]
-    of = settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
+    of = spark_settings(workers=int(workers), cores=int(workers)) | {"spark.driver.memory": "2g"}
     spark = session(grouping, workers, jars, of)
     read = messages(spark, bootstrap, topic, BATCH)
     matched = read.select("value", F.unix_millis("timestamp").alias("at"), "partition")
-    owned = grouping in OWNING
+    owned = grouping in SINGLE_OWNER
     events = keyed_map(
         matched.mapInArrow(tuples(folder), TUPLES),
         "consumer",

@@ -58,7 +58,7 @@ from evidence.faults.transactions.writer import Written
 from evidence.speed import processes
 from unskew.errors import EnvironmentFault, UserError
 from unskew.kafka.topics import ensure_topic
-from unskew.kafka.transactions import COMMITS, Part
+from unskew.kafka.transactions import COMMITS, TransactionalWriter
 
 TOPIC = "transactions"
 _PARTITIONS = 4
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=6, help="written at the same time (6)")
     parser.add_argument("--records", type=int, default=10_000, help="of a batch of a part (10,000)")
     parser.add_argument("--without", nargs="*", default=[], choices=list(KINDS), metavar="KIND", help="leave these out")
-    mutants = [name for name in PROTOCOLS if name != Part.__name__]
+    mutants = [name for name in PROTOCOLS if name != TransactionalWriter.__name__]
     parser.add_argument("--mutant", choices=mutants, metavar="NAME", help=f"a wrong protocol: {', '.join(mutants)}")
     parser.add_argument("--output", type=Path, help="a new folder; default: out/faults/transactions-SEED")
     given = parser.parse_args()
@@ -225,7 +225,7 @@ def main() -> None:
         folder.mkdir(parents=True)
         log(f"seed {seed}, {faults:,} faults, {given.parts} parts; logs and data in {folder}")
         drawn = plan(seed, faults, frozenset(given.without), gap=bool(given.mutant))
-        protocol = given.mutant or Part.__name__
+        protocol = given.mutant or TransactionalWriter.__name__
         good = _run(folder, drawn, protocol, given.records, given.parts, seed, console, log)
     except KeyboardInterrupt:
         log("interrupted: all is ended")

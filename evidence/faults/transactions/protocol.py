@@ -11,9 +11,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from unskew.kafka.transactions import Number, Part
+from unskew.kafka.transactions import BatchId, TransactionalWriter
 
-#: The steps, as methods of `Part`, and what comes after the last one.
+#: The steps, as methods of `TransactionalWriter`, and what comes after the last one.
 STEPS = {
     "open": "_open",
     "init": "_init",
@@ -29,27 +29,27 @@ STEPS = {
 }
 
 
-class NumberBefore(Part):
+class NumberBefore(TransactionalWriter):
     """Commits the number in a transaction of its own, before that of the records."""
 
-    def _put_number(self, number: Number) -> None:
-        super()._put_number(number)
-        self._required.commit_transaction()
+    def _put_batch_id(self, number: BatchId) -> None:
+        super()._put_batch_id(number)
+        self._current_producer.commit_transaction()
         strike("gap")
-        self._required.begin_transaction()
+        self._current_producer.begin_transaction()
 
 
-class NumberOutside(Part):
+class NumberOutside(TransactionalWriter):
     """Writes the number by another producer, when the records are committed."""
 
-    def _put_number(self, number: Number) -> None:
+    def _put_batch_id(self, number: BatchId) -> None:
         pass
 
     def _commit(self) -> None:
         super()._commit()
         strike("gap")
         other = Producer(self._connection.client(log_level=0))
-        other.produce(self._commits, self._number.packed(), self._name.encode(), self._partition)
+        other.produce(self._commits, self._number.to_bytes(), self._name.encode(), self._partition)
         other.flush()
 
 
@@ -58,13 +58,13 @@ class NumberBeforeOutside(NumberOutside):
 
     def _commit(self) -> None:
         other = Producer(self._connection.client(log_level=0))
-        other.produce(self._commits, self._number.packed(), self._name.encode(), self._partition)
+        other.produce(self._commits, self._number.to_bytes(), self._name.encode(), self._partition)
         other.flush()
         strike("gap")
-        Part._commit(self)  # noqa: SLF001  not that of the class above
+        TransactionalWriter._commit(self)  # noqa: SLF001  not that of the class above
 
 
-class NoFence(Part):
+class NoFence(TransactionalWriter):
     """Has an id of its own in each process, so that none fences another."""
 
     def _open(self) -> None:
@@ -74,7 +74,7 @@ class NoFence(Part):
         self._name = name
 
 
-class ReadBefore(Part):
+class ReadBefore(TransactionalWriter):
     """Reads the last number before it fences who may write it."""
 
     def _init(self) -> None:
@@ -82,12 +82,13 @@ class ReadBefore(Part):
         strike("gap")
         super()._init()
 
-    def _read(self, mark: int) -> Number | None:
+    def _read(self, mark: int) -> BatchId | None:
         return self._before
 
 
-PROTOCOLS: dict[str, type[Part]] = {
-    kind.__name__: kind for kind in (Part, NumberBefore, NumberOutside, NumberBeforeOutside, NoFence, ReadBefore)
+PROTOCOLS: dict[str, type[TransactionalWriter]] = {
+    kind.__name__: kind
+    for kind in (TransactionalWriter, NumberBefore, NumberOutside, NumberBeforeOutside, NoFence, ReadBefore)
 }
 
 
@@ -129,7 +130,7 @@ def strike(step: str) -> None:
             os.kill(os.getpid(), armed.signal)
 
 
-def striking(kind: type[Part]) -> type[Part]:
+def striking(kind: type[TransactionalWriter]) -> type[TransactionalWriter]:
     """The protocol of a class, by a class whose methods look before each step whether the process is armed for it."""
     methods = {method: _after_strike(step, getattr(kind, method)) for step, method in STEPS.items() if method}
     return type(kind.__name__, (kind,), methods)

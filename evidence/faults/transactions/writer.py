@@ -23,7 +23,13 @@ import psutil
 from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, disarm, strike, striking
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
-from unskew.kafka.transactions import Interrupted, Number, Once, Part, deliver
+from unskew.kafka.transactions import (
+    BatchId,
+    TransactionalDelivery,
+    TransactionalWriter,
+    TransactionInterrupted,
+    deliver_records,
+)
 
 #: A record's value: its part, batch, and number in the batch.
 VALUE = struct.Struct(">HII")
@@ -65,8 +71,8 @@ class Order:
     batch : int
         Its number.
     retrying : bool
-        Whether the process begins again where another one interrupts it, as a driver does (``deliver``), or says so, as
-        a task does (``Once``).
+        Whether the process begins again where another one interrupts it, as a driver does (``deliver_records``), or
+        says so, as a task does (``TransactionalDelivery``).
     step : str
         The step before which it gets the signal; empty: none.
     signal : Signals
@@ -210,17 +216,17 @@ def _written(part: Any, number: int, written: Written, order: Order, pipe: Pipe)
     """Write a batch; what became of it."""
     if order.step:
         arm(order.step, order.signal, order.times, lambda: pipe.send(Struck()))
-    batch = Number(order.batch, order.batch)
+    batch = BatchId(order.batch, order.batch)
     try:
         if order.retrying:
-            deliver(part, written.topic, batch, lambda: records(number, order.batch, written.records))
+            deliver_records(part, written.topic, batch, lambda: records(number, order.batch, written.records))
         else:
-            once = Once(part, written.topic, batch)
+            once = TransactionalDelivery(part, written.topic, batch)
             for some in records(number, order.batch, written.records):
                 once.put(some)
             once.finish()
         strike("committed")
-    except Interrupted as error:
+    except TransactionInterrupted as error:
         return Answer("interrupted", part.began, str(error))
     except EnvironmentFault as error:
         return Answer("failed", part.began, str(error))
@@ -234,12 +240,12 @@ def _written(part: Any, number: int, written: Written, order: Order, pipe: Pipe)
 class _Counted:
     """A part that counts how often it begins."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: TransactionalWriter) -> None:
         self._part = part
         self.began = 0
         self.begins = False  # whether the last time the batch was still to be written
 
-    def begin(self, topic: str, number: Number) -> bool:
+    def begin(self, topic: str, number: BatchId) -> bool:
         self.began += 1
         self.begins = self._part.begin(topic, number)
         return self.begins

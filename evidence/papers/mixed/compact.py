@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from evidence.papers.mixed.sweeps import base
 from evidence.papers.page import Report, Sizing
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import encode
-from unskew.grouping.table import Mixed, Records
-from unskew.grouping.table.assignment import overload, sum_at
-from unskew.grouping.table.compact import compact, expand
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import encode_keys
+from unskew.grouping.table import KeyRecords, Mixed
+from unskew.grouping.table.assignment import max_overload, sum_by_position
+from unskew.grouping.table.compact import expand_groups, group_records
 
 DEGREES = (1, 2, 4, 16, 64, 256)
 
@@ -53,12 +53,12 @@ def over_degrees(settings: Sizing) -> list[Compacted]:
     """MIXED with Table 2's defaults, and a million keys times the scale, but a hundred thousand."""
     case = base(settings).at(keys=settings.of(1_000_000, least=100_000))
     scheme = Mixed(case.workers, theta_max=case.options["theta_max"], table_max=case.options["table_max"])
-    home = scheme.home(np.sort(encode(np.arange(case.workload.keys)).hashes))
+    home = scheme.home(np.sort(encode_keys(np.arange(case.workload.keys)).hashes))
     before, now = islice(case.workload.intervals(home, case.workers), 2)
     current = home
     ones = np.ones(len(home), np.int64)
     for cost in (before, now):
-        keys = Records(cost, np.maximum(before + now, 1), current, home, ones, case.workers)
+        keys = KeyRecords(cost, np.maximum(before + now, 1), current, home, ones, case.workers)
         assignment = scheme.assign(keys, keys.limit(scheme.theta_max))
         if cost is before:
             current = np.empty_like(home)
@@ -66,22 +66,22 @@ def over_degrees(settings: Sizing) -> list[Compacted]:
     return [_compacted(scheme, keys, degree) for degree in (None, *DEGREES)]
 
 
-def _compacted(scheme: Mixed, keys: Records, degree: int | None, repetitions: int = 3) -> Compacted:
+def _compacted(scheme: Mixed, keys: KeyRecords, degree: int | None, repetitions: int = 3) -> Compacted:
     times: list[tuple[float, float]] = []
     records, group = keys, np.arange(len(keys))
     assignment = scheme.assign(records, records.limit(scheme.theta_max))
     for _ in range(repetitions):
         started = time.process_time()
         if degree is not None:
-            records, group = compact(keys, degree)
+            records, group = group_records(keys, degree)
         grouped = time.process_time()
         assignment = scheme.assign(records, records.limit(scheme.theta_max))
         times.append((grouped - started, time.process_time() - grouped))
     grouping, planning = (1000 * statistics.median(column) for column in zip(*times, strict=True))
     true = keys.loads()
     errors = 100 * np.abs(records.loads() - true) / true
-    destination = expand(assignment, group, scheme.priority(keys))
-    theta = 100 * overload(sum_at(destination, keys.cost, keys.workers))
+    destination = expand_groups(assignment, group, scheme.priority(keys))
+    theta = 100 * max_overload(sum_by_position(destination, keys.cost, keys.workers))
     return Compacted(degree, len(records), grouping, planning, float(errors.mean()), float(errors.max()), theta)
 
 
@@ -93,18 +93,18 @@ def figure_11(settings: Sizing) -> Report:
 
     def draw(figure: Figure) -> None:
         times, errors = figure.subplots(1, 2)
-        times.plot(names, [c.planning for c in results], color=colour("MIXED"), marker=".", label="plan")
+        times.plot(names, [c.planning for c in results], color=get_colour("MIXED"), marker=".", label="plan")
         times.plot(
             names,
             [c.grouping + c.planning for c in results],
-            color=colour("MINMIG"),
+            color=get_colour("MINMIG"),
             marker=".",
             label="group and plan",
         )
         times.set_ylabel("ms")
         times.set_yscale("log")
-        errors.plot(names, [c.mean_error for c in results], color=colour("MIXED"), marker=".", label="mean")
-        errors.plot(names, [c.max_error for c in results], color=colour("MINMIG"), marker=".", label="worst worker")
+        errors.plot(names, [c.mean_error for c in results], color=get_colour("MIXED"), marker=".", label="mean")
+        errors.plot(names, [c.max_error for c in results], color=get_colour("MINMIG"), marker=".", label="worst worker")
         errors.set_ylabel("error of the load estimate, %")
         for panel in (times, errors):
             panel.set_xlabel("R")

@@ -10,8 +10,8 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping import create, encode, parameters
-from unskew.grouping.table.assignment import look_up, overload, sum_at
+from unskew.grouping import create, encode_keys, get_parameters
+from unskew.grouping.table.assignment import look_up, max_overload, sum_by_position
 from unskew.grouping.table.controller import TableController
 from unskew.grouping.table.reports import empty_window
 from unskew.grouping.table.router import TableRouter
@@ -168,11 +168,11 @@ def follow(scheme: str, case: Case, intervals: int) -> Outcome:
         tried = [follow(scheme, case.at(sigma=sigma), intervals) for sigma in sorted(sigmas)]
         bearable = 100 * case.options["theta_max"] + 0.01
         return min(tried, key=lambda outcome: (max(outcome.theta, bearable), outcome.migration))
-    options = {name: value for name, value in case.options.items() if name in parameters(scheme)}
+    options = {name: value for name, value in case.options.items() if name in get_parameters(scheme)}
     router = create(scheme, case.workers, **options)
     assert isinstance(router, TableRouter)
     controller, window = router.controller(), empty_window()
-    hashes = np.sort(encode(np.arange(case.workload.keys)).hashes)
+    hashes = np.sort(encode_keys(np.arange(case.workload.keys)).hashes)
     plans: list[tuple[float, float, int, float]] = []
     for cost in islice(case.workload.intervals(router.home(hashes), case.workers), intervals + 1):
         seen = np.flatnonzero(cost)
@@ -196,4 +196,4 @@ def _plan(router: TableRouter, controller: TableController, totals: Totals) -> t
     keys, cost, _ = totals
     worker = look_up(keys, router.home(keys), controller.table_keys, controller.table_workers)
     share = 0.0 if migration is None else migration.share
-    return seconds, share, len(controller.table_keys), overload(sum_at(worker, cost, router.workers))
+    return seconds, share, len(controller.table_keys), max_overload(sum_by_position(worker, cost, router.workers))

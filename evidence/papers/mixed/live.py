@@ -16,8 +16,8 @@ from evidence.papers.mixed.claims import Claim
 from evidence.papers.mixed.follow import Workload
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from evidence.papers.stage import Course, Stage
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import create, parameters
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import create, get_parameters
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.table.router import TableRouter
 
@@ -40,7 +40,7 @@ _READJ = "READJ has its default σ; the paper reports its best one."
 
 def course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: float = 0.08, z: float = 0.85) -> Course:
     """The course of a scheme's run over the workload."""
-    return _course(stage, settings, grouping, f, theta_max if "theta_max" in parameters(grouping) else None, z)
+    return _course(stage, settings, grouping, f, theta_max if "theta_max" in get_parameters(grouping) else None, z)
 
 
 @cache
@@ -102,7 +102,7 @@ def figure_14(settings: Sizing, stage: Stage) -> Report:
 @cache
 def scaled_out(stage: Stage, settings: Sizing, grouping: str) -> list[Course]:
     """The courses of a run before and after it gets one more worker; the workload stays as it is."""
-    options = {"theta_max": 0.08} if "theta_max" in parameters(grouping) else {}
+    options = {"theta_max": 0.08} if "theta_max" in get_parameters(grouping) else {}
     keys, batch = stream(settings, 0.0, 0.85)
     half = len(keys) // batch // 2 * batch
     topic = f"mixed-out-{grouping}-{settings.scale:g}"
@@ -147,7 +147,7 @@ def _draw(figure: Figure, name: str, values: tuple[float, ...], lines: dict[str,
     axes = figure.subplots()
     for label, (grouping, rates) in lines.items():
         style = "--" if label.startswith("Stock") else "-"
-        axes.plot(range(len(values)), rates, "o" + style, color=colour(grouping), label=label)
+        axes.plot(range(len(values)), rates, "o" + style, color=get_colour(grouping), label=label)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
     axes.set_xlabel(name)
     axes.set_ylabel("tuples/s")

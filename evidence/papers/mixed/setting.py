@@ -9,8 +9,8 @@ from evidence.papers.mixed.follow import TUPLES_PER_KEY, Case
 from evidence.papers.page import Report, Sizing
 from unskew.grouping import create
 from unskew.grouping.papers import Llfd, MinTable
-from unskew.grouping.table import Records
-from unskew.grouping.table.assignment import migrate
+from unskew.grouping.table import KeyRecords
+from unskew.grouping.table.assignment import plan_migration
 
 
 def figure_4(_settings: Sizing) -> Report:
@@ -18,13 +18,13 @@ def figure_4(_settings: Sizing) -> Report:
     # 7, 4 and 5 are on d1, 2, 1 and 1 on d2; the routing table has entries for those of 5 and 2.
     cost, home = np.array([7.0, 4, 5, 2, 1, 1]), np.array([0, 0, 1, 0, 1, 1], np.int32)
     current = np.array([0, 0, 0, 1, 1, 1], np.int32)
-    keys = Records(cost, cost, current, home, np.ones(6, np.int64), 2)
+    keys = KeyRecords(cost, cost, current, home, np.ones(6, np.int64), 2)
     rows = []
     for scheme, moves, entries in ((Llfd(2), "7 → d2, 1 → d1", 4), (MinTable(2), None, 2)):
         assignment = scheme.assign(keys, keys.limit(0.0))
         destination = np.empty(6, np.int32)
         destination[assignment.record] = assignment.worker
-        plan = migrate(np.arange(6, dtype=np.uint64), keys, destination)
+        plan = plan_migration(np.arange(6, dtype=np.uint64), keys, destination)
         moved = zip(cost[plan.moved_keys], plan.moved_to + 1, strict=True)
         rows += [
             (scheme.name, "loads after", "10, 10", ", ".join(f"{load:g}" for load in assignment.loads())),

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from evidence.papers.mixed.follow import Case, Outcome, Point, Workload, sweep
 from evidence.papers.page import Cell, Remarks, Report, Sizing
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 
 ALL = ("MIXED", "MINTABLE", "MINMIG", "MIXED_BF", "READJ")
 _KEYS = 10_000  # of table 2
@@ -125,7 +125,7 @@ def sweep_report(
                 panel.plot(
                     range(len(values)),
                     [own.get(value, math.nan) for value in values],
-                    color=colour(scheme),
+                    color=get_colour(scheme),
                     linestyle="--" if window == 5 else "-",
                     marker=MARKERS[scheme],
                     markersize=4,
@@ -167,8 +167,8 @@ def figure_18(settings: Sizing) -> Report:
     def draw(figure: Figure) -> None:
         panel = figure.subplots()
         for point, style in zip(points, ("-", "--", ":"), strict=True):
-            panel.plot(point.outcome.tables, style, color=colour("MINMIG"), label=f"θmax = {point.value:g}")
-        panel.axhline(most, color=colour("KEY"), label="K·(N_D − 1)/N_D")
+            panel.plot(point.outcome.tables, style, color=get_colour("MINMIG"), label=f"θmax = {point.value:g}")
+        panel.axhline(most, color=get_colour("KEY"), label="K·(N_D − 1)/N_D")
         panel.set_xlabel("adjustments")
         panel.set_ylabel("entries of the routing table")
         panel.legend()

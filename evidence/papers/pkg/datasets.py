@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evidence.papers.page import Sizing
-from unskew.grouping import create, encode, streams
+from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import imbalance_fraction
 from unskew.grouping.simulator import Workload
@@ -41,7 +41,9 @@ class Dataset:
         if self.symbol == "CT":
             # Popular tickers change from week to week: each Zipf rank goes to the next key four times in the month, so
             # the hottest key is hottest for a week, then second, third, fourth; its share of all is 0.6 of the first.
-            return streams.Drifting(streams.matched(self.p1 / 0.6, keys), keys, every=self.size(settings) // 4, step=-1)
+            return streams.DriftingStream(
+                streams.matched(self.p1 / 0.6, keys), keys, every=self.size(settings) // 4, step=-1
+            )
         return streams.matched(self.p1, keys)
 
     def size(self, settings: Sizing) -> int:
@@ -51,7 +53,7 @@ class Dataset:
 
     def draw(self, settings: Sizing) -> Keys:
         """The messages' keys."""
-        return encode(self.stream(settings).take(0, self.size(settings), seed=settings.seed))
+        return encode_keys(self.stream(settings).take(0, self.size(settings), seed=settings.seed))
 
 
 WP = Dataset("WP", 22_000_000, 2_900_000, 0.0932)

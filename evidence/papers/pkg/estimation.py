@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import create, encode, streams
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys
-from unskew.grouping.simulator import Feedback, Outcome, simulate, workload
+from unskew.grouping.simulator import FeedbackTiming, SimulationOutcome, make_workload, simulate
 
 WORKERS = (5, 10, 50, 100)
 SOURCES = (5, 10, 15, 20)
@@ -68,7 +68,7 @@ def _draw_figure_4(figure: Figure, curves: dict[str, dict[str, list[float]]]) ->
                 label=name,
                 linestyle=style,
                 marker=".",
-                color=colour("KEY" if name == "H" else "PARTIAL_KEY"),
+                color=get_colour("KEY" if name == "H" else "PARTIAL_KEY"),
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
@@ -91,7 +91,7 @@ def figure_6(settings: Sizing) -> Report:
     rows: list[tuple[Cell, ...]] = []
     curves: dict[int, list[float]] = {s: [] for s in _FIGURE_6_SOURCES}
     for z in EXPONENTS:
-        keys = encode(streams.zipf(z, K).take(0, m, seed=settings.seed))
+        keys = encode_keys(streams.zipf(z, K).take(0, m, seed=settings.seed))
         oracle, local = _both(keys, _FIGURE_6_WORKERS, settings.seed)
         shares = {s: 100 * float(np.mean(spread.assigned != oracle.assigned)) for s, spread in local.items()}
         for s, share in shares.items():
@@ -144,13 +144,13 @@ MINUTE = {"WP": 22_000_000 / 1440, "TW": 1_200_000_000 / 44_640, "CT": 690_000 /
 def probing(settings: Sizing) -> Report:
     """Average imbalance of five sources that never probe, probe every minute, and ten times a minute."""
     rows: list[tuple[Cell, ...]] = []
-    over_time: dict[str, Outcome] = {}
+    over_time: dict[str, SimulationOutcome] = {}
     for data in (WP, TW, CT):
         keys = data.draw(settings)
         for workers in _PROBING_WORKERS:
             # A tuple a millisecond, served at once: the workers report what they have got.
-            load = workload(keys, np.arange(len(keys), dtype=np.float64), 0.0)
-            outcomes: dict[str, Outcome] = {
+            load = make_workload(keys, np.arange(len(keys), dtype=np.float64), 0.0)
+            outcomes: dict[str, SimulationOutcome] = {
                 "G": simulate(_making(workers, settings.seed, estimation="global"), load),
                 "L5": simulate(_making(workers, settings.seed), load, sources=_PROBING_SOURCES),
             }
@@ -162,7 +162,7 @@ def probing(settings: Sizing) -> Report:
                     _making(workers, settings.seed, probe_every=every),
                     load,
                     sources=_PROBING_SOURCES,
-                    feedback=Feedback(interval=float(every)),
+                    feedback=FeedbackTiming(interval=float(every)),
                 )
             if data is WP and workers == _PROBING_WORKERS[1]:
                 over_time = outcomes
@@ -199,7 +199,7 @@ def _why_probing(messages: dict[str, float]) -> str:
     return "agree" if messages["L5P1"] > 0.95 * messages["L5"] else "a"
 
 
-def _draw_probing(figure: Figure, outcomes: dict[str, Outcome]) -> None:
+def _draw_probing(figure: Figure, outcomes: dict[str, SimulationOutcome]) -> None:
     axes = figure.subplots()
     for (label, outcome), style in zip(outcomes.items(), ("--", "-", ":", "-."), strict=True):
         axes.plot(
@@ -207,7 +207,7 @@ def _draw_probing(figure: Figure, outcomes: dict[str, Outcome]) -> None:
             outcome.series["imbalance"],
             label=label,
             linestyle=style,
-            color=colour("PARTIAL_KEY"),
+            color=get_colour("PARTIAL_KEY"),
         )
     axes.set_yscale("log")
     axes.set_xlabel(f"messages (WP-like, W = {WORKERS[1]})")

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import route
-from unskew.grouping import encode, streams
+from unskew.grouping import encode_keys, streams
 from unskew.grouping.kernel_cache import kernel
 
 MESSAGES = 10_000_000
@@ -24,7 +24,7 @@ def figure_7(settings: Sizing) -> Report:
     for k in KEYS:
         for z in EXPONENTS:
             stream = streams.zipf(z, k)
-            keys = encode(stream.take(0, m, seed=settings.seed))
+            keys = encode_keys(stream.take(0, m, seed=settings.seed))
             for w in WORKERS:
                 curves.setdefault((k, w), []).append(
                     route("PARTIAL_KEY", keys, w, sources=5, seed=settings.seed).average
@@ -80,7 +80,7 @@ def figure_9(settings: Sizing) -> Report:
     """PKG's average imbalance over d, and the least d that balances, over several draws of the hash functions."""
     m = settings.of(MESSAGES, least=200_000)
     stream = streams.zipf(Z, K)
-    keys = encode(stream.take(0, m, seed=settings.seed))
+    keys = encode_keys(stream.take(0, m, seed=settings.seed))
     rows: list[tuple[Cell, ...]] = []
     curves: dict[int, list[float]] = {}
     for w in _FIGURE_9_WORKERS:

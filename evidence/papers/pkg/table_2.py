@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import LN1, LN2, TW, WP, Dataset, route, share_of_first
-from unskew.apps.metrics.colours import colour
-from unskew.grouping.hashing import function, homes
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import imbalance_fraction
 
@@ -105,7 +105,9 @@ def _why(data: Dataset, method: str, workers: int, paper: float, ours: float, ke
 def hashed(keys: Keys, workers: int, draws: int) -> NDArray[np.float64]:
     """The imbalance fraction of hashing for each of so many hash functions, float64[draws]."""
     counts = np.bincount(keys.codes, minlength=len(keys.hashes))
-    loads = (np.bincount(homes(keys.hashes, function(seed), workers), counts, workers) for seed in range(draws))
+    loads = (
+        np.bincount(choose_homes(keys.hashes, hash_function(seed), workers), counts, workers) for seed in range(draws)
+    )
     return np.array([imbalance_fraction(load) for load in loads])
 
 
@@ -113,7 +115,7 @@ def _plot(ours: dict[tuple[str, str], list[float]]) -> Callable[[Figure], None]:
     def draw(figure: Figure) -> None:
         for axes, symbol in zip(figure.subplots(1, 2, sharey=True), PAPER, strict=True):
             for method, name in METHODS.items():
-                line = {"color": colour(name), "marker": "o"}
+                line = {"color": get_colour(name), "marker": "o"}
                 axes.plot(WORKERS, np.maximum(ours[symbol, method], 1e-10), label=f"{method}, ours", **line)
                 axes.plot(WORKERS, PAPER[symbol][method], label=f"{method}, paper", linestyle=":", **line)
             axes.set_xscale("log")
@@ -168,8 +170,8 @@ def _why_threshold(ours: float, floor: float, m: int, workers: int, limit: float
 
 def _draw_threshold(figure: Figure, curves: dict[str, tuple[float, list[int], list[float], list[float]]]) -> None:
     for axes, (symbol, (limit, tried, partial, key)) in zip(figure.subplots(2, 2).flat, curves.items(), strict=True):
-        axes.plot(tried, np.maximum(partial, 1e-8), marker=".", color=colour("PARTIAL_KEY"), label="PARTIAL_KEY")
-        axes.plot(tried, key, marker=".", color=colour("KEY"), label="KEY")
+        axes.plot(tried, np.maximum(partial, 1e-8), marker=".", color=get_colour("PARTIAL_KEY"), label="PARTIAL_KEY")
+        axes.plot(tried, key, marker=".", color=get_colour("KEY"), label="KEY")
         axes.axvline(limit, color="#8c8c8c", linestyle=":", label="W = 2/p1")
         axes.set_yscale("log")
         axes.set_title(symbol, fontsize=10)

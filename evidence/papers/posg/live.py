@@ -10,7 +10,7 @@ from evidence.papers.posg import work
 from evidence.papers.posg.time_series import CHANGE, FACTORS, K, M
 from evidence.papers.posg.work import Drifting
 from evidence.papers.stage import Course, Stage, shipped
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import streams
 
 SCHEMES = ("SHUFFLE", "POSG")
@@ -110,7 +110,7 @@ def _draw(figure: Figure, found: dict[str, Course], batch: int, change: int) -> 
     axes = figure.subplots()
     for name, course in found.items():
         at = batch * np.arange(1, len(course.tuples) + 1)
-        axes.plot(at, course.completions, color=colour(name), label="round robin" if name == "SHUFFLE" else name)
+        axes.plot(at, course.completions, color=get_colour(name), label="round robin" if name == "SHUFFLE" else name)
     axes.axvline(change, color="#595959", linestyle=":")
     axes.set_xlabel("tuples")
     axes.set_ylabel("mean completion time of a batch, ms")
@@ -120,7 +120,7 @@ def _draw(figure: Figure, found: dict[str, Course], batch: int, change: int) -> 
 def _draw_means(figure: Figure, numbers: tuple[int, ...], means: dict[str, list[float]]) -> None:
     axes = figure.subplots()
     for name, values in means.items():
-        axes.plot(numbers, values, "o-", color=colour(name), label="round robin" if name == "SHUFFLE" else name)
+        axes.plot(numbers, values, "o-", color=get_colour(name), label="round robin" if name == "SHUFFLE" else name)
     axes.set_xlabel("instances k")
     axes.set_ylabel("mean completion time, ms")
     axes.legend(frameon=False)

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.posg.sweeps import LONG, streams_of
 from evidence.papers.posg.trial import Stream, drawn, finishes, turns
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import encode
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import encode_keys
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.posg import Posg
-from unskew.grouping.posg.instances import execute, new_instances, relative_error
-from unskew.grouping.posg.sketch import cells, expected_estimate
+from unskew.grouping.posg.instances import execute_tuple, new_instances, relative_error
+from unskew.grouping.posg.sketch import expected_estimate, find_cells
 
 ITEMS, COLUMNS = 4096, 55
 
@@ -27,10 +27,10 @@ def theorem_4_3(settings: Sizing) -> Report:
     costs = np.repeat(np.arange(1, 65.0), ITEMS // 64)
     formula = expected_estimate(costs, COLUMNS)
     draws = settings.of(10_000, least=500)
-    keys = encode(np.arange(ITEMS))
+    keys = encode_keys(np.arange(ITEMS))
     total = np.zeros(ITEMS)
     for seed in range(settings.seed, settings.seed + draws):
-        at = cells(keys, seed, 1, COLUMNS)[:, 0]
+        at = find_cells(keys, seed, 1, COLUMNS)[:, 0]
         sums, counts = np.bincount(at, costs, COLUMNS), np.bincount(at, minlength=COLUMNS)
         total += (sums / np.maximum(counts, 1))[at]
     of_value = total.reshape(64, -1).mean(axis=1) / draws
@@ -83,8 +83,8 @@ def start(settings: Sizing) -> Report:
 def _changes(router: Posg, stream: Stream, seed: int) -> NDArray[np.float64]:
     """η of each instance's sketch after each of the windows: float64[k, windows]."""
     items, costs, _ = drawn(replace(stream, m=max(WINDOWS) * router.window * stream.k), seed)
-    keys = encode(items)
-    at = cells(keys, seed, router.rows, router.columns)
+    keys = encode_keys(items)
+    at = find_cells(keys, seed, router.rows, router.columns)
     shares = [slice(op, None, stream.k) for op in range(stream.k)]
     return np.array([_follow(keys.codes[of].copy(), at, costs[of].copy(), router.window) for of in shares])
 
@@ -98,9 +98,9 @@ def _follow(
     changes = np.empty(len(codes) // window - 1)
     for i in range(len(codes)):
         if i % window == window - 1 and i >= window:
-            # The η that ``execute`` will look at with this tuple, except for the tuple itself.
+            # The η that ``execute_tuple`` will look at with this tuple, except for the tuple itself.
             changes[i // window - 1] = relative_error(instances, 0)
-        execute(instances, 0, at, codes[i], costs[i], window, -1.0)
+        execute_tuple(instances, 0, at, codes[i], costs[i], window, -1.0)
     return changes
 
 
@@ -128,8 +128,10 @@ def _known(
 def _draw(figure: Figure, labels: list[Cell], ceilings: dict[int, list[float]]) -> None:
     axes = figure.subplots()
     for (m, means), style in zip(ceilings.items(), ("o-", "s--"), strict=True):
-        axes.plot([str(label) for label in labels], means, style, color=colour("FULL_KNOWLEDGE"), label=f"m = {m:,}")
-    axes.axhline(1.19, color=colour("POSG"), linestyle=":", label="the paper's mean, 1.19")
+        axes.plot(
+            [str(label) for label in labels], means, style, color=get_colour("FULL_KNOWLEDGE"), label=f"m = {m:,}"
+        )
+    axes.axhline(1.19, color=get_colour("POSG"), linestyle=":", label="the paper's mean, 1.19")
     axes.set_xlabel("first tuple that is scheduled")
     axes.set_ylabel("most that the speed-up can be")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)

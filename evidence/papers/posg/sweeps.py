@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from evidence.papers.posg.trial import Stream, Trial, trial
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 
 LONG = 150_000  # the paper's longer stream, that of its time series
 # The variants: heading → (length of the stream, POSG's option ``settle``).
@@ -83,8 +83,8 @@ def _draw(figure: Figure, parameter: str, labels: list[str], curves: Mapping[str
     axes = figure.subplots()
     for (variant, values), style in zip(curves.items(), ("o-", "o--", "s-", "s--"), strict=True):
         alpha = 1.0 if style[0] == "s" else 0.55
-        axes.plot(labels, values, style, color=colour("POSG"), label=variant, alpha=alpha)
-    axes.axhline(1, color=colour("SHUFFLE"), label="round robin")
+        axes.plot(labels, values, style, color=get_colour("POSG"), label=variant, alpha=alpha)
+    axes.axhline(1, color=get_colour("SHUFFLE"), label="round robin")
     axes.set_xlabel(parameter)
     axes.set_ylabel("speed-up over round robin")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False)

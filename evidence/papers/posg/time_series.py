@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing
 from evidence.papers.posg.trial import finishes, turns
-from unskew.apps.metrics.colours import colour
-from unskew.grouping import encode, streams
+from unskew.apps.metrics.colours import get_colour
+from unskew.grouping import encode_keys, streams
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.scheduler import RUN, SEND_ALL
-from unskew.grouping.posg.timeline import Timeline, unfold
+from unskew.grouping.posg.timeline import Timeline, run_timeline
 
 M, CHANGE, K, STEP = 150_000, 75_000, 5, 2_000
 FACTORS = np.array([[1.05, 1.025, 1.0, 0.975, 0.95], [0.90, 0.95, 1.0, 1.05, 1.10]])
@@ -28,7 +28,7 @@ def time_series(settings: Sizing) -> Report:
     }
     timelines: dict[str, Timeline] = {}
     for settle in ("work", "clock"):
-        line = unfold(Posg(K, seed=settings.seed, settle=settle), encode(items), arrivals, services)
+        line = run_timeline(Posg(K, seed=settings.seed, settle=settle), encode_keys(items), arrivals, services)
         timelines[settle] = line
         times[settle] = line.finishes - arrivals
     starts = {name: int(np.flatnonzero(line.states == RUN)[0]) for name, line in timelines.items()}
@@ -78,7 +78,7 @@ def _draw(figure: Figure, times: dict[str, NDArray[np.float64]]) -> None:
     axes = figure.subplots()
     at = np.arange(STEP, M + 1, STEP)
     for name, values in times.items():
-        shade = colour("SHUFFLE" if name == "round robin" else "POSG")
+        shade = get_colour("SHUFFLE" if name == "round robin" else "POSG")
         parts = values.reshape(-1, STEP)
         label = name if name == "round robin" else f"POSG, {'as written' if name == 'work' else 'clock'}"
         axes.plot(at, parts.mean(axis=1), color=shade, label=label, linestyle="--" if name == "clock" else "-")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping import create, encode, streams
+from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.posg import Posg
-from unskew.grouping.posg.timeline import Timeline, unfold
-from unskew.grouping.simulator.workers import new_queues, serve
+from unskew.grouping.posg.timeline import Timeline, run_timeline
+from unskew.grouping.simulator.workers import new_queues, serve_tuples
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Trial:
 def trial(stream: Stream, seed: int, **options: Any) -> Trial:
     """Draw the stream (its items, and each item's cost) and schedule it in three ways."""
     items, costs, arrivals = drawn(stream, seed)
-    timeline = unfold(Posg(stream.k, seed=seed, **options), encode(items), arrivals, costs)
+    timeline = run_timeline(Posg(stream.k, seed=seed, **options), encode_keys(items), arrivals, costs)
     known = create("FULL_KNOWLEDGE", stream.k).route(items, costs=costs)
     return Trial(
         float((timeline.finishes - arrivals).mean()),
@@ -81,7 +81,7 @@ def finishes(
 ) -> NDArray[np.float64]:
     """When each tuple is finished, ms."""
     done = np.empty(len(workers))
-    serve(new_queues(len(workers), k), 0, workers, arrivals, services, done)
+    serve_tuples(new_queues(len(workers), k), 0, workers, arrivals, services, done)
     return done
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 from unskew.grouping.streams import class_costs
 
 
@@ -44,7 +44,7 @@ class Drifting:
         instance = context.partitionId()
         late = tuples.column("offset").to_numpy() >= self.change
         factor = np.where(late, self.after[instance], self.before[instance])
-        cost = self.unit * factor * class_costs(encode(tuples.column("key")), self.costs)
+        cost = self.unit * factor * class_costs(encode_keys(tuples.column("key")), self.costs)
         time.sleep(float(cost.sum()) / 1000)
         ones = pa.array(np.ones(len(cost), np.int64))
         return pa.record_batch([tuples.column("key"), ones, pa.array(cost)], ["key", "count", "cost"])

@@ -2,7 +2,7 @@
 
     python -m evidence.speed.migration --core [--keys N] [--workers W] [--tuples T] [--shares 0.01 0.1 0.5]
 
-N keys of ``Running``, evenly on W workers; T tuples a batch, of keys at random. The table has the CPU
+N keys of ``Statistics``, evenly on W workers; T tuples a batch, of keys at random. The table has the CPU
 time of all workers together, and the bytes that they write. It compares the median batch, the batch at whose end the
 states of a share of the keys are released, and the next one, which takes them in. Its last row has the states that move
 when there is one worker more.
@@ -20,18 +20,18 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.metrics.task_reports import Report, Reports, WorkerReport
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker.stateful import worker
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.migration import owners, router_by
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.migration import find_owners, make_router
 from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
 from unskew.grouping.keys import hash_keys
-from unskew.operators import Running
+from unskew.operators import Statistics
 
 ORDINARY, CHUNK = 5, 200_000
 
@@ -40,9 +40,9 @@ class Engine(Reports):
     """Workers with dictionaries for states, batch by batch; ``reports`` has each one's report of the last batch."""
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
-        self.routing = Routing("MIXED", workers, folder, plans=Plans(folder).at)
-        self.program = Program(
-            Running("value"), pa.string(), workers, False, ttl_ms=1 << 40, routing=self.routing, reports=self
+        self.routing = Routing("MIXED", workers, folder, plans=PlanStateLog(folder).at)
+        self.program = KeyedOperatorConfig(
+            Statistics("value"), pa.string(), workers, False, ttl_ms=1 << 40, routing=self.routing, reports=self
         )
         self.stores = [MemoryStore() for _ in range(workers + 1)]
         self.names = pa.array([f"key {i}" for i in range(keys)])
@@ -59,21 +59,23 @@ class Engine(Reports):
         plans = self.routing.plan_state(self.number)
         keys = self.names.take(pa.array(chosen)).dictionary_encode()
         tuples = pa.record_batch([keys, pa.array(chosen.astype(np.float64))], ["key", "value"])
-        routed = router_by(self.routing, plans.active, plans.workers).route(keys)
+        routed = make_router(self.routing, plans.active, plans.workers).route(keys)
         packets: list[list[bytes]] = [[] for _ in self.stores]
-        for to, packet in zip(*cut(tuples, routed, plans.workers).columns, strict=True):
+        for to, packet in zip(*cut_packets(tuples, routed, plans.workers).columns, strict=True):
             packets[to.as_py()].append(packet.as_py())
         started = time.process_time()
         for number, store in enumerate(self.stores):
             batch = WorkerBatch(self.number, 1_000 + self.number, 1_000 + self.number)
-            for _ in worker.work(self.program, store, number, packets[number], batch, Progress.read(store)):
+            for _ in worker.run_batch(
+                self.program, store, number, packets[number], batch, OperatorProgress.read(store)
+            ):
                 pass
         self.number += 1
         return time.process_time() - started
 
     def plan(self, state: PlanState) -> None:
         """Set the plans of the next batch."""
-        Plans(self.routing.checkpoint or "").write(self.number, state)
+        PlanStateLog(self.routing.checkpoint or "").write(self.number, state)
 
 
 def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[float, float, float, int, int]:
@@ -95,7 +97,7 @@ def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[
             plan, after = Plan(1, 0, engine.routing.router(workers + 1).identity, {}), workers + 1
         else:
             hashes = np.sort(hash_keys(engine.names)[: round(share * keys)])
-            to = (owners(engine.routing.router(), hashes) + 1) % workers
+            to = (find_owners(engine.routing.router(), hashes) + 1) % workers
             values = {"table_keys": hashes, "table_workers": to.astype(np.int32)}
             plan, after = Plan(1, 0, engine.routing.router().identity, values), workers
         engine.plan(PlanState(workers, pending=plan, pending_workers=after))

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from evidence.speed.measuring import messages
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.session import session
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.session import open_session
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
-from unskew.apps.worker.stateful.migration import owners
+from unskew.apps.worker.stateful.migration import find_owners
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
@@ -36,7 +36,7 @@ from unskew.grouping.feedback_loop import PlanState, Rebalance
 from unskew.grouping.keys import hash_keys
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.operators import Running
+from unskew.operators import Statistics
 
 SOURCES, TOPIC = 4, "migration"
 _FILL = 100_000  # tuples a batch at most
@@ -195,12 +195,12 @@ class Forcing:
         move = self.moves[len(self.made)]
         if time.monotonic() < self.begun + move.at or number < self.settled:
             return
-        plans = Plans(self.settings.checkpoint)
+        plans = PlanStateLog(self.settings.checkpoint)
         state = plans.at(number + 1) or PlanState(self.settings.workers)
-        if state.pending is not None or plans.written(number + 2) is not None:
+        if state.pending is not None or plans.find(number + 2) is not None:
             return
         plan = self._plan(move, state)
-        uneven = measures.straggling(report.busy)
+        uneven = measures.straggler_ratio(report.busy)
         known = Rebalance(plan.number, number + 1, 0.0, len(cast("np.ndarray", plan.values["table_keys"])), uneven)
         plans.write(number + 2, replace(state, pending=plan, unrouted=(known,)))
         self.made.append((move, number))
@@ -214,11 +214,11 @@ class Forcing:
         router = Dataflow.of(self.settings).routing().router()
         named = np.empty(0, np.uint64)
         if not move.back:
-            home = owners(router, self.hashes)
+            home = find_owners(router, self.hashes)
             even = np.flatnonzero((home % 2 == 0) & (home + 1 < router.workers))
             chosen = np.random.default_rng(len(self.made)).permutation(even)[: round(move.share * len(self.hashes))]
             named = np.sort(self.hashes[chosen])
-        to = owners(router, named) + 1
+        to = find_owners(router, named) + 1
         before = state.active.number if state.active else 0
         values = {"table_keys": named, "table_workers": to.astype(np.int32)}
         return Plan(before + 1, before, router.identity, values)
@@ -233,14 +233,14 @@ def experiment(schedule: Schedule, log: Callable[[str], None]) -> Done:
         connection = Connection(broker.bootstrap_servers)
         checkpoint = str(Path(folder) / "checkpoint")
         arguments = "LOCAL", "COLUMN", "MIXED", TOPIC, SOURCES, schedule.workers, "x0", connection, checkpoint
-        states = {"work": Running("offset"), "ttl": 86_400.0}
+        states = {"work": Statistics("offset"), "ttl": 86_400.0}
         options = {"theta_max": 1e9, "table_max": schedule.keys}
         how = {"window": 5.0, "trigger": 0.0, "max_tuples": _FILL, "format": "text", "options": options}
         settings = Settings(*arguments, **states, **how)
         ensure_topic(connection, TOPIC, SOURCES)
         log(f"{schedule.keys:,} keys come once")
         fill(connection, TOPIC, SOURCES, schedule.keys)
-        with session(settings) as spark:
+        with open_session(settings) as spark:
             return _follow(spark, schedule, settings, log)
 
 
@@ -254,7 +254,7 @@ def _follow(spark: SparkSession, schedule: Schedule, settings: Settings, log: Ca
         took = batch["durationMs"]["triggerExecution"]
         progress[batch["batchId"]] = 1000 * (begun + time.monotonic()) - took, took
 
-    first = Run(replace(settings, until_drained=True), [forcing], [note]).run(spark)
+    first = StreamingJob(replace(settings, until_drained=True), [forcing], [note]).run(spark)
     assert first.drained
     start, filled = end_offsets(settings.connection, TOPIC), max(progress)
     with steady(settings.connection, TOPIC, SOURCES, schedule.keys, schedule.rate):
@@ -273,7 +273,9 @@ def _follow(spark: SparkSession, schedule: Schedule, settings: Settings, log: Ca
         _moved(forcing, last + 1),
         filled + 1,
         stopped,
-        latencies(settings.connection, TOPIC, start, [result_topics(each)["results"] for each in (settings, more)]),
+        latencies(
+            settings.connection, TOPIC, start, [list_result_topics(each)["results"] for each in (settings, more)]
+        ),
     )
 
 
@@ -290,7 +292,7 @@ def _until(
         if over():
             run.stop()
 
-    run = Run(settings, [forcing, ending], [note])
+    run = StreamingJob(settings, [forcing, ending], [note])
     run.run(spark)
 
 

@@ -11,7 +11,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from evidence.speed.migration.experiment import Done, Moved
-from unskew.apps.metrics.colours import colour
+from unskew.apps.metrics.colours import get_colour
 
 BIN = 250  # ms, of the table of latencies
 _DRAWN = 5_000  # ms, of the picture: longer than a batch, in which latencies fall from its first tuple to its last
@@ -88,9 +88,11 @@ def draw(done: Done, folder: Path) -> Path:
         axes.plot(middle, bins[:, column] / 1000, style, color=shade, markersize=4, label=_COLUMNS[column])
     for each in done.moved:
         start, end = (done.batches[each.out].began - first) / 1000, (_end(done, each.into) - first) / 1000
-        axes.axvspan(start, end, color=colour("SHUFFLE"), alpha=0.25, linewidth=0)
+        axes.axvspan(start, end, color=get_colour("SHUFFLE"), alpha=0.25, linewidth=0)
         axes.annotate(f"{each.states / done.keys:.0%}", (start, 1), xycoords=("data", "axes fraction"), va="bottom")
-    axes.axvline((done.stopped - first) / 1000, color=colour("KEY"), linestyle="--", label="stopped, and started again")
+    axes.axvline(
+        (done.stopped - first) / 1000, color=get_colour("KEY"), linestyle="--", label="stopped, and started again"
+    )
     axes.set_ylim(bottom=0)
     axes.set_xlabel("time of the tuple (s); each point is 5 s of the stream")
     axes.set_ylabel("latency (s)")

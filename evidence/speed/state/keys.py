@@ -25,14 +25,14 @@ from rich.table import Table
 from evidence.speed.measuring import filed
 from unskew import keyed_map
 from unskew.apps.driver import session
-from unskew.operators import KeyedWork, Now
+from unskew.operators import KeyedOperator, Now
 
 PARTITIONS = 4
 SUM = "sum long"
 _WARM = (1_000, 1.0, 30)  # keys, share, batches; before that the JVM's compiler is half of what a batch costs
 
 
-class Sum(KeyedWork):
+class Sum(KeyedOperator):
     """The sum of a key's values, published when the key's state ends."""
 
     columns = ("value",)
@@ -120,7 +120,7 @@ def main(given: Sequence[str]) -> None:
     table = Table("", box=MARKDOWN)
     for column in ("keys", "touched", "CPU µs a touched key", "wall µs", "a batch, s"):
         table.add_column(column, justify="right")
-    spark = session.start("benchmark", "local[2]", PARTITIONS, conf)
+    spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
     try:
         for name in CONTESTANTS:
             measured(spark, name, *_WARM)

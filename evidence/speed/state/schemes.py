@@ -37,17 +37,17 @@ from evidence.speed.native import FIELDS, cut
 from unskew.apps.cli.demo import NARROWED, SHORTENED
 from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import source
+from unskew.apps.splitter.kafka_source import read_topic
 from unskew.deploy.servers.broker import Broker
-from unskew.grouping import measures, parameters
-from unskew.grouping.registry import OWNING
+from unskew.grouping import get_parameters, measures
+from unskew.grouping.registry import SINGLE_OWNER
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.operators import Running
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.operators import Statistics
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 GROUPINGS = (
     *("KEY", "MIXED"),
@@ -110,7 +110,7 @@ def _tuples(messages: DataFrame, run: Settings, rival: Rival) -> DataFrame:
 def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:
     """The rival's query over the run's topic."""
     processor = RunningRow(run.cost.mean)
-    rows = _tuples(source(spark, run), run, rival).groupBy("key", "salt")
+    rows = _tuples(read_topic(spark, run), run, rival).groupBy("key", "salt")
     return rows.transformWithState(processor, "nothing long", "Append", "None")
 
 
@@ -119,7 +119,7 @@ def straggling(spark: SparkSession, run: Settings, rival: Rival) -> float:
     messages = spark.read.format("kafka").options(**run.connection.spark()).option("subscribe", run.topic).load()
     task = F.pmod(F.hash("key", "salt"), F.lit(run.workers * rival.tasks)).alias("task")
     counts = _tuples(messages, run, rival).groupBy(task).count().orderBy("task").collect()
-    return measures.straggling(on_slots((row["count"] for row in counts), run.workers))
+    return measures.straggler_ratio(on_slots((row["count"] for row in counts), run.workers))
 
 
 def raced(spark: SparkSession, run: Settings, rival: Rival) -> tuple[list[tuple[int, float]], int, int]:
@@ -181,13 +181,13 @@ def ours(spark: SparkSession, run: Settings) -> Figures:
             figures.merging = max(figures.merging, states.merging)
         if report.loads.any():
             loaded.add(report.batch.number)
-            figures.loads.append(measures.straggling(report.loads))
+            figures.loads.append(measures.straggler_ratio(report.loads))
 
     def note(progress: Mapping[str, Any]) -> None:
         if progress["batchId"] in loaded:
             figures.batches.append((run.batch_limit, progress["durationMs"]["triggerExecution"] / 1000))
 
-    assert Run(run, [batch], [note]).run(spark).drained
+    assert StreamingJob(run, [batch], [note]).run(spark).drained
     return figures
 
 
@@ -201,11 +201,11 @@ def settings(kind: str, topic: str, name: str, connection: Connection, folder: s
     """A topology with a grouping, over a topic with messages of a dataset, in batches of so many tuples."""
     narrowed = NARROWED if name == "BOUNDED_LOAD" else {}  # other groupings' ``window`` is something else
     chosen = {**SHORTENED, **narrowed}
-    options = {k: v for k, v in chosen.items() if k in parameters(name)}
+    options = {k: v for k, v in chosen.items() if k in get_parameters(name)}
     arguments = "LOCAL", kind, name, topic, SOURCES, WORKERS, "x1", connection, str(Path(folder) / f"{topic}-{name}")
-    merging = {"ttl": 86_400.0, "merge_every": None if name in OWNING else "2 batches"}
+    merging = {"ttl": 86_400.0, "merge_every": None if name in SINGLE_OWNER else "2 batches"}
     batches = {"window": 5.0, "trigger": 0.0, "max_tuples": tuples, "until_drained": True}
-    return Settings(*arguments, options=options, work=Running("offset", when="end"), **merging, **batches)
+    return Settings(*arguments, options=options, work=Statistics("offset", when="end"), **merging, **batches)
 
 
 def main(given: Sequence[str]) -> None:
@@ -225,14 +225,16 @@ def main(given: Sequence[str]) -> None:
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(name for name in chosen if name in GROUPINGS),
     }
-    spark = session.start("benchmark", f"local[{WORKERS}]", WORKERS, conf)
+    spark = session.start_spark("benchmark", f"local[{WORKERS}]", WORKERS, conf)
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         for stream in arguments.streams.split(","):
             kind, options = STREAMS[stream]
             topic = f"bench-{stream.lower()}"
             ensure_topic(connection, topic, SOURCES)
-            publish(connection, topic, create(kind, records=arguments.tuples * arguments.batches, **options))
+            publish_dataset(
+                connection, topic, create_dataset(kind, records=arguments.tuples * arguments.batches, **options)
+            )
             print(f"{kind}: batches of {arguments.tuples:,} tuples of 1 ms, W = {WORKERS}, {os.cpu_count()} cores")
             table = Table("", box=MARKDOWN)
             for column in ("tuples/s", "batch / ideal", "max/mean", "states a key", "state, KiB", "merge, ms"):

@@ -118,7 +118,7 @@ def main(given: Sequence[str]) -> None:
     table = Table("", box=MARKDOWN)
     for column in ("tuples a batch", "tuples/s", "CPU µs a tuple", "a batch, s"):
         table.add_column(column, justify="right")
-    spark = session.start("benchmark", "local[2]", PARTITIONS, conf)
+    spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
     try:
         for name in CONTESTANTS:
             tuples = arguments.theirs if name == "transformWithState" else arguments.tuples

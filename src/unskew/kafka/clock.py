@@ -33,7 +33,7 @@ def broker_time(connection: Connection, topic: str) -> int | None:
 
     times: list[int] = []
 
-    def sent(error: Any, message: Any) -> None:
+    def on_delivery(error: Any, message: Any) -> None:
         kind, ms = message.timestamp()
         if error is None and kind == TIMESTAMP_LOG_APPEND_TIME:
             times.append(ms)
@@ -41,7 +41,7 @@ def broker_time(connection: Connection, topic: str) -> int | None:
     try:
         ensure_topic(connection, topic, 1, _TOPIC, any_number=True)
         producer = Producer(connection.client(**_SETTINGS))
-        producer.produce(topic, b"", on_delivery=sent)
+        producer.produce(topic, b"", on_delivery=on_delivery)
         producer.flush(_PATIENCE)
     except (EnvironmentFault, UsageError, KafkaException) as error:
         log.info("the brokers' time is not known: %s", error)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.kafka.embedded_broker import running
+from unskew.kafka.embedded_broker import find_broker
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
 ESCAPE = "java."  # a property with this prefix is for the Java client alone, as it is
@@ -64,12 +64,12 @@ class Connection:
             If an address or a line of the file is invalid, or a setting isn't one of librdkafka's.
             Also if a security setting has no counterpart in Java.
         """
-        properties = _read(config_file) if config_file else {}
+        properties = _read_config(config_file) if config_file else {}
         from_file = properties.pop("bootstrap.servers", None)
         named = bootstrap_servers or from_file or os.environ.get(BOOTSTRAP_VARIABLE)
         if named:
             _check_address(named)
-        elif embedded := running():
+        elif embedded := find_broker():
             named = embedded.bootstrap_servers
         else:
             raise EnvironmentFault(
@@ -94,7 +94,7 @@ class Connection:
         return AdminClient(self.client(log_level=0, **extra))
 
     @property
-    def committed(self) -> bool:
+    def reads_committed(self) -> bool:
         """Whether readers leave out the messages of aborted and open transactions. By default they do.
 
         Raises
@@ -113,13 +113,13 @@ class Connection:
         """Options for Spark's Kafka source and sink, without the topic. (The sink ignores the isolation level.)"""
         java = {
             **_java_properties(self.properties),
-            ISOLATION: _COMMITTED if self.committed else _UNCOMMITTED,
+            ISOLATION: _COMMITTED if self.reads_committed else _UNCOMMITTED,
             "bootstrap.servers": self.bootstrap_servers,
         }
         return {f"kafka.{name}": value for name, value in java.items()}
 
 
-def _read(path: Path) -> dict[str, str]:
+def _read_config(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -194,26 +194,26 @@ def _java_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 f"add what that needs to the same file, with {ESCAPE} before its name"
             )
     if "sasl.username" in properties and "sasl.jaas.config" not in own:
-        java["sasl.jaas.config"] = _jaas(properties, java.get("sasl.mechanism", "GSSAPI"))
+        java["sasl.jaas.config"] = _jaas_line(properties, java.get("sasl.mechanism", "GSSAPI"))
     return java | own
 
 
-def _jaas(properties: Mapping[str, str], mechanism: str) -> str:
+def _jaas_line(properties: Mapping[str, str], mechanism: str) -> str:
     if mechanism not in _LOGIN:
         raise UsageError(
             f"sasl.mechanism {mechanism} with sasl.username: valid are {', '.join(_LOGIN)}; "
             f"for others give Spark's Java client its own {ESCAPE}sasl.jaas.config"
         )
-    user, password = (_quoted(properties.get(f"sasl.{name}", "")) for name in ("username", "password"))
+    user, password = (_quote_value(properties.get(f"sasl.{name}", "")) for name in ("username", "password"))
     return f"{_LOGIN[mechanism]} required username={user} password={password};"
 
 
-def _quoted(text: str) -> str:
+def _quote_value(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
-def _pem(name: str, java_name: str, store: str, text: str) -> dict[str, str]:
+def _pem_store(name: str, java_name: str, store: str, text: str) -> dict[str, str]:
     if "-----BEGIN " not in text:
         raise UsageError(f"{name} has no PEM text (-----BEGIN ...)")
     if java_name == "ssl.keystore.key" and "PRIVATE KEY-----" in text and not _is_pkcs8(text):
@@ -234,24 +234,24 @@ def _from_file(java_name: str, store: str) -> Callable[[str, str], dict[str, str
             text = Path(value).expanduser().read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{name} {value}: not a readable PEM file ({error})") from error
-        return _pem(f"{name} {value}", java_name, store, text)
+        return _pem_store(f"{name} {value}", java_name, store, text)
 
     return translate
 
 
 def _from_text(java_name: str, store: str) -> Callable[[str, str], dict[str, str]]:
-    return lambda name, value: _pem(name, java_name, store, value)
+    return lambda name, value: _pem_store(name, java_name, store, value)
 
 
-def _renamed(java_name: str, change: Callable[[str], str] = str) -> Callable[[str, str], dict[str, str]]:
+def _rename_property(java_name: str, change: Callable[[str], str] = str) -> Callable[[str, str], dict[str, str]]:
     return lambda _, value: {java_name: change(value)}
 
 
 _TRUST, _KEYS = "ssl.truststore.type", "ssl.keystore.type"
 _TRANSLATED: dict[str, Callable[[str, str], dict[str, str]]] = {
-    "security.protocol": _renamed("security.protocol", str.upper),
-    "sasl.mechanism": _renamed("sasl.mechanism"),
-    "sasl.mechanisms": _renamed("sasl.mechanism"),
+    "security.protocol": _rename_property("security.protocol", str.upper),
+    "sasl.mechanism": _rename_property("sasl.mechanism"),
+    "sasl.mechanisms": _rename_property("sasl.mechanism"),
     "ssl.ca.location": _from_file("ssl.truststore.certificates", _TRUST),
     "ssl.ca.pem": _from_text("ssl.truststore.certificates", _TRUST),
     "ssl.certificate.location": _from_file("ssl.keystore.certificate.chain", _KEYS),
@@ -259,7 +259,7 @@ _TRANSLATED: dict[str, Callable[[str, str], dict[str, str]]] = {
     "ssl.key.location": _from_file("ssl.keystore.key", _KEYS),
     "ssl.key.pem": _from_text("ssl.keystore.key", _KEYS),
     "ssl.keystore.location": lambda _, value: {"ssl.keystore.location": value, _KEYS: "PKCS12"},
-    "ssl.endpoint.identification.algorithm": _renamed(
+    "ssl.endpoint.identification.algorithm": _rename_property(
         "ssl.endpoint.identification.algorithm", lambda value: "" if value == "none" else value
     ),
 }

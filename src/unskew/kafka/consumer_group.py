@@ -25,7 +25,7 @@ class ConsumerGroup:
         # Not an AdminClient: librdkafka ends the process (an assertion, its issue 4605) if the broker dies while an
         # AdminClient has a request to a group's coordinator under way.
         self.name = name
-        settings = {"group.id": name, "enable.auto.commit": False, "log_level": 0, "on_commit": self._done}
+        settings = {"group.id": name, "enable.auto.commit": False, "log_level": 0, "on_commit": self._on_commit}
         self._consumer = Consumer(connection.client(**settings))
         self._under_way = 0
         self._complained = False
@@ -52,7 +52,7 @@ class ConsumerGroup:
         else:
             self._under_way += 1
 
-    def _done(self, error: Any, committed: Any) -> None:
+    def _on_commit(self, error: Any, committed: Any) -> None:
         self._under_way -= 1
         wrong = error or next((partition.error for partition in committed if partition.error), None)
         if wrong is not None:

@@ -12,7 +12,7 @@ KIND = "broker"
 
 
 @dataclass(frozen=True)
-class Address:
+class BrokerAddress:
     """A running broker.
 
     Attributes
@@ -43,10 +43,10 @@ class Address:
         return self.data / "broker.log"
 
 
-def address_of(data: Path) -> Address | None:
+def read_broker_address(data: Path) -> BrokerAddress | None:
     """The broker that runs on this directory. None if none runs or it isn't ready yet."""
     found = read_address(data, KIND)
-    return Address(**found, data=data) if found else None
+    return BrokerAddress(**found, data=data) if found else None
 
 
 def default_data() -> Path:
@@ -54,7 +54,7 @@ def default_data() -> Path:
     return data_directory() / "kafka" / "data"
 
 
-def running() -> Address | None:
+def find_broker() -> BrokerAddress | None:
     """The embedded broker that runs now. None if there is none, however it ended."""
     try:
         data = Path(current_file().read_text().strip())
@@ -62,7 +62,7 @@ def running() -> Address | None:
         return None
     except OSError as error:
         raise EnvironmentFault(f"cannot read {current_file()}: {error.strerror}") from error
-    return address_of(data)
+    return read_broker_address(data)
 
 
 def current_file() -> Path:

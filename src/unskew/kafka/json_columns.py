@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 
 
-def quoted(texts: pa.Array) -> pa.StringArray:
+def quote_texts(texts: pa.Array) -> pa.StringArray:
     r"""Each text as a JSON string, string[n]. The texts are plain or of a dictionary.
 
     The JSON is UTF-8, and only what must be is escaped. Nearly all texts have no quotes, backslashes or control
@@ -17,14 +17,14 @@ def quoted(texts: pa.Array) -> pa.StringArray:
 
     Examples
     --------
-    >>> quoted(pa.array(["Ad Astra", 'the "Boss"'])).to_pylist()
+    >>> quote_texts(pa.array(["Ad Astra", 'the "Boss"'])).to_pylist()
     ['"Ad Astra"', '"the \\"Boss\\""']
 
     """
     if isinstance(texts, pa.DictionaryArray):
-        return quoted(texts.dictionary).take(texts.indices)
-    special = _with_escapes(texts)
-    plain = joined('"', texts, '"')
+        return quote_texts(texts.dictionary).take(texts.indices)
+    special = _find_escapes(texts)
+    plain = join_columns('"', texts, '"')
     if not len(special):
         return plain
     mask = np.zeros(len(texts), bool)
@@ -33,18 +33,18 @@ def quoted(texts: pa.Array) -> pa.StringArray:
     return pc.call_function("replace_with_mask", [plain, pa.array(mask), escaped])
 
 
-def joined(*parts: pa.Array | str) -> pa.StringArray:
+def join_columns(*parts: pa.Array | str) -> pa.StringArray:
     """The parts joined in each row, string[n]. A part is a column of text or a constant."""
     columns = [pa.scalar(part, pa.string()) if isinstance(part, str) else part for part in parts]
     return pc.call_function("binary_join_element_wise", [*columns, pa.scalar("", pa.string())])
 
 
-def digits(numbers: NDArray[np.integer]) -> pa.StringArray:
+def format_integers(numbers: NDArray[np.integer]) -> pa.StringArray:
     """Integers as JSON numbers, string[n]."""
     return pc.cast(pa.array(numbers), pa.string())
 
 
-def _with_escapes(texts: pa.StringArray) -> NDArray[np.int64]:
+def _find_escapes(texts: pa.StringArray) -> NDArray[np.int64]:
     """The indices of the texts with a character that JSON escapes, int64, ascending."""
     if not len(texts):
         return np.empty(0, np.int64)

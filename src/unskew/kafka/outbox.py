@@ -76,16 +76,16 @@ class Outbox:
         complain: Callable[[str], None] | None = None,
     ) -> Self:
         """The outbox of an upload, with a producer of its own. ``complain`` gets the client's errors, now and then."""
-        settings = connection.client(**cls.settings, error_cb=_seldom(complain))
+        settings = connection.client(**cls.settings, error_cb=_limit_complaints(complain))
         return cls(Producer({**SETTINGS, **settings}), topic, stopped)
 
     @property
-    def delivered(self) -> int:
+    def delivery_count(self) -> int:
         """Records that the broker has acknowledged."""
         return self._accepted - self.failed - len(self._producer)
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether no more records should be put in, because the user wants to stop or a record has failed."""
         return self.failed > 0 or self._stopped()
 
@@ -126,16 +126,16 @@ class Outbox:
 
     def wait(self, until: float) -> None:
         """Wait until this moment of the monotonic clock, or until the outbox is closed."""
-        while (left := until - time.monotonic()) > 0 and not self.closed:
-            self._served(min(left, 0.1))
+        while (left := until - time.monotonic()) > 0 and not self.is_closed:
+            self._serve_client(min(left, 0.1))
 
     def drain(self) -> None:
         """Wait until every record that was put in has arrived or failed."""
         while len(self._producer):
             self._poll(0.1)
-            self._served(0, self._producer.flush)
+            self._serve_client(0, self._producer.flush)
 
-    def _served(self, seconds: float, serve: Callable[[float], Any] | None = None) -> None:
+    def _serve_client(self, seconds: float, serve: Callable[[float], Any] | None = None) -> None:
         """Let the client report: its ``poll``, or another function of it.
 
         Raises
@@ -152,7 +152,7 @@ class Outbox:
                 raise
 
     def _poll(self, seconds: float) -> None:
-        self._served(seconds)
+        self._serve_client(seconds)
         if self._stopped_at is None and self._stopped():
             self._stopped_at = time.monotonic()
         if self._stopped_at is not None and time.monotonic() - self._stopped_at > self.grace:
@@ -168,7 +168,7 @@ class Outbox:
         self.failed += records
 
 
-def _seldom(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
+def _limit_complaints(complain: Callable[[str], None] | None) -> Callable[[KafkaError], None]:
     """A callback for the client's errors that calls ``complain`` now and then."""
     last = -_QUIET
 
@@ -191,7 +191,7 @@ OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guar
 OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
 
 
-class Delivery:
+class TaskDelivery:
     """A task's records on their way to a topic. The next tasks of the process use the same client.
 
     Raises

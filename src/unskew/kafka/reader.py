@@ -21,7 +21,7 @@ from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImp
 
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import end_offsets, first_offsets, missing_topic, partitions_of, require_reachable
+from unskew.kafka.topics import count_partitions, end_offsets, first_offsets, missing_topic, require_reachable
 
 _SETTINGS: dict[str, Any] = {
     "group.id": "unskew",  # needed by the client; nothing is committed
@@ -65,7 +65,7 @@ class TopicReader:
 
     def __init__(self, connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> None:
         if start is None:
-            partitions = partitions_of(connection, topic)
+            partitions = count_partitions(connection, topic)
             if partitions is None:
                 raise missing_topic(connection, topic)
             start = dict.fromkeys(range(partitions), OFFSET_BEGINNING)
@@ -147,13 +147,13 @@ def newest_messages(connection: Connection, topic: str, count: int) -> list[Mess
     return newest
 
 
-def given_by_producer(message: Message) -> int | None:
+def producer_time(message: Message) -> int | None:
     """The time (ms since the epoch) that a producer has given to a message. None: its time is the broker's, or none."""
     kind, ms = message.timestamp()
     return ms if kind == TIMESTAMP_CREATE_TIME else None
 
 
-class Ends:
+class EndOffsets:
     """The ends of a topic's partitions, asked for by a connection that is kept.
 
     Parameters

@@ -33,10 +33,10 @@ def require_reachable(connection: Connection) -> None:
     EnvironmentFault
         If it doesn't answer within eight seconds.
     """
-    _metadata(connection)
+    _query_metadata(connection)
 
 
-def topics(connection: Connection) -> dict[str, int]:
+def list_topics(connection: Connection) -> dict[str, int]:
     """Each topic's number of partitions, by name. Kafka's internal topics are left out.
 
     Raises
@@ -44,19 +44,19 @@ def topics(connection: Connection) -> dict[str, int]:
     EnvironmentFault
         If the cluster doesn't answer within eight seconds.
     """
-    found = _metadata(connection).topics
+    found = _query_metadata(connection).topics
     return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}
 
 
 def missing_topic(connection: Connection, topic: str, remedy: str = "") -> UsageError:
-    """The error that there is no such topic, with the names of those that there are. Raises as ``topics``."""
-    there = suggest_names(topic, topics(connection))
+    """The error that there is no such topic, with the names of those that there are. Raises as ``list_topics``."""
+    there = suggest_names(topic, list_topics(connection))
     return UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}{remedy}{there}")
 
 
-def partitions_of(connection: Connection, topic: str) -> int | None:
+def count_partitions(connection: Connection, topic: str) -> int | None:
     """The topic's number of partitions. None if there is no such topic."""
-    found = _metadata(connection).topics.get(topic)
+    found = _query_metadata(connection).topics.get(topic)
     return len(found.partitions) if found else None
 
 
@@ -98,7 +98,7 @@ def ensure_topic(
 
     if partitions < 1:
         raise UsageError(f"topic {name} cannot be made: it needs 1 or more partitions, not {partitions}")
-    found = partitions_of(connection, name)
+    found = count_partitions(connection, name)
     if found is None:
         admin = connection.admin()  # a name for it until the answer is here: without one its requests end with it
         request = NewTopic(name, partitions, config=dict(config or {}))  # with the cluster's default replication
@@ -114,7 +114,7 @@ def ensure_topic(
             _await_visible(connection, name)
             return True
         _await_visible(connection, name)  # another client was faster: no broker need know of it yet
-        found = partitions_of(connection, name)
+        found = count_partitions(connection, name)
     if found != partitions and not any_number:
         raise UsageError(
             f"topic {name} has {found} partitions, not the {partitions} asked for; "
@@ -170,7 +170,9 @@ def end_offsets(connection: Connection, topic: str, *, committed: bool | None = 
     EnvironmentFault
         If the cluster can't be reached.
     """
-    return _offsets(connection, topic, "latest", committed=connection.committed if committed is None else committed)
+    return _query_offsets(
+        connection, topic, "latest", committed=connection.reads_committed if committed is None else committed
+    )
 
 
 def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
@@ -178,7 +180,7 @@ def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
     Raises as `end_offsets` does.
     """
-    return _offsets(connection, topic, "earliest", committed=False)
+    return _query_offsets(connection, topic, "earliest", committed=False)
 
 
 def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, int]:
@@ -200,13 +202,13 @@ def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, i
     return found
 
 
-def _offsets(
+def _query_offsets(
     connection: Connection, topic: str, which: Literal["earliest", "latest"], *, committed: bool
 ) -> dict[int, int]:
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import OffsetSpec  # pyright: ignore[reportPrivateImportUsage]  it is public
 
-    partitions = partitions_of(connection, topic)
+    partitions = count_partitions(connection, topic)
     if partitions is None:
         raise missing_topic(connection, topic)
     spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
@@ -224,7 +226,7 @@ def _offsets(
             _PATIENCE,
         )
     except KafkaException as error:
-        raise _unreachable(connection, error.args[0].str()) from error
+        raise _unreachable_error(connection, error.args[0].str()) from error
     return {partition: result.offset for partition, result in found.items()}
 
 
@@ -264,7 +266,7 @@ def await_leaders(ask: Callable[[], T], patience: float) -> T:
             time.sleep(0.05)
 
 
-def _metadata(connection: Connection) -> Any:
+def _query_metadata(connection: Connection) -> Any:
     from confluent_kafka import KafkaException
 
     causes: list[str] = []
@@ -273,10 +275,10 @@ def _metadata(connection: Connection) -> Any:
         return admin.list_topics(timeout=_PATIENCE)
     except KafkaException as error:
         admin.poll(0)
-        raise _unreachable(connection, (causes or [error.args[0].str()])[0]) from error
+        raise _unreachable_error(connection, (causes or [error.args[0].str()])[0]) from error
 
 
-def _unreachable(connection: Connection, reason: str) -> EnvironmentFault:
+def _unreachable_error(connection: Connection, reason: str) -> EnvironmentFault:
     return EnvironmentFault(
         f"no Kafka broker answers at {connection.bootstrap_servers} ({reason}); "
         "is it running, and are --bootstrap-servers and --kafka-config right?"
@@ -287,7 +289,7 @@ def _await_visible(connection: Connection, topic: str) -> None:
     # A new topic takes a moment to reach every broker's metadata, and its partitions to get their leaders.
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        found = _metadata(connection).topics.get(topic)
+        found = _query_metadata(connection).topics.get(topic)
         if found and all(partition.leader >= 0 for partition in found.partitions.values()):
             return
         time.sleep(0.05)

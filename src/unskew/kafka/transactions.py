@@ -87,18 +87,18 @@ _FORBIDDEN = frozenset(
 _TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})  # noqa: SLF001
 
 
-class Interrupted(EnvironmentFault):
+class TransactionInterrupted(EnvironmentFault):
     """Another process has taken the part, or the transaction took too long: nothing was written, so try again."""
 
 
-class _Outbox(Outbox):
+class _TransactionOutbox(Outbox):
     """Records of a transaction. What is under way when the producer fails is given up at once."""
 
     grace = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class BatchId:
     """The number of a batch, as its parts write it.
 
     Attributes
@@ -113,17 +113,17 @@ class Number:
     batch: int
     planned_ms: int
 
-    def packed(self) -> bytes:
+    def to_bytes(self) -> bytes:
         """The record's value."""
         return orjson.dumps({"batch": self.batch, "planned": self.planned_ms})
 
     @classmethod
-    def unpacked(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes) -> Self:
         """The number of a record's value."""
         found = orjson.loads(data)
         return cls(found["batch"], found["planned"])
 
-    def follows(self, last: "Number | None", part: str) -> bool:
+    def follows(self, last: "BatchId | None", part: str) -> bool:
         """Whether a part whose last number is ``last`` has yet to write this batch.
 
         Raises
@@ -144,7 +144,7 @@ class Number:
         )
 
 
-class Part:
+class TransactionalWriter:
     """One part's transactions, by the producer that this process has for it.
 
     Parameters
@@ -177,7 +177,7 @@ class Part:
         self._otherwise = otherwise
         self._name, self._commits, self._partition = name, commits, partition
         self._producer: Producer | None = None
-        self._last: Number | None = None  # the part's last number, as long as nobody fences the producer
+        self._last: BatchId | None = None  # the part's last number, as long as nobody fences the producer
         self._errors: deque[KafkaError] = deque(maxlen=10)
         self._timeout_ms = _LONGEST
 
@@ -192,7 +192,7 @@ class Part:
             kept.popitem(last=False)
         return part
 
-    def take(self) -> None:
+    def fence(self) -> None:
         """Fence whoever has had the part, and check that the broker lets us write it.
 
         Raises
@@ -207,7 +207,7 @@ class Part:
             self._init()
             self._last = self._read(self._mark())
 
-    def begin(self, topic: str, number: Number) -> bool:
+    def begin(self, topic: str, number: BatchId) -> bool:
         """Begin the transaction of a batch's records for a topic. False: the part has written this batch already.
 
         Raises
@@ -225,7 +225,7 @@ class Part:
                 self._begin(number)
                 self._acknowledge()
                 return True
-        self.take()
+        self.fence()
         with self._ending():
             if number.follows(self._last, self._name):
                 self._begin(number)
@@ -250,7 +250,7 @@ class Part:
         if not records:
             return
         with self._ending():
-            self._records.put(records, ANY_PARTITION, max(map(_size, records)))
+            self._records.put(records, ANY_PARTITION, max(map(_record_size, records)))
             self._require(self._records, self._topic)
 
     def finish(self) -> None:
@@ -258,7 +258,7 @@ class Part:
 
         Raises
         ------
-        Interrupted
+        TransactionInterrupted
             Another process has taken the part, or the time of the transaction was over. Nothing of it was written.
         EnvironmentFault
             Kafka refused records, or didn't acknowledge them in time. Nothing of the transaction was written, unless
@@ -284,7 +284,7 @@ class Part:
     def _open(self) -> None:
         """Step 1. The longest time-out that the broker grants is asked for, because a batch may be large."""
         self._errors.clear()
-        granted = self._granted.get(self._connection.bootstrap_servers) or _grant(self._connection)
+        granted = self._granted.get(self._connection.bootstrap_servers) or _query_longest_timeout(self._connection)
         self._timeout_ms = granted
         settings = {**OF_TASKS, **_SOON, **self._connection.client(**OURS)}
         settings["delivery.timeout.ms"] = min(int(settings["delivery.timeout.ms"]), granted)
@@ -297,7 +297,7 @@ class Part:
 
     def _init(self) -> None:
         """Step 2."""
-        producer = self._required
+        producer = self._current_producer
         try:
             producer.init_transactions(_PATIENCE)
         except KafkaException as error:
@@ -328,7 +328,7 @@ class Part:
             raise KafkaException(offset)
         return offset
 
-    def _read(self, mark: int) -> Number | None:
+    def _read(self, mark: int) -> BatchId | None:
         """Step 3: the part's last number, before the mark. None: it has none yet.
 
         After step 2 no transaction should be open in the partition. But a broker that is killed between a commit's
@@ -336,30 +336,32 @@ class Part:
         whether the number before the missing end counts.
 
         """
-        return _last_before(self._connection, self._commits, self._partition, mark)
+        return _read_last_before(self._connection, self._commits, self._partition, mark)
 
-    def _begin(self, number: Number) -> None:
+    def _begin(self, number: BatchId) -> None:
         """Step 4."""
-        producer = self._required
+        producer = self._current_producer
         self._number = number
-        self._records, self._numbers = (_Outbox(producer, of, self._over) for of in (self._topic, self._commits))
+        self._records, self._numbers = (
+            _TransactionOutbox(producer, of, self._has_failed) for of in (self._topic, self._commits)
+        )
         producer.begin_transaction()
-        self._put_number(number)
+        self._put_batch_id(number)
 
-    def _put_number(self, number: Number) -> None:
-        record = {"key": self._name.encode(), "value": number.packed()}
+    def _put_batch_id(self, number: BatchId) -> None:
+        record = {"key": self._name.encode(), "value": number.to_bytes()}
         self._numbers.put([record], self._partition, len(record["key"]) + len(record["value"]))
 
     def _acknowledge(self) -> None:
         """Wait until the broker has the number, and so accepts this process for the part."""
         deadline = time.monotonic() + _ACKNOWLEDGING
-        while len(self._required):
-            if self._over() or time.monotonic() > deadline:
-                raise self._interrupted("no acknowledgement")
-            self._required.flush(0.05)
+        while len(self._current_producer):
+            if self._has_failed() or time.monotonic() > deadline:
+                raise self._interruption("no acknowledgement")
+            self._current_producer.flush(0.05)
         self._require(self._numbers, self._commits)
 
-    def _over(self) -> bool:
+    def _has_failed(self) -> bool:
         """Whether the producer has failed for good. What it has not sent yet stays in its queue then."""
         return any(error.fatal() or error.code() in _INTERRUPTING for error in self._errors)
 
@@ -368,23 +370,23 @@ class Part:
         deadline = time.monotonic() + _COMMITTING
         while True:
             try:
-                return self._required.commit_transaction(max(1.0, deadline - time.monotonic()))
+                return self._current_producer.commit_transaction(max(1.0, deadline - time.monotonic()))
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > deadline:
                     raise
 
     @property
-    def _required(self) -> Producer:
+    def _current_producer(self) -> Producer:
         assert self._producer is not None, "no transaction has begun"
         return self._producer
 
     def _require(self, outbox: Outbox, topic: str) -> None:
         """Raise if records of the outbox have failed."""
         if outbox.failed:
-            self._required.poll(0)  # the client's errors may come after the records that fail by them
+            self._current_producer.poll(0)  # the client's errors may come after the records that fail by them
             causes = [error for error in self._errors if error.code() in _INTERRUPTING]
-            if causes or self._over() or outbox.code in _INTERRUPTING | _AFTERWARDS:
-                raise self._interrupted(causes[0].str() if causes else outbox.error)
+            if causes or self._has_failed() or outbox.code in _INTERRUPTING | _AFTERWARDS:
+                raise self._interruption(causes[0].str() if causes else outbox.error)
             raise EnvironmentFault(f"{outbox.failed} records were not written to {topic} ({outbox.error})")
 
     @contextmanager
@@ -416,46 +418,47 @@ class Part:
                 f"{self._otherwise}"
             )
         if codes & _INTERRUPTING:
-            return self._interrupted(error.str())
+            return self._interruption(error.str())
         return EnvironmentFault(
             f"the transaction of {self._name} failed ({error.str()}): does the broker at {where} have a transaction "
             f"coordinator? {self._otherwise}"
         )
 
-    def _interrupted(self, reason: str) -> Interrupted:
-        return Interrupted(
+    def _interruption(self, reason: str) -> TransactionInterrupted:
+        return TransactionInterrupted(
             f"the transaction of {self._name} was ended from outside ({reason}): another process writes the same "
             f"part, or the transaction took longer than {self._timeout_ms / 1000:g} s (the broker's "
             "transaction.max.timeout.ms)"
         )
 
 
-def _size(record: dict[str, Any]) -> int:
+def _record_size(record: dict[str, Any]) -> int:
     """The bytes of a record, without what Kafka adds."""
     headers = sum(len(name) + len(value or b"") for name, value in record.get("headers") or ())
     return len(record["key"] or b"") + len(record["value"] or b"") + headers
 
 
-class Once:
-    """A task's records of a batch, as ``Delivery`` takes them. If the part has written the batch, they are left out.
+class TransactionalDelivery:
+    """A task's records of a batch, as ``TaskDelivery`` takes them. If the part has written the batch, they are left
+    out.
 
     Raises
     ------
     EnvironmentFault
-        As ``Part``.
+        As ``TransactionalWriter``.
 
     """
 
-    def __init__(self, part: Part, topic: str, number: Number) -> None:
+    def __init__(self, part: TransactionalWriter, topic: str, number: BatchId) -> None:
         self._part = part if part.begin(topic, number) else None
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """As ``Delivery``."""
+        """As ``TaskDelivery``."""
         if self._part is not None:
             self._part.put(records)
 
     def finish(self) -> None:
-        """As ``Delivery``."""
+        """As ``TaskDelivery``."""
         if self._part is not None:
             self._part.finish()
 
@@ -465,7 +468,9 @@ class Once:
             self._part.abort()
 
 
-def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterable[list[dict[str, Any]]]]) -> bool:
+def deliver_records(
+    part: TransactionalWriter, topic: str, number: BatchId, records: Callable[[], Iterable[list[dict[str, Any]]]]
+) -> bool:
     """Write a batch's records of a part, and begin again if another process interrupts it.
 
     Parameters
@@ -483,7 +488,7 @@ def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterab
     Raises
     ------
     EnvironmentFault
-        As ``Part.finish``, after some attempts.
+        As ``TransactionalWriter.finish``, after some attempts.
 
     """
     for attempt in range(1, _ATTEMPTS + 1):
@@ -493,7 +498,7 @@ def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterab
             for some in records():
                 part.put(some)
             part.finish()
-        except Interrupted:
+        except TransactionInterrupted:
             if attempt == _ATTEMPTS:
                 raise
         except BaseException:
@@ -504,7 +509,7 @@ def deliver(part: Part, topic: str, number: Number, records: Callable[[], Iterab
     return True
 
 
-def last_numbers(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, Number]:
+def read_last_batch_ids(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, BatchId]:
     """Partition of a topic of numbers → its last number, from committed transactions. Those without one are left out.
 
     Only a partition's end is read, unless there are no numbers in it.
@@ -515,12 +520,14 @@ def last_numbers(connection: Connection, topic: str, partitions: Iterable[int]) 
         The broker doesn't answer.
 
     """
-    with _reading(connection, topic) as consumer:
-        found = {partition: _last(consumer, TopicPartition(topic, partition))[0] for partition in partitions}
+    with _open_consumer(connection, topic) as consumer:
+        found = {
+            partition: _read_last_batch_id(consumer, TopicPartition(topic, partition))[0] for partition in partitions
+        }
     return {partition: number for partition, number in found.items() if number is not None}
 
 
-def _last_before(connection: Connection, topic: str, partition: int, mark: int) -> Number | None:
+def _read_last_before(connection: Connection, topic: str, partition: int, mark: int) -> BatchId | None:
     """A partition's last number, when all transactions have been settled that began before the record at ``mark``.
 
     Raises
@@ -531,8 +538,8 @@ def _last_before(connection: Connection, topic: str, partition: int, mark: int) 
     """
     of, deadline, hangs = TopicPartition(topic, partition), time.monotonic() + _PATIENCE, False
     while True:
-        with _reading(connection, topic) as consumer:
-            number, read_to = _last(consumer, of)
+        with _open_consumer(connection, topic) as consumer:
+            number, read_to = _read_last_batch_id(consumer, of)
             there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records too
         if read_to > mark:
             return number
@@ -550,7 +557,7 @@ def _last_before(connection: Connection, topic: str, partition: int, mark: int) 
 
 
 @contextmanager
-def _reading(connection: Connection, topic: str) -> Iterator[Consumer]:
+def _open_consumer(connection: Connection, topic: str) -> Iterator[Consumer]:
     """A consumer of committed records, until the block ends."""
     settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
     fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed", "error_cb": lambda _: None}
@@ -563,19 +570,19 @@ def _reading(connection: Connection, topic: str) -> Iterator[Consumer]:
         consumer.close()
 
 
-def _last(consumer: Consumer, of: TopicPartition) -> tuple[Number | None, int]:
+def _read_last_batch_id(consumer: Consumer, of: TopicPartition) -> tuple[BatchId | None, int]:
     """A partition's last number, and the offset up to which committed records were read."""
     first, end = await_leaders(lambda: consumer.get_watermark_offsets(of, timeout=_PATIENCE), _PATIENCE)
     tail = _TAIL
     while True:
         start = max(first, end - tail)
-        found, read_to = _newest(consumer, TopicPartition(of.topic, of.partition, start))
+        found, read_to = _read_newest_value(consumer, TopicPartition(of.topic, of.partition, start))
         if found is not None or start == first:
-            return None if found is None else Number.unpacked(found), read_to
+            return None if found is None else BatchId.from_bytes(found), read_to
         tail *= _TAIL
 
 
-def _newest(consumer: Consumer, start: TopicPartition) -> tuple[bytes | None, int]:
+def _read_newest_value(consumer: Consumer, start: TopicPartition) -> tuple[bytes | None, int]:
     """The newest value from an offset to the end of what is committed, and the offset of that end."""
     consumer.assign([start])
     newest, deadline = None, time.monotonic() + _PATIENCE
@@ -593,7 +600,7 @@ def _newest(consumer: Consumer, start: TopicPartition) -> tuple[bytes | None, in
     raise EnvironmentFault(f"reading {start.topic} failed: no answer within {_PATIENCE:g} s")
 
 
-def _grant(connection: Connection) -> int:
+def _query_longest_timeout(connection: Connection) -> int:
     """The longest transaction (ms) that the broker grants, or Kafka's default if it doesn't say."""
     admin = connection.admin()  # a name for it until the answer is here
     try:

@@ -35,10 +35,10 @@ _OWN = "unskew"  # the name of our functions in plans
 _SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
 
 
-def tokens(workers: int, partitions: int) -> list[int]:
+def choose_tokens(workers: int, partitions: int) -> list[int]:
     """The token of each worker: different ints, such that the hash of worker w's token is partition w mod P.
 
-    >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in tokens(6, 4)]
+    >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in choose_tokens(6, 4)]
     [0, 1, 2, 3, 0, 1]
     """
     found: defaultdict[int, list[int]] = defaultdict(list)
@@ -50,15 +50,15 @@ def tokens(workers: int, partitions: int) -> list[int]:
     return [found[w % partitions][w // partitions] for w in range(workers)]
 
 
-def placed(df: DataFrame, partitions: int, number: Column) -> DataFrame:
+def place_rows(df: DataFrame, partitions: int, number: Column) -> DataFrame:
     """Put each row in the partition of its number: by ``repartitionById``, or below Spark 4.1 by a token's hash."""
     if hasattr(df, "repartitionById"):
         return df.repartitionById(partitions, number)
-    by_number = F.array(*map(F.lit, tokens(partitions, partitions)))
+    by_number = F.array(*map(F.lit, choose_tokens(partitions, partitions)))
     return df.repartition(partitions, F.get(by_number, number))
 
 
-def reduced(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
+def reduce_with_remedy(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
     """What a ``__reduce__`` returns for a value of ours, so that a Python without our package names the remedy.
 
     Otherwise Spark would only say that there is no module of ours. ``pyspark.cloudpickle`` is no part of pyspark's
@@ -66,7 +66,7 @@ def reduced(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple
     """
 
     # A function within a function is pickled by its code, not by its module's name.
-    def read(pickled: bytes, remedy: str) -> Any:
+    def load(pickled: bytes, remedy: str) -> Any:
         import pickle
 
         try:
@@ -75,7 +75,7 @@ def reduced(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple
             raise ModuleNotFoundError(remedy, name="unskew") from None
         return pickle.loads(pickled)  # noqa: S301  Spark itself has pickled it
 
-    return read, (cloudpickle.dumps(value), remedy)
+    return load, (cloudpickle.dumps(value), remedy)
 
 
 class _Function:
@@ -89,10 +89,10 @@ class _Function:
 
     def __reduce__(self) -> tuple[Any, ...]:
         remedy = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
-        return reduced(self.function, remedy)
+        return reduce_with_remedy(self.function, remedy)
 
 
-def explained(function: Callable[[Any], Any], name: str = _OWN) -> Any:
+def explain_import(function: Callable[[Any], Any], name: str = _OWN) -> Any:
     """The same function for executors. If their Python lacks our package, the first batch fails with the remedy.
 
     ``name`` is its name in plans.
@@ -107,7 +107,7 @@ def explained(function: Callable[[Any], Any], name: str = _OWN) -> Any:
     return run
 
 
-def column_of(
+def apply_to_arrays(
     df: DataFrame,
     function: Callable[[Arrays], Iterator[pa.Array]],
     columns: Sequence[Column],
@@ -129,11 +129,12 @@ def column_of(
     returned : DataType
         The type of the values that it yields.
     name : str
-        Its name in plans. The default says to ``nondeterministic`` that a batch that runs again has the same values.
+        Its name in plans. The default says to ``find_nondeterministic`` that a batch that runs again has the same
+        values.
 
     """
     if hasattr(F, "arrow_udf"):
-        arrow: Any = F.arrow_udf(explained(_tuples(function), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        arrow: Any = F.arrow_udf(explain_import(_wrap_arrow_udf(function), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return arrow.asNondeterministic()(*columns)
     # Below Spark 4.1 by way of pandas, in which an integer column with nulls is one of floats, and times lose their
     # zone: both travel as integers without nulls.
@@ -146,11 +147,11 @@ def column_of(
             given += [F.coalesce(F.unix_micros(column), F.lit(0)), column.isNull()]
         else:
             given.append(column)
-    series: Any = F.pandas_udf(explained(_in_pandas(function, kinds), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    series: Any = F.pandas_udf(explain_import(_wrap_pandas_udf(function, kinds), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
     return series.asNondeterministic()(*given)
 
 
-def _tuples(function: Callable[[Arrays], Iterator[pa.Array]]) -> Any:
+def _wrap_arrow_udf(function: Callable[[Arrays], Iterator[pa.Array]]) -> Any:
     """The function as ``arrow_udf`` takes it, which passes a single column as it is, not as a tuple of one."""
 
     def arrays(batches: Any) -> Any:
@@ -161,16 +162,16 @@ def _tuples(function: Callable[[Arrays], Iterator[pa.Array]]) -> Any:
     return arrays
 
 
-def _in_pandas(function: Callable[[Arrays], Iterator[pa.Array]], kinds: list[DataType]) -> Any:
-    """The function as ``pandas_udf`` takes it, over columns as ``column_of`` gives them."""
+def _wrap_pandas_udf(function: Callable[[Arrays], Iterator[pa.Array]], kinds: list[DataType]) -> Any:
+    """The function as ``pandas_udf`` takes it, over columns as ``apply_to_arrays`` gives them."""
     import pandas as pd
 
-    arrow = [arrow_type(kind) for kind in kinds]
+    arrow = [convert_type_to_arrow(kind) for kind in kinds]
 
     def arrays(batches: "Iterator[tuple[pd.Series, ...]]") -> Arrays:
         for batch in batches:
             rest = iter((batch,) if isinstance(batch, pd.Series) else batch)
-            yield tuple(_array(next(rest), kind, rest) for kind in arrow)
+            yield tuple(_read_series(next(rest), kind, rest) for kind in arrow)
 
     def series(batches: Any) -> Any:
         yield from (pd.Series(array.to_numpy(zero_copy_only=False)) for array in function(arrays(batches)))
@@ -179,8 +180,8 @@ def _in_pandas(function: Callable[[Arrays], Iterator[pa.Array]], kinds: list[Dat
     return series
 
 
-def _array(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") -> pa.Array:
-    """One column of those that ``column_of`` gives to pandas."""
+def _read_series(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") -> pa.Array:
+    """One column of those that ``apply_to_arrays`` gives to pandas."""
     if pa.types.is_integer(kind):
         return pa.array(values.to_numpy(), kind, mask=next(rest).to_numpy(np.bool_))
     if pa.types.is_timestamp(kind):
@@ -221,7 +222,7 @@ def map_in_arrow(
     return plain.mapInArrow(run, schema)
 
 
-def disk_manager(version: str) -> str:
+def choose_disk_manager(version: str) -> str:
     """The class that writes a checkpoint's files to a disk without a process (``readlink``) for each of them.
 
     It has moved with Spark 4.1. Before Spark starts, nothing but the version says where it is.
@@ -233,7 +234,7 @@ def disk_manager(version: str) -> str:
 
     Examples
     --------
-    >>> disk_manager("4.0.1").removeprefix("org.apache.spark.sql.execution.")
+    >>> choose_disk_manager("4.0.1").removeprefix("org.apache.spark.sql.execution.")
     'streaming.FileSystemBasedCheckpointFileManager'
 
     """
@@ -251,19 +252,19 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def no_column(df: DataFrame, name: str) -> UsageError:
+def explain_missing_column(df: DataFrame, name: str) -> UsageError:
     """The error that a DataFrame has no such column, or several that Spark can't tell apart."""
     like = [each for each in df.columns if each.lower() == name.strip("`").lower()]
     if len(like) > 1:
         return UsageError(f"Spark takes {name!r} for each of the columns {', '.join(like)}: rename them")
-    valid = (each if is_simple(each) else quoted(each) for each in df.columns)
+    valid = (each if is_simple(each) else quote_name(each) for each in df.columns)
     return UsageError(f"there is no column {name!r}{suggest_names(name, valid)}")
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A column's name as Spark's functions take it. Without quotes, a dot in it would lead to a struct's field.
 
-    >>> quoted("user.id")
+    >>> quote_name("user.id")
     '`user.id`'
     """
     return f"`{name.replace('`', '``')}`"
@@ -281,19 +282,19 @@ def require_frame(df: Any) -> None:
         raise UsageError(f"df is a {kind}; valid: a DataFrame of Spark, as spark.createDataFrame(…) makes one")
 
 
-def same_column(df: DataFrame, name: str) -> str | None:
+def find_same_column(df: DataFrame, name: str) -> str | None:
     """The column of a DataFrame that Spark takes for one of this name, in any case of letters by default."""
     like = [each for each in df.columns if each.lower() == name.lower()]
     exact = like and is_on(df.sparkSession, "spark.sql.caseSensitive")
     return next((each for each in like if each == name or not exact), None)
 
 
-def type_of(df: DataFrame, column: str | Column) -> DataType:
-    """The type of a column. Raises as ``field_of``."""
-    return field_of(df, column).dataType
+def get_type(df: DataFrame, column: str | Column) -> DataType:
+    """The type of a column. Raises as ``get_field``."""
+    return get_field(df, column).dataType
 
 
-def field_of(df: DataFrame, column: str | Column) -> StructField:
+def get_field(df: DataFrame, column: str | Column) -> StructField:
     """The name and the type of a column. Spark finds it: a name may be that of a struct's field.
 
     Raises
@@ -306,11 +307,11 @@ def field_of(df: DataFrame, column: str | Column) -> StructField:
         return df.select(column).schema[0]
     except AnalysisException as error:
         if isinstance(column, str):
-            raise no_column(df, column) from error
+            raise explain_missing_column(df, column) from error
         raise
 
 
-def arrow_type(kind: DataType) -> pa.DataType:
+def convert_type_to_arrow(kind: DataType) -> pa.DataType:
     """Spark's type as Arrow's. Times are UTC.
 
     It is private in ``pyspark.sql.pandas.types``. Without running a job, pyspark has this table of types nowhere else.
@@ -322,14 +323,14 @@ def arrow_type(kind: DataType) -> pa.DataType:
     return to_arrow_type(kind, **zone)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """Spark's schema as Arrow's. Times are UTC. The private names are those of ``arrow_type``."""
-    kinds = arrow_type(schema)
+def convert_schema_to_arrow(schema: StructType) -> pa.Schema:
+    """Spark's schema as Arrow's. Times are UTC. The private names are those of ``convert_type_to_arrow``."""
+    kinds = convert_type_to_arrow(schema)
     return pa.schema(list(kinds))
 
 
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Arrow's schema as Spark's. Private as in ``arrow_type``. Versions differ in the type of a time without a zone."""
+def convert_schema_to_spark(schema: pa.Schema) -> StructType:
+    """Arrow's schema as Spark's. Private as in ``convert_type_to_arrow``. Versions differ in times without a zone."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
@@ -343,7 +344,7 @@ def is_on(spark: SparkSession, name: str) -> bool:
         return False
 
 
-def plan_of(df: DataFrame) -> str:
+def get_plan(df: DataFrame) -> str:
     """The physical plan of a DataFrame as text, as ``explain`` prints it.
 
     ``_explain_string`` of Spark Connect is private, and so is ``_jdf``. ``explain`` itself prints to the terminal. If
@@ -352,7 +353,7 @@ def plan_of(df: DataFrame) -> str:
     frame = cast("Any", df)
     if is_remote(df.sparkSession):
         return frame._explain_string()  # noqa: SLF001
-    utilities = jvm().org.apache.spark.sql.api.python.PythonSQLUtils
+    utilities = get_jvm().org.apache.spark.sql.api.python.PythonSQLUtils
     return utilities.explainString(frame._jdf.queryExecution(), "simple")  # noqa: SLF001
 
 
@@ -362,16 +363,16 @@ _NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
 _RUN_BEFORE = ("Exchange", "Subquery", "AdaptiveSparkPlan", "Limit")
 
 
-def nodes_of(plan: str) -> list[str]:
-    """The names of a plan's operators, of a text of ``plan_of``."""
+def list_nodes(plan: str) -> list[str]:
+    """The names of a plan's operators, of a text of ``get_plan``."""
     return _NODE.findall(plan)
 
 
-def tasks_of(df: DataFrame) -> int | None:
+def count_tasks(df: DataFrame) -> int | None:
     """The number of tasks that read a static DataFrame. None: Spark would have to run a job to know, or is remote."""
     if df.isStreaming or is_remote(df.sparkSession):
         return None
-    if any(each in node for node in nodes_of(plan_of(df)) for each in _RUN_BEFORE):
+    if any(each in node for node in list_nodes(get_plan(df)) for each in _RUN_BEFORE):
         return None
     return df.rdd.getNumPartitions()
 
@@ -406,7 +407,7 @@ _ROUNDED = frozenset(
 )
 
 
-def nondeterministic(df: DataFrame) -> list[str]:
+def find_nondeterministic(df: DataFrame) -> list[str]:
     """What a DataFrame's rows depend on that may differ when they are computed again, as the plan shows it.
 
     That are Spark's non-deterministic expressions, and samples. Columns that aren't selected don't count, because the
@@ -417,22 +418,22 @@ def nondeterministic(df: DataFrame) -> list[str]:
     fails when a query is defined, unless it is told that its keys are repeatable.
     """
     analyzed = cast("Any", df)._jdf.queryExecution().analyzed()  # noqa: SLF001
-    plan = java_session(df.sparkSession).sessionState().optimizer().execute(analyzed)
-    return sorted({re.sub(r"#\d+L?", "", text) for text in _doubtful(plan)})
+    plan = get_java_session(df.sparkSession).sessionState().optimizer().execute(analyzed)
+    return sorted({re.sub(r"#\d+L?", "", text) for text in _find_doubtful(plan)})
 
 
-def _doubtful(node: Any) -> Iterator[str]:
+def _find_doubtful(node: Any) -> Iterator[str]:
     """The samples, and the innermost expressions that may differ, below a node of a plan."""
     if node.getClass().getSimpleName() == "Sample":
         yield "a sample"
-    for expression in _each(node.expressions()):
-        yield from _innermost(expression)
-    for child in _each(node.children()):
-        yield from _doubtful(child)
+    for expression in _iterate_seq(node.expressions()):
+        yield from _find_innermost(expression)
+    for child in _iterate_seq(node.children()):
+        yield from _find_doubtful(child)
 
 
-def _innermost(expression: Any) -> Iterator[str]:
-    below = [text for child in _each(expression.children()) for text in _innermost(child)]
+def _find_innermost(expression: Any) -> Iterator[str]:
+    below = [text for child in _iterate_seq(expression.children()) for text in _find_innermost(child)]
     text = expression.toString()
     own, name = text.startswith(f"{_OWN}("), expression.getClass().getSimpleName()
     if below:
@@ -444,15 +445,15 @@ def _innermost(expression: Any) -> Iterator[str]:
 
 
 def _is_floating(aggregate: Any) -> bool:
-    return any(child.dataType().typeName() in {"float", "double"} for child in _each(aggregate.children()))
+    return any(child.dataType().typeName() in {"float", "double"} for child in _iterate_seq(aggregate.children()))
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def _iterate_seq(sequence: Any) -> Iterator[Any]:
     """The elements of a Seq of Scala's."""
     return (sequence.apply(n) for n in range(sequence.size()))
 
 
-def java_session(spark: SparkSession) -> Any:
+def get_java_session(spark: SparkSession) -> Any:
     """The session in the JVM, a ``SparkSession`` of Scala's.
 
     ``_jsparkSession`` is private. There is no other way to Hadoop's configuration with what its files say. A session of
@@ -461,7 +462,7 @@ def java_session(spark: SparkSession) -> Any:
     return spark._jsparkSession  # noqa: SLF001
 
 
-def jvm() -> Any:
+def get_jvm() -> Any:
     """The JVM of this process' Spark.
 
     ``SparkContext._jvm`` is private. The listener's wrapper and Hadoop's classes are called through it. If it is
@@ -472,7 +473,7 @@ def jvm() -> Any:
     return SparkContext._jvm  # noqa: SLF001
 
 
-def jvm_process(spark: SparkSession) -> Any:
+def get_jvm_process(spark: SparkSession) -> Any:
     """The process of the JVM, a ``Popen``.
 
     ``_gateway.proc`` is private. A topology needs it to notice that Spark has died, and how. Without it the topology
@@ -485,7 +486,7 @@ def jvm_process(spark: SparkSession) -> Any:
 def kill_jvm() -> None:
     """Kill the JVM that this process has started, if any: one that hangs doesn't end with the process.
 
-    ``_gateway.proc`` is private, as in ``jvm_process``.
+    ``_gateway.proc`` is private, as in ``get_jvm_process``.
     """
     from pyspark import SparkContext
 
@@ -494,7 +495,7 @@ def kill_jvm() -> None:
         process.kill()
 
 
-def accumulator_server(spark: SparkSession) -> Any:
+def get_accumulator_server(spark: SparkSession) -> Any:
     """The thread to which the JVM sends accumulators.
 
     ``_accumulatorServer`` is private. It prints a stack trace if the JVM is gone, which a topology sends to its log.
@@ -503,7 +504,7 @@ def accumulator_server(spark: SparkSession) -> Any:
     return spark.sparkContext._accumulatorServer  # noqa: SLF001
 
 
-def daemon() -> Any:
+def import_daemon() -> Any:
     """The main function of the daemon from which Spark's Python workers fork.
 
     ``pyspark.daemon.manager`` is private. Our own daemon (``spark.python.daemon.module``) is this one with our imports

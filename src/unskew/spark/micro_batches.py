@@ -9,56 +9,56 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.spark.compat import is_remote, tasks_of
+from unskew.spark.compat import count_tasks, is_remote
 
 _BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
 # The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
 _PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
 
-def batch_number() -> int | None:
+def get_batch_number() -> int | None:
     """The number of the micro-batch that the calling task belongs to. None in a batch query."""
     context = TaskContext.get()
     number = context and context.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
 
 
-def query_id() -> str:
+def get_query_id() -> str:
     """The id of the calling task's streaming query. It stays when the query starts again from its checkpoint."""
     context = TaskContext.get()
     return (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
 
 
-def run_id() -> str:
+def get_run_id() -> str:
     """The id of the calling task's run of a streaming query. Each start of the query has another. Empty: of no task."""
     context = TaskContext.get()
     # Spark names the group of a run's jobs so.
     return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
 
 
-def state_partitions() -> int | None:
+def count_state_partitions() -> int | None:
     """The number of partitions of the state of the calling task's query. None outside of a task."""
     context = TaskContext.get()
     found = [context.getLocalProperty(name) for name in _PARTITIONS] if context else []
     return next((int(number) for number in found if number is not None), None)
 
 
-def in_a_stream(df: DataFrame) -> bool:
+def is_in_stream(df: DataFrame) -> bool:
     """Whether a DataFrame is a stream, or is made from a stream's batch (in ``foreachBatch``)."""
     if df.isStreaming:
         return True
-    return batch_at_driver(df.sparkSession) is not None
+    return get_driver_batch(df.sparkSession) is not None
 
 
-def sources_of(df: DataFrame) -> int | None:
+def count_sources(df: DataFrame) -> int | None:
     """The number of sources of a static DataFrame: of its tasks, where Spark knows it without a job. None: unknown.
 
     A stream's batch in ``foreachBatch`` has none: the next batch's number may be another.
     """
-    return None if in_a_stream(df) else tasks_of(df)
+    return None if is_in_stream(df) else count_tasks(df)
 
 
-def batch_at_driver(spark: SparkSession) -> int | None:
+def get_driver_batch(spark: SparkSession) -> int | None:
     """The number of the micro-batch whose ``foreachBatch`` the calling thread of the driver runs. None: of no batch.
 
     Through Spark Connect a session doesn't tell: what is static there is taken for a batch query.
@@ -67,18 +67,18 @@ def batch_at_driver(spark: SparkSession) -> int | None:
     return int(number) if number is not None else None
 
 
-def partition() -> int:
+def get_partition() -> int:
     """The number of the calling task's partition. 0 outside of a task."""
     context = TaskContext.get()
     return context.partitionId() if context else 0
 
 
-def milliseconds(times: pa.Array) -> NDArray[np.int64]:
+def to_milliseconds(times: pa.Array) -> NDArray[np.int64]:
     """An Arrow timestamp column as int64[n], ms since the epoch."""
     return times.cast(pa.timestamp("ms", times.type.tz), safe=False).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def windows_of(
+def split_by_window(
     tuples: pa.RecordBatch, times: NDArray[np.int64], length_ms: int
 ) -> Iterator[tuple[int, pa.RecordBatch, int]]:
     """Divide n tuples by tumbling windows, oldest first.
@@ -109,13 +109,13 @@ def windows_of(
         yield int(starts[begin]), ordered.slice(begin, stop - begin), int(latest)
 
 
-def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
+def make_batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
     """The batch's time. Spark logs it with the batch, so a replay has the same windows.
 
     Parameters
     ----------
     ahead_ms : int
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.Clock``).
+        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     beside : Column, optional
         Any column of the rows; give it if there are few rows. A function then looks the time up in each row, which
         takes half a microsecond. Without it, the time is a constant in the code that Spark generates, and Spark
@@ -126,7 +126,7 @@ def batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
     return time if beside is None else F.get(F.transform(F.array(beside), lambda _: time), F.lit(0))
 
 
-def heartbeats(spark: SparkSession) -> DataFrame:
+def read_heartbeats(spark: SparkSession) -> DataFrame:
     """A stream of one row a batch. With it, batches run even if the topic is idle, and the last windows close too.
 
     There is a row at every trigger. An idle run waits before the trigger (``unskew.apps.driver.idle``). No clock is

@@ -9,7 +9,7 @@ import unskew.apps.checkpoint.location as location_module
 from tests.commands import unskew
 from unskew.apps.checkpoint.abfs import AbfsFolder
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.location import Location, location_by
+from unskew.apps.checkpoint.location import Location, configure_location
 from unskew.apps.checkpoint.versions import Versions
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -33,7 +33,7 @@ def test_a_location_that_cannot_be_written(tmp_path):
 
 def test_a_reader_writes_nothing(tmp_path):
     checkpoint = Checkpoint(str(tmp_path / "checkpoint"))
-    assert checkpoint.claimed() == {}
+    assert checkpoint.read_record() == {}
     assert checkpoint.partitions() is None
     assert checkpoint.clock.ahead_ms == 0
     assert not (tmp_path / "checkpoint").exists()
@@ -143,7 +143,7 @@ def test_other_schemes_of_s3_are_s3a_where_spark_has_no_other_class_for_them(sch
         location = Location.of(address, conf | endpoint)
         assert (location.scheme, str(location)) == ("s3a", "s3a://bucket/a")
         assert location.access["fs.s3a.endpoint"] == "http://own:1"
-        assert str(location_by(address, conf)) == "s3a://bucket/a"
+        assert str(configure_location(address, conf)) == "s3a://bucket/a"
     refused = r"by com\.vendor\.Its \(fs\.s3n?\.impl\); valid: s3a://bucket/path, or fs\.s3"
     with pytest.raises(UsageError, match=refused) as error:
         Location.of(address, {name: "com.vendor.Its"})
@@ -170,8 +170,8 @@ def test_secrets_on_the_command_line_are_refused_and_not_repeated(subtests):
             assert variable in message
             assert "=s3cret" not in message
             with pytest.raises(UsageError):
-                location_by("/a", {f"spark.{name}": "s3cret"})
-    location_by("/a", {"spark.hadoop.fs.azure.account.keyprovider": "a.Class"})
+                configure_location("/a", {f"spark.{name}": "s3cret"})
+    configure_location("/a", {"spark.hadoop.fs.azure.account.keyprovider": "a.Class"})
 
 
 def test_the_environment_fills_what_settings_leave_open(monkeypatch):
@@ -204,12 +204,12 @@ def test_keys_of_a_session_go_with_no_token_of_the_environment(monkeypatch):
 def test_an_address_without_a_scheme_gets_the_one_of_the_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     default = {"spark.hadoop.fs.defaultFS": "hdfs://ns:8020/"}
-    assert str(location_by("a/b", {})) == f"file:{tmp_path}/a/b"
-    assert str(location_by("/a/b", {"spark.hadoop.fs.defaultFS": "file:///"})) == "file:/a/b"
-    assert str(location_by("/a/b", default)) == "hdfs://ns:8020/a/b"
-    assert str(location_by("file:/a/b", default)) == "file:/a/b"
+    assert str(configure_location("a/b", {})) == f"file:{tmp_path}/a/b"
+    assert str(configure_location("/a/b", {"spark.hadoop.fs.defaultFS": "file:///"})) == "file:/a/b"
+    assert str(configure_location("/a/b", default)) == "hdfs://ns:8020/a/b"
+    assert str(configure_location("file:/a/b", default)) == "file:/a/b"
     with pytest.raises(UsageError, match=r"is 'a/b', below fs.defaultFS hdfs://ns:8020; valid: /path, a path, file:"):
-        location_by("a/b", default)
+        configure_location("a/b", default)
 
 
 def test_azure_takes_the_accounts_own_settings_before_those_of_all(monkeypatch):

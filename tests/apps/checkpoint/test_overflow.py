@@ -9,13 +9,13 @@ import pytest
 
 from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.checkpoint import folders
-from unskew.apps.checkpoint.overflow import Overflow, content
+from unskew.apps.checkpoint.overflow import Overflow, fetch_blob
 from unskew.apps.worker.stateful import tasks
-from unskew.apps.worker.stateful.config import Period, Program
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod
 from unskew.apps.worker.stateful.operator import PARCELS, MergerOperator, WorkerOperator
-from unskew.apps.worker.stateful.operator_output import COUNTS, FRAGMENTS, HEARTBEAT, OUT, RESULTS, read
+from unskew.apps.worker.stateful.operator_output import COUNTS, FRAGMENTS, HEARTBEAT, OUT, RESULTS, read_rows
 from unskew.errors import EnvironmentFault
-from unskew.spark.compat import arrow_schema
+from unskew.spark.compat import convert_schema_to_arrow
 
 WORKERS, TOKENS, WINDOW, FAR = 3, [7, 8, 9], 40, 1000
 
@@ -26,15 +26,15 @@ def test_blobs_up_to_the_bound_and_then_files(tmp_path, monkeypatch):
     overflow = Overflow(where, 100)
     given = [overflow.put("merger-3", 5, number, blob) for number, blob in enumerate(blobs)]
     assert given == [blobs[0], blobs[1], b"file:merger-3/5/2", b""]
-    assert [content(blob, where) for blob in given] == blobs
+    assert [fetch_blob(blob, where) for blob in given] == blobs
     overflow.forget("merger-3", 5)
-    assert content(given[2], where) == blobs[2], "a replay of the batch may still read it"
+    assert fetch_blob(given[2], where) == blobs[2], "a replay of the batch may still read it"
     overflow.forget("merger-33", 9)
     overflow.forget("merger-3", 6)
     with pytest.raises(
         EnvironmentFault, match=r"what merger-3 gave in batch 5 is not in .*/unskew/overflow/merger-3/5/2"
     ):
-        content(given[2], where)
+        fetch_blob(given[2], where)
 
 
 class Handle:
@@ -73,8 +73,10 @@ def batches(monkeypatch):
 
     def run(checkpoint, most, *, keep):
         windows = {"event": True, "window_ms": WINDOW, "counted_ms": WINDOW}
-        windows["merge_every"] = Period(batches=1) if keep else None
-        program = Program(Tally(), pa.string(), WORKERS, True, 2, checkpoint=checkpoint, most=most, **windows)
+        windows["merge_every"] = MergePeriod(batches=1) if keep else None
+        program = KeyedOperatorConfig(
+            Tally(), pa.string(), WORKERS, True, 2, checkpoint=checkpoint, most=most, **windows
+        )
         worker, merger, calls = WorkerOperator(program, TOKENS), MergerOperator(program, TOKENS), []
         found = defaultdict(list)
         at_workers, at_mergers = Handle(), Handle()
@@ -83,7 +85,7 @@ def batches(monkeypatch):
         tuples = pa.record_batch(columns, ["key", "value", "time"])
         packets = packets_of(tuples, np.arange(300, dtype=np.int32) % WORKERS, WORKERS)
         for number, watermark in enumerate([0, FAR]):
-            monkeypatch.setattr(tasks, "batch_number", lambda number=number: number)
+            monkeypatch.setattr(tasks, "get_batch_number", lambda number=number: number)
             worker.init(at_workers)
             merger.init(at_mergers)
             given, out = [], []
@@ -105,12 +107,12 @@ def batches(monkeypatch):
                     calls.append([*merger.handleInputRows((token,), iter(own), timers(watermark))])
                     out += calls[-1]
                 else:
-                    schema = arrow_schema(PARCELS)
-                    made = tasks.stateless_merger(program)(iter([pa.RecordBatch.from_pylist(own, schema)]))
+                    schema = convert_schema_to_arrow(PARCELS)
+                    made = tasks.make_stateless_merger(program)(iter([pa.RecordBatch.from_pylist(own, schema)]))
                     out += [row for batch in made for row in batch.to_pylist()]
             for row in out:
                 assert row["kind"] in OUT
-                found[row["kind"]] += read(content(row["blob"], checkpoint)).to_pylist()
+                found[row["kind"]] += read_rows(fetch_blob(row["blob"], checkpoint)).to_pylist()
         return calls, {kind: sorted(rows, key=repr) for kind, rows in found.items()}
 
     return run

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.preconditions import claim, require_own
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.preconditions import claim_checkpoint, require_own_checkpoint
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
-from unskew.operators import Running
-from unskew.spark.compat import tokens
+from unskew.operators import Statistics
+from unskew.spark.compat import choose_tokens
 
 START, LENGTH = 1_700_000_000_000, 10_000
 
@@ -39,11 +39,11 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
             if next(left) == 1:
                 started[-1].stop()
 
-        started.append(Run(run, [these.append, count]))
+        started.append(StreamingJob(run, [these.append, count]))
         offsets.append(Checkpoint(run.checkpoint).next_offsets().get(topic, {}))
         outcome = started[-1].run(spark)
         assert outcome.drained == (batches is None)
-        counts = final_counts(connection, result_topics(run)["aggregator"])
+        counts = final_counts(connection, list_result_topics(run)["aggregator"])
         assert not counts.keys() & found.keys()
         found |= counts
         reports.append(these)
@@ -56,13 +56,13 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
     assert len(reports[1][0].loads) == 6, "the first batch has the workers that there were"
     lines = [str(each) for these in reports for report in these for each in report.rebalances if each.workers]
     assert lines == ["rescaled from 6 to 3 workers", "rescaled from 3 to 8 workers"]
-    assert Plans(run.checkpoint).newest().workers == 8
+    assert PlanStateLog(run.checkpoint).newest().workers == 8
 
 
 def run_of(checkpoint, workers, grouping="D_CHOICES"):
     broker = Connection("localhost:1")
     given = ("LOCAL", "COUNTRY_SKEW_R80", grouping, "t", 1, workers, "x0", broker, str(checkpoint))
-    return Dataflow.of(Settings(*given, work=Running("offset"), window=15.0))
+    return Dataflow.of(Settings(*given, work=Statistics("offset"), window=15.0))
 
 
 def test_states_that_would_have_to_meet_where_none_did(tmp_path):
@@ -76,21 +76,23 @@ def test_states_that_would_have_to_meet_where_none_did(tmp_path):
 
 def test_another_runs_checkpoint_stays_as_it_is(tmp_path):
     checkpoint = Checkpoint(str(tmp_path))
-    require_own(run_of(tmp_path, 4, "KEY"), checkpoint, {})
-    claim(run_of(tmp_path, 4, "KEY"), checkpoint)
-    claimed = checkpoint.claimed()
+    require_own_checkpoint(run_of(tmp_path, 4, "KEY"), checkpoint, {})
+    claim_checkpoint(run_of(tmp_path, 4, "KEY"), checkpoint)
+    claimed = checkpoint.read_record()
     for refuses in (
-        lambda: require_own(run_of(tmp_path, 8, "D_CHOICES"), checkpoint, claimed),
-        lambda: claim(run_of(tmp_path, 8, "D_CHOICES"), checkpoint),
+        lambda: require_own_checkpoint(run_of(tmp_path, 8, "D_CHOICES"), checkpoint, claimed),
+        lambda: claim_checkpoint(run_of(tmp_path, 8, "D_CHOICES"), checkpoint),
     ):
         with pytest.raises(UsageError, match="groupingType"):
             refuses()
-    assert checkpoint.claimed() == claimed
-    assert Plans(str(tmp_path)).newest() is None
-    require_own(run_of(tmp_path, 8, "KEY"), checkpoint, claimed)
-    assert (checkpoint.claimed(), Plans(str(tmp_path)).newest()) == (claimed, None), "another driver may hold it yet"
-    claim(run_of(tmp_path, 8, "KEY"), checkpoint)
-    assert Plans(str(tmp_path)).newest().workers == 4
+    assert checkpoint.read_record() == claimed
+    assert PlanStateLog(str(tmp_path)).newest() is None
+    require_own_checkpoint(run_of(tmp_path, 8, "KEY"), checkpoint, claimed)
+    assert (checkpoint.read_record(), PlanStateLog(str(tmp_path)).newest()) == (claimed, None), (
+        "another driver may hold it yet"
+    )
+    claim_checkpoint(run_of(tmp_path, 8, "KEY"), checkpoint)
+    assert PlanStateLog(str(tmp_path)).newest().workers == 4
 
 
 def test_what_is_noted_of_all_runs():
@@ -106,4 +108,6 @@ def test_what_is_noted_of_all_runs():
 
 def test_workers_keep_their_tokens():
     for partitions in (1, 4, 10):
-        assert all(tokens(20, partitions)[:workers] == tokens(workers, partitions) for workers in range(1, 21))
+        assert all(
+            choose_tokens(20, partitions)[:workers] == choose_tokens(workers, partitions) for workers in range(1, 21)
+        )

@@ -10,11 +10,11 @@ from tests.apps.stateful.migration_model import MigrationModel, moves, partly, r
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.checkpoint.versions import Clock, Totals, TotalsLog, Versions
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.checkpoint.versions import BatchClock, Totals, TotalsLog, Versions
 from unskew.apps.router.router import Routing, SourceRouter
 from unskew.apps.worker.stateful import store
-from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import WINDOW
 from unskew.apps.worker.stateful.store import KEY
 from unskew.errors import EnvironmentFault
@@ -74,7 +74,7 @@ def test_no_state_on_its_way_is_lost(grouping, play, fresh, unlisted, monkeypatc
 
 def test_a_receiver_waits_for_a_file_that_is_named(tmp_path, monkeypatch):
     rows = pa.record_batch({WINDOW: pa.array([0, 0]), KEY: ["a", "b"]})
-    transfers = Transfers(str(tmp_path))
+    transfers = StateTransfers(str(tmp_path))
     monkeypatch.setattr("time.sleep", lambda _: transfers.write(1, 7, 4, {2: rows}, rows.schema))
     assert transfers.to(2, 7, {1: 4})[0].num_rows == 2
     monkeypatch.setattr("time.sleep", lambda _: None)
@@ -115,9 +115,9 @@ def test_the_end_of_the_checkpoints_logs_is_found(tmp_path, unlisted):
         totals.write(batch + 1, Totals(routed=batch))
         if batch == 2:
             unlisted.clear()
-    Clock(str(tmp_path)).set_ahead(3, 250)
-    Plans(str(tmp_path)).write(5, PlanState(3))
-    assert checkpoint.planned() == 4
+    BatchClock(str(tmp_path)).set_ahead(3, 250)
+    PlanStateLog(str(tmp_path)).write(5, PlanState(3))
+    assert checkpoint.newest_batch() == 4
     assert totals.newest(4).routed == 4
     assert checkpoint.clock.ahead_ms == 250
-    assert Plans(str(tmp_path)).newest() == PlanState(3)
+    assert PlanStateLog(str(tmp_path)).newest() == PlanState(3)

@@ -14,9 +14,9 @@ import orjson
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.preconditions import require_plans
@@ -27,7 +27,7 @@ from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
 from unskew.kafka.connection import Connection
-from unskew.operators import Running
+from unskew.operators import Statistics
 
 KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"
 TOPIC = "kept"  # a checkpoint names its topic
@@ -53,7 +53,7 @@ def test_a_kept_checkpoint_is_resumed(settings, drain, connection, tmp_path):
     _, reports = drain(run)
     totals = reports[-1].totals
     assert totals.tuples == totals.routed == len(BEFORE) + len(AFTER)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert sum(counts.values()) == totals.tuples - before.tuples
     assert counts["d"] == 10
     # the routers took up their turn: round robin over four workers, from each of two sources
@@ -72,13 +72,13 @@ def test_a_state_that_cannot_be_read_is_a_cold_start(tmp_path, caplog):
 def of_another_version(checkpoint):
     """A plan for routers that there are no more."""
     plan = Plan(2, 1, "MIXED as it was", {"table_keys": np.empty(0, np.uint64)})
-    Plans(str(checkpoint)).write(5, PlanState(3, active=plan))
+    PlanStateLog(str(checkpoint)).write(5, PlanState(3, active=plan))
 
 
 def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
     of_another_version(tmp_path)
     with caplog.at_level(logging.WARNING):
-        router = SourceRouter(Routing("MIXED", 3, str(tmp_path), plans=Plans(str(tmp_path)).at), 0, 5)
+        router = SourceRouter(Routing("MIXED", 3, str(tmp_path), plans=PlanStateLog(str(tmp_path)).at), 0, 5)
     assert "source 0 goes without a plan until there is a new one: plan 2 is for (MIXED as it was)" in caplog.text
     assert router.route(["x"] * 3, None).tolist() == create("KEY", 3).route(["x"] * 3).tolist()
 
@@ -88,7 +88,7 @@ def test_states_that_lie_by_a_plan_of_another_version(tmp_path):
     settings = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
     require_plans(Dataflow.of(settings))
     with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED as it was\) has it, this version has"):
-        require_plans(Dataflow.of(replace(settings, work=Running("offset"))))
+        require_plans(Dataflow.of(replace(settings, work=Statistics("offset"))))
 
 
 def test_options_that_only_one_version_has(tmp_path):
@@ -128,7 +128,7 @@ def test_a_run_of_column_goes_on(field, form, tmp_path):
     file.write_bytes(orjson.dumps(older))
     for _ in range(2):
         checkpoint.claim(of)
-        assert checkpoint.claimed() == of | {"format": FORMAT}
+        assert checkpoint.read_record() == of | {"format": FORMAT}
     with pytest.raises(UsageError, match="messageFormat"):
         checkpoint.claim(of | {"messageFormat": "avro"})
 

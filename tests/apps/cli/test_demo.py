@@ -15,20 +15,20 @@ from unskew.kafka.connection import Connection
 def ending(monkeypatch, tmp_path, capsys):
     """The last line that a demo prints, where these parts of the stack run and those are at hand."""
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
-    monkeypatch.setattr(demo, "_connection", lambda *_: (Connection("localhost:1"), ["unskew kafka stop"]))
-    monkeypatch.setattr(demo, "_publish", lambda *_: "demo")
+    monkeypatch.setattr(demo, "_connect_kafka", lambda *_: (Connection("localhost:1"), ["unskew kafka stop"]))
+    monkeypatch.setattr(demo, "_publish_stream", lambda *_: "demo")
     monkeypatch.setattr(Destinations, "of", Destinations)
-    monkeypatch.setattr(demo, "_moral", lambda *_: "moral")
+    monkeypatch.setattr(demo, "_summarise_runs", lambda *_: "moral")
     monkeypatch.setattr(data_sources.DataSources, "of", lambda: SimpleNamespace(influxdb=None))
     monkeypatch.setattr(data_sources, "filled", lambda selection, _: selection)
     saved = [files.Saved("overview", tmp_path / "out" / "dashboards" / "overview.png", 1, [], {})]
     monkeypatch.setattr(files, "save", lambda *_: saved)
 
     def end(running=(), at_hand=(), courses=4):
-        monkeypatch.setattr(demo.stack, "running", lambda part: part in running)
-        monkeypatch.setattr(demo.stack, "at_hand", lambda part: part in at_hand)
+        monkeypatch.setattr(demo.stack, "find_server", lambda part: part in running)
+        monkeypatch.setattr(demo.stack, "has_program", lambda part: part in at_hand)
         done = [SimpleNamespace(run=f"run {at}") for at in range(courses)]
-        monkeypatch.setattr(runs, "run_contest", lambda *_: done)
+        monkeypatch.setattr(runs, "run_comparison", lambda *_: done)
         demo.demo(quick=True, output=tmp_path / "out")
         return capsys.readouterr().out.splitlines()[-1]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands import unskew
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
@@ -63,7 +63,7 @@ def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
 def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     where = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
-    Run(Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, 2, 4, "x0", connection, checkpoint), [])
+    StreamingJob(Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, 2, 4, "x0", connection, checkpoint), [])
     done = unskew("topology", *changed(3, topic), "--seed", "7", *where)
     assert done.returncode == 2
     assert "seed 0, this one has 7" in done.stderr.replace("\n", " ")

@@ -72,7 +72,7 @@ GOOD = ["topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", "2", "4", "x0", "--
 
 def test_it_is_an_option_of_the_command(monkeypatch):
     got = {}
-    monkeypatch.setattr(execution, "execute", lambda *_, **named: got.update(named))
+    monkeypatch.setattr(execution, "execute_topology", lambda *_, **named: got.update(named))
     for more, limit in (([], None), (["--batch-timeout", "300"], 300.0)):
         assert unskew(*GOOD, *more).returncode == 0
         assert got["batch_timeout"] == limit

@@ -19,7 +19,7 @@ from tests.conftest import SHORT_LIVED
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
 from unskew.apps.driver import session
-from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, Cluster, home, secret_of
+from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, SparkCluster, clusters_directory, read_secret
 from unskew.loopback import LOOPBACK
 
 another_user = pytest.mark.skipif(
@@ -107,7 +107,7 @@ def test_no_command_line_shows_the_clusters_secret(cluster):
 @pytest.mark.takes(60)
 def test_a_topology_finds_the_secret_of_a_cluster_that_another_command_started(connection, topic, launch, truth):
     # The environment that tests hand on may have the secret already: here it is another one.
-    with Cluster(home(), workers=1, cores=2) as own:
+    with SparkCluster(clusters_directory(), workers=1, cores=2) as own:
         conf = ("spark.executor.memory=1024m", f"spark.executor.extraJavaOptions={SHORT_LIVED}")
         options = ["--master", own.master, *(f"--conf={each}" for each in conf)]
         topology = launch("SHUFFLE", *options, mode="CLUSTER", environment={SECRET: "another"})
@@ -118,21 +118,21 @@ def test_a_topology_finds_the_secret_of_a_cluster_that_another_command_started(c
 def test_the_secret_of_a_cluster_is_its_users_own_and_lasts_as_long_as_it(tmp_path, monkeypatch):
     monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
     monkeypatch.setenv(SECRET, "a secret")
-    one, other = Cluster(home()), Cluster(home())
-    home().mkdir()
+    one, other = SparkCluster(clusters_directory()), SparkCluster(clusters_directory())
+    clusters_directory().mkdir()
     one._write_secret()
     other._write_secret()
-    assert secret_of(one.master) == secret_of(other.master) == "a secret"
+    assert read_secret(one.master) == read_secret(other.master) == "a secret"
     assert stat.S_IMODE(one.secret_file.stat().st_mode) == 0o600
     one.stop()
-    assert secret_of(one.master) is None
-    assert secret_of(other.master) == "a secret"
-    assert secret_of(other.master.replace(LOOPBACK, "192.0.2.7")) is None
+    assert read_secret(one.master) is None
+    assert read_secret(other.master) == "a secret"
+    assert read_secret(other.master.replace(LOOPBACK, "192.0.2.7")) is None
     assert other._held is not None
     os.close(other._held)  # as if it were killed
-    assert secret_of(other.master) is None
+    assert read_secret(other.master) is None
     one._write_secret()
-    assert [left.name for left in home().iterdir()] == [one.secret_file.name]
+    assert [left.name for left in clusters_directory().iterdir()] == [one.secret_file.name]
     one.stop()
 
 
@@ -160,9 +160,11 @@ def settings_of(monkeypatch: pytest.MonkeyPatch, master: str, **conf: str) -> tu
     """What a session would be started with: the settings about authentication, and the secret in the environment."""
     builder = Builder()
     monkeypatch.setattr(session.SparkSession, "builder", builder)
-    monkeypatch.setattr(session, "secret_of", {"spark://ours": "a secret"}.get)
+    monkeypatch.setattr(session, "read_secret", {"spark://ours": "a secret"}.get)
     with pytest.raises(session.EnvironmentFault, match="no Spark here"):
-        session.start("tests", master, 2, {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()})
+        session.start_spark(
+            "tests", master, 2, {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
+        )
     return {key: value for key, value in builder.settings.items() if key.startswith("spark.auth")}, builder.known
 
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from unskew.apps.driver.termination import Contested, LatePython, fault
+from unskew.apps.driver.termination import ContestedCheckpoint, LatePython, translate_failure
 from unskew.errors import EnvironmentFault
 
 # As Spark 4.2 has them: of the log of planned batches and that of commits, and of their files.
@@ -19,7 +19,12 @@ LATE = "org.apache.spark.SparkException: Python worker failed to connect back."
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [(OF_A_LOG, Contested), (OF_A_FILE, Contested), (LATE, LatePython), ("java.io.IOException: x", EnvironmentFault)],
+    [
+        (OF_A_LOG, ContestedCheckpoint),
+        (OF_A_FILE, ContestedCheckpoint),
+        (LATE, LatePython),
+        ("java.io.IOException: x", EnvironmentFault),
+    ],
 )
 def test_a_batch_is_tried_again_if_another_driver_was_at_it_or_python_was_late(text, kind):
-    assert type(fault(StreamingQueryException(text))) is kind
+    assert type(translate_failure(StreamingQueryException(text))) is kind

@@ -8,8 +8,8 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.streaming_job import StreamingJob
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.kafka]
 
@@ -22,7 +22,7 @@ def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
         awaited(lambda: idle_for(reports, 6))
         publish(connection, topic, 2, countries(["b"] * 10))
         awaited(lambda: reports[-1].totals.tuples == 20)
-    assert by_key(final_counts(connection, result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
+    assert by_key(final_counts(connection, list_result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
 
 
 def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
@@ -41,7 +41,7 @@ def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
 def running(given, spark):
     """Run meanwhile, and give the reports; a run that is stopped ends before its trigger, ten minutes later."""
     reports = []
-    run = Run(given, [reports.append])
+    run = StreamingJob(given, [reports.append])
     thread = threading.Thread(target=run.run, args=[spark])
     thread.start()
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.apps.local_settings import settings
 from unskew.apps.driver.dataflow import Dataflow
-from unskew.apps.driver.idle import Idle
+from unskew.apps.driver.idle import IdleWait
 from unskew.kafka.connection import Connection
 
 
@@ -21,6 +21,6 @@ def test_an_idle_run_without_a_broker_stops_at_once(flag):
     run = settings(topic="t", connection=Connection("127.0.0.1:1"), trigger=0.0)
     threading.Timer(0.3, flags[flag].set).start()
     began = time.monotonic()
-    with Idle(Dataflow.of(run), **flags) as idle:
+    with IdleWait(Dataflow.of(run), **flags) as idle:
         idle(report, 0)
     assert 0.2 < time.monotonic() - began < 2

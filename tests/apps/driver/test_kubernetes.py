@@ -11,7 +11,7 @@ import pytest
 from tests.deploy.containers import ENTRYPOINT, PATHS, RUNNER
 from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.apps.checkpoint.folders import numbers
+from unskew.apps.checkpoint.folders import list_numbers
 from unskew.apps.checkpoint.location import Location
 from unskew.loopback import LOOPBACK
 
@@ -65,7 +65,7 @@ def test_a_driver_that_is_asked_to_end_commits_its_batch(connection, topic, trut
     assert "Traceback" not in output
     stopped = re.search(r"stopped after (\d+) batches; start it again, and it goes on from its checkpoint\.", output)
     assert stopped is not None, output
-    assert int(stopped[1]) <= max(numbers(Location(str(topology.checkpoint)).folder("commits"))) + 1
+    assert int(stopped[1]) <= max(list_numbers(Location(str(topology.checkpoint)).folder("commits"))) + 1
     topology.start()
     assert topology.process.wait(PATIENCE) == 0, topology.output()
     check(connection, topic, "kg", truth)

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.folders import LocalFolder, numbers, partial
+from unskew.apps.checkpoint.folders import LocalFolder, list_numbers, name_partial
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.driver import session
 
@@ -33,21 +33,21 @@ def test_a_file_that_does_not_fit_leaves_no_part_of_it(tmp_path):
 
 def test_what_killed_processes_left_of_a_version_is_no_version_and_goes(tmp_path):
     versions, folder = Versions(str(tmp_path)), LocalFolder(str(tmp_path))
-    left = [partial(f"{number:012d}") for number in (1, 2, 9)]
+    left = [name_partial(f"{number:012d}") for number in (1, 2, 9)]
     for name in left:
         (tmp_path / name).write_bytes(b"par")
     assert versions.newest(100) is None
     for number in (1, 2, 3):
         versions.write(number, b"%d" % number)
     assert versions.newest(100) == (3, b"3")
-    assert numbers(folder) == [1, 2, 3]
+    assert list_numbers(folder) == [1, 2, 3]
     assert [name for name in folder.names() if name.startswith(".")] == left[2:], "it may be written now"
 
 
 def test_the_driver_that_has_a_checkpoint_removes_what_killed_drivers_left(tmp_path):
     own = tmp_path / "unskew"
     own.mkdir()
-    (own / partial("run.json")).write_text("{")
+    (own / name_partial("run.json")).write_text("{")
     checkpoint = Checkpoint(str(tmp_path))
     checkpoint.claim({"grouping": "KEY"})
     checkpoint.require_writable()
@@ -69,7 +69,7 @@ def test_old_logs_go(tmp_path):
 
 @pytest.mark.spark
 def test_sparks_log_rolls(spark):
-    log = session.log_file()
+    log = session.get_log_file()
     logger = spark._jvm.org.slf4j.LoggerFactory.getLogger("tests")
     for _ in range(45):
         logger.error("x" * 1_000_000)

@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.listeners import Listeners
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 
 
 def closed(message):
@@ -34,9 +34,9 @@ def test_the_run_goes_on(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 60))
     run = settings("SHUFFLE", max_tuples=30, window=0.5, run_time=600.0)
     heard = []
-    outcome = Run(run, [closed, heard.append], [closed]).run(spark)
+    outcome = StreamingJob(run, [closed, heard.append], [closed]).run(spark)
     assert outcome.drained
     assert len(heard) == outcome.batches
     # each batch's report; its progress may come after the end
     assert outcome.batches < outcome.unheard <= 2 * outcome.batches
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 60}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 60}

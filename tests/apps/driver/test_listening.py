@@ -9,7 +9,7 @@ import pytest
 from tests.harness.topology import launch, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.driver import session
-from unskew.deploy.servers.embedded_broker import address_of
+from unskew.deploy.servers.embedded_broker import read_broker_address
 
 #: Workers with states: their tasks serve them to Python by sockets of their own.
 SESSIONS = ["--work", "unskew.operators:Sessions", "--work-option", "gap=0.4"]
@@ -39,7 +39,7 @@ def listens(process: psutil.Process) -> set[tuple[str, str]]:
 @pytest.mark.takes(30)
 def test_nobody_else_reaches_a_local_run(kafka, launch, truth):
     topology = launch("D_CHOICES", *SESSIONS, *PAGES, "--max-tuples", "200")
-    broker, found = address_of(kafka.data), set()
+    broker, found = read_broker_address(kafka.data), set()
 
     def looked_at() -> bool:
         """Whether it was looked at while batches were under way."""
@@ -54,10 +54,10 @@ def test_nobody_else_reaches_a_local_run(kafka, launch, truth):
 
 def test_the_users_own_address_wins(monkeypatch):
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
-    with session._on_loopback():
+    with session._bind_loopback():
         assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "SPARK_LOCAL_IP" not in os.environ
     monkeypatch.setenv("SPARK_LOCAL_IP", "192.0.2.7")
-    with session._on_loopback():
+    with session._bind_loopback():
         assert os.environ["SPARK_LOCAL_IP"] == "192.0.2.7"
     assert os.environ["SPARK_LOCAL_IP"] == "192.0.2.7"

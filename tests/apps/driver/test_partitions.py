@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.metrics_reporter import of_arrivals
-from unskew.apps.metrics.partition_arrivals import ArrivalMeter, hot
+from unskew.apps.metrics.metrics_reporter import sample_arrivals
+from unskew.apps.metrics.partition_arrivals import ArrivalMeter, find_hot
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -67,17 +67,17 @@ def test_what_is_begun_anew_or_left_out(between):
 
 
 def test_hot_partitions():
-    assert hot([10] * 9 + [100]).nonzero()[0].tolist() == [9]
-    assert not hot([10] * 10).any()
-    assert not hot([100] * 50 + [101]).any(), "by chance"
-    assert not hot([0, 0, 0, 0, 100]).any(), "of five"
-    assert hot([0, 0, 0, 0, 0, 100]).any(), "of six"
+    assert find_hot([10] * 9 + [100]).nonzero()[0].tolist() == [9]
+    assert not find_hot([10] * 10).any()
+    assert not find_hot([100] * 50 + [101]).any(), "by chance"
+    assert not find_hot([0, 0, 0, 0, 100]).any(), "of five"
+    assert find_hot([0, 0, 0, 0, 0, 100]).any(), "of six"
 
 
 def test_samples_of_each_partition():
     meter = ArrivalMeter()
     meter.add(progress(0, [0] * 8))
-    samples = list(of_arrivals(meter.add(progress(1, [1] * 7 + [93])), 5))
+    samples = list(sample_arrivals(meter.add(progress(1, [1] * 7 + [93])), 5))
     assert all(sample.subject == catalogue.SOURCE for sample in samples)
     assert [sample.labels["source"] for sample in samples if sample.values["hot"]] == ["7"]
     assert samples[7].values == {"arrival_rate": 93.0, "lag_velocity": 0.0, "hot": 1, "share": 0.93}

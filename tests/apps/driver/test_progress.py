@@ -3,10 +3,10 @@
 import pytest
 from confluent_kafka import Producer
 
-from unskew.apps.metrics.metrics_reporter import of_progress
-from unskew.apps.metrics.query_progress import add_held_back, held_back, lags
+from unskew.apps.metrics.metrics_reporter import sample_progress
+from unskew.apps.metrics.query_progress import add_held_back, compute_lags, get_held_back
 from unskew.kafka.connection import Connection
-from unskew.kafka.reader import Ends
+from unskew.kafka.reader import EndOffsets
 from unskew.kafka.topics import end_offsets, ensure_topic
 
 
@@ -20,7 +20,7 @@ def test_the_lag_is_to_the_end_of_the_log(kafka, topic):
     for partition, value in [(0, b"1"), (1, b"2"), (1, b"3")]:
         producer.produce(topic, value, b"key", partition=partition)
         producer.flush(60)
-    ends = Ends(connection, topic)
+    ends = EndOffsets(connection, topic)
 
     def progress():
         """Spark's, of a batch that has taken all that it could."""
@@ -31,9 +31,9 @@ def test_the_lag_is_to_the_end_of_the_log(kafka, topic):
         return found
 
     found = progress()
-    assert lags(found) == held_back(found) == {"0": 1, "1": 2}
-    fields = {sample.labels.get("source"): sample.values for sample in of_progress(found, 0, None, None)}
+    assert compute_lags(found) == get_held_back(found) == {"0": 1, "1": 2}
+    fields = {sample.labels.get("source"): sample.values for sample in sample_progress(found, 0, None, None)}
     assert [fields[source]["held_back"] for source in ("0", "1", None)] == [1, 2, 3]
     assert fields[None]["lag"] == 3
     producer.commit_transaction(60)
-    assert lags(progress()) == held_back(progress()) == {"0": 0, "1": 0}
+    assert compute_lags(progress()) == get_held_back(progress()) == {"0": 0, "1": 0}

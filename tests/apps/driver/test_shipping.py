@@ -16,10 +16,10 @@ from pyspark import cloudpickle
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from unskew.apps.driver import python_processes, shipping
-from unskew.apps.worker.stateful.config import Program
-from unskew.apps.worker.stateful.operator import InPandas, MergerOperator, WorkerOperator
-from unskew.operators import Running
-from unskew.spark.compat import explained
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig
+from unskew.apps.worker.stateful.operator import MergerOperator, PandasOperator, WorkerOperator
+from unskew.operators import Statistics
+from unskew.spark.compat import explain_import
 
 PRINT_FILES = (
     "import unskew.apps.driver.python_daemon as daemon, unskew; print(daemon.__file__, unskew.__file__, sep='\\n')"
@@ -37,20 +37,20 @@ def test_tasks_run_the_python_that_the_user_says_else_one_that_is_there(monkeypa
         ("yarn", {own: "./a", executors: "b"}, "c", "./a"),
         ("spark://host:7077", {}, None, sys.executable),
         ("spark://host:7077", {own: "/opt/bin/python"}, None, "/opt/bin/python"),
-        ("local[2]", {}, None, python_processes.python()),
+        ("local[2]", {}, None, python_processes.prepare_python()),
         ("local[2]", {own: "python3"}, None, "python3"),
     ):
         with monkeypatch.context() as patched:
             patched.setenv("PYSPARK_PYTHON", variable or "")
-            assert python_processes.tasks_python(master, conf) == chosen
+            assert python_processes.choose_task_python(master, conf) == chosen
 
 
 def test_a_truncated_script_is_written_again(tmp_path, monkeypatch):
     monkeypatch.setattr(python_processes, "data_directory", lambda: tmp_path)
-    script = Path(python_processes.python())
+    script = Path(python_processes.prepare_python())
     whole = script.read_text()
     script.write_text(whole[:20])
-    assert Path(python_processes.python()).read_text() == whole
+    assert Path(python_processes.prepare_python()).read_text() == whole
 
 
 def test_a_python_of_another_version_ends_before_it_imports_anything():
@@ -132,8 +132,8 @@ try:
     balanced()
 except Exception as error:
     print("refused:", "unskew.ship(spark) sends it, or install it there" in str(error))
-unskew.ship(spark)
-unskew.ship(spark)
+unskew.ship_to_executors(spark)
+unskew.ship_to_executors(spark)
 print("rows:", balanced())
 spark.stop()
 """
@@ -162,7 +162,7 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
     def doubled(batches):
         return (2 * batch for batch in batches)
 
-    pickled = cloudpickle.dumps(explained(doubled))
+    pickled = cloudpickle.dumps(explain_import(doubled))
     assert list(pickle.loads(pickled)([1, 2])) == [2, 4]
     said = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
     assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
@@ -172,12 +172,12 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
     "kind",
     [
         WorkerOperator,
-        *(pytest.param(each, marks=pytest.mark.nightly(group="keyed")) for each in (MergerOperator, InPandas)),
+        *(pytest.param(each, marks=pytest.mark.nightly(group="keyed")) for each in (MergerOperator, PandasOperator)),
     ],
 )
 def test_a_planning_python_without_our_package_names_the_remedy(kind, bare, tmp_path):
-    program = Program(Running("n"), pa.string(), 2, True, 2, False, None, None, None)
-    operator = InPandas(WorkerOperator(program, [3, 5])) if kind is InPandas else kind(program, [3, 5])
+    program = KeyedOperatorConfig(Statistics("n"), pa.string(), 2, True, 2, False, None, None, None)
+    operator = PandasOperator(WorkerOperator(program, [3, 5])) if kind is PandasOperator else kind(program, [3, 5])
     pickled = cloudpickle.dumps(operator)
     same = pickle.loads(pickled)
     assert type(same) is kind
@@ -193,7 +193,7 @@ def test_one_archive_is_sent_however_often(monkeypatch):
     context = type("Context", (), {"addPyFile": lambda self, file: sent.append(file)})()
     monkeypatch.setattr(shipping, "_written", [])
     for _ in range(2):
-        shipping.ship(type("Session", (), {"sparkContext": context})())
+        shipping.ship_to_executors(type("Session", (), {"sparkContext": context})())
     [file] = {*sent}
     assert file.endswith("/unskew.zip")
     assert {"unskew/__init__.py", "unskew/apps/library/balance.py"} <= {*zipfile.ZipFile(file).namelist()}

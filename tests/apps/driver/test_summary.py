@@ -4,7 +4,7 @@ import pickle
 from dataclasses import replace
 
 from tests.apps.metrics.live_view import report
-from unskew.apps.driver.job_summary import Tally
+from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.driver.listeners import Listeners
 from unskew.grouping.feedback_loop import Rebalance
 
@@ -13,7 +13,7 @@ KEPT = 2000  # bytes
 
 
 def test_a_run_without_an_end_keeps_no_batches():
-    tally = Tally("MIXED")
+    tally = JobTally("MIXED")
     listeners = Listeners("batches", [tally])
     one = report([1, 3])
     for number in range(BATCHES):

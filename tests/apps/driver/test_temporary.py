@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.waiting import awaited
-from unskew.file_locks import hold, is_held
+from unskew.file_locks import is_locked, lock_and_rename
 
 _RUN = """
 import sys
 from unskew.apps.driver import session
-print(session._temporary_folder(), flush=True)
+print(session._make_temporary_folder(), flush=True)
 sys.stdin.read()
 """
 # Process ids count anew in a namespace of their own, here from a given one on.
@@ -91,10 +91,10 @@ def test_it_is_the_hold_that_counts_and_not_the_process_id(run):
 def test_what_cannot_be_told_is_held(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    assert is_held(tmp_path / "link")
-    assert is_held(tmp_path / "missing")
-    assert not is_held(tmp_path / "pipe")
-    held = hold(tmp_path, tmp_path)
-    assert is_held(tmp_path)
+    assert is_locked(tmp_path / "link")
+    assert is_locked(tmp_path / "missing")
+    assert not is_locked(tmp_path / "pipe")
+    held = lock_and_rename(tmp_path, tmp_path)
+    assert is_locked(tmp_path)
     os.close(held)
-    assert not is_held(tmp_path)
+    assert not is_locked(tmp_path)

@@ -10,29 +10,29 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from unskew.apps.aggregator.publisher import Publisher
+from unskew.apps.aggregator.publisher import ResultPublisher
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.lease import Hold
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.lease import Lease
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.cli.main import main
-from unskew.apps.driver.idle import Idle
+from unskew.apps.driver.idle import IdleWait
 
 #: Place → class, its method before which it stops, and whether it stops after the method instead.
 PLACES: dict[str, tuple[type, str, bool]] = {
-    "looked": (Hold, "require", True),  # before the tasks run
-    "results": (Publisher, "write", False),
+    "looked": (Lease, "require", True),  # before the tasks run
+    "results": (ResultPublisher, "write", False),
     "totals": (TotalsLog, "write", False),
-    "plans": (Plans, "write", False),
-    "idle": (Idle, "__call__", False),
-    "commit": (Hold, "require", True),  # after the last look of the batch
+    "plans": (PlanStateLog, "write", False),
+    "idle": (IdleWait, "__call__", False),
+    "commit": (Lease, "require", True),  # after the last look of the batch
 }
 
 
 def stop_at(place: str, batch: int) -> None:
     """Stop this process and its JVM at the place."""
     kind, name, after = PLACES[place]
-    method, waits = getattr(kind, name), Idle.__call__
+    method, waits = getattr(kind, name), IdleWait.__call__
     seen = {"batch": -1, "stopped": 0, "waited": 0}
     of_batch = Checkpoint.batch
 
@@ -40,7 +40,7 @@ def stop_at(place: str, batch: int) -> None:
         seen.update(batch=number, waited=0)
         return of_batch(checkpoint, number)
 
-    def waited(idle: Idle, *of: Any) -> None:
+    def waited(idle: IdleWait, *of: Any) -> None:
         waits(idle, *of)
         seen["waited"] = 1
 
@@ -63,7 +63,7 @@ def stop_at(place: str, batch: int) -> None:
         return run
 
     Checkpoint.batch = batch_of
-    Idle.__call__ = waited
+    IdleWait.__call__ = waited
     setattr(kind, name, stopping(batch_of if place == "planned" else method))
 
 

@@ -14,7 +14,7 @@ from tests.apps.clusters import cluster, conf_of, options, program  # noqa: F401
 from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.grouping import named
+from unskew.grouping import get_grouping
 from unskew.kafka.topics import ensure_topic
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.xdist_group("cluster")]
@@ -68,7 +68,7 @@ def test_executors_are_killed_at_any_moment(
         assert topology.process.wait(PATIENCE) == 0
         topology = launch(grouping, *options, mode="CLUSTER")
     topology.await_end()
-    check(connection, topic, named(grouping).short, truth)
+    check(connection, topic, get_grouping(grouping).short, truth)
     assert (tmp_path / "was-run").exists(), "the executors ran another Python than the one of the settings"
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.apps.conftest import by_key, countries, final_counts, publish
 from tests.apps.shuffles import lose_what_was_shuffled
 from tests.harness.topology import START
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import route_packets
-from unskew.spark.micro_batches import batch_number
+from unskew.apps.router.tuple_packets import make_packet_router
+from unskew.spark.micro_batches import get_batch_number
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -22,8 +22,8 @@ def waiting(folder: Path):
     """Work that goes on when what its batch has shuffled is lost; the tasks can't import the tests."""
 
     def work(tuples: pa.RecordBatch) -> pa.RecordBatch:
-        (folder / f"{batch_number()}.waits").touch()
-        while not (folder / f"{batch_number()}.lost").exists():
+        (folder / f"{get_batch_number()}.waits").touch()
+        while not (folder / f"{get_batch_number()}.lost").exists():
             time.sleep(0.01)
         return pa.record_batch([tuples.column("key"), pa.array([1] * tuples.num_rows)], ["key", "count"])
 
@@ -57,7 +57,7 @@ def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(
         over.set()
         loses.join()
     assert len(list(tmp_path.glob("*.lost"))) > 3
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 400)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("abc", 400)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 1200
 
 
@@ -66,4 +66,4 @@ def test_a_router_of_a_stream_without_a_batch_number_refuses(tmp_path):
     with pytest.raises(RuntimeError, match="without the number of its batch"):
         streaming.open(0)
     assert Routing("SHUFFLE", 3, str(tmp_path)).open(0)._versions is None
-    assert callable(route_packets(streaming, "key", None, None, ["key"]))
+    assert callable(make_packet_router(streaming, "key", None, None, ["key"]))

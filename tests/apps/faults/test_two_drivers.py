@@ -17,71 +17,71 @@ from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessio
 from tests.commands import UNSKEW
 from tests.harness.topology import Topology, check, stream, truth  # noqa: F401  a fixture
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.checkpoint import lease as hold_
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.lease import Hold, driver_name
+from unskew.apps.checkpoint.lease import Lease, get_driver_name
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import TotalsLog
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.driver.topology_handle import Running
-from unskew.errors import EnvironmentFault, TakenOver
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.driver.topology_handle import TopologyHandle
+from unskew.errors import EnvironmentFault, LeaseLost
 from unskew.kafka.connection import Connection
 
 LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"
 
 
 def test_who_begins_last_has_it(tmp_path):
-    first, second = Hold(str(tmp_path)), Hold(str(tmp_path))
+    first, second = Lease(str(tmp_path)), Lease(str(tmp_path))
     with pytest.raises(EnvironmentFault, match=r"holder.json names the checkpoint's driver, but can't be read"):
         first.require()
-    first.take()
+    first.acquire()
     first.require()
-    second.take()
+    second.acquire()
     second.require()
-    with pytest.raises(TakenOver, match=LINE) as ended:
+    with pytest.raises(LeaseLost, match=LINE) as ended:
         first.require()
     assert ended.value.exit_code == 3
-    first.take()
-    with pytest.raises(TakenOver):
+    first.acquire()
+    with pytest.raises(LeaseLost):
         second.require()
 
 
 def test_who_has_lost_it_knows_that_when_it_is_started_again(tmp_path, monkeypatch):
-    def hold(name: str) -> Hold:
+    def hold(name: str) -> Lease:
         monkeypatch.setenv("UNSKEW_DRIVER", name)
-        return Hold(str(tmp_path))
+        return Lease(str(tmp_path))
 
     first = hold("a")
-    assert first.lost_to() is None
-    first.take()
-    assert hold("a").lost_to() is None, "it was killed and started again"
+    assert first.successor() is None
+    first.acquire()
+    assert hold("a").successor() is None, "it was killed and started again"
     second = hold("b")
-    assert second.lost_to() is None, "a new one takes it"
-    second.take()
-    assert hold("a").lost_to()["driver"] == second._driver
-    assert hold("b").lost_to() is None
-    assert hold("c").lost_to() is None
-    first.end()
-    assert hold("a").lost_to() is not None, "it hadn't the checkpoint any more"
-    second.end()
+    assert second.successor() is None, "a new one takes it"
+    second.acquire()
+    assert hold("a").successor()["driver"] == second._driver
+    assert hold("b").successor() is None
+    assert hold("c").successor() is None
+    first.release()
+    assert hold("a").successor() is not None, "it hadn't the checkpoint any more"
+    second.release()
     third = hold("a")
-    assert third.lost_to() is None, "the other one has come to its end"
-    third.take()
-    assert hold("b").lost_to()["driver"] == third._driver
+    assert third.successor() is None, "the other one has come to its end"
+    third.acquire()
+    assert hold("b").successor()["driver"] == third._driver
     monkeypatch.delenv("UNSKEW_DRIVER")
-    assert driver_name().split()[0] == socket.gethostname()
+    assert get_driver_name().split()[0] == socket.gethostname()
     (tmp_path / "unskew" / "holder.json").write_bytes(b'{"driver":"x","process":1,"host":"h","since":""}')
-    assert Hold(str(tmp_path)).lost_to() is None, "an older version's"
-    Hold(str(tmp_path)).take()
+    assert Lease(str(tmp_path)).successor() is None, "an older version's"
+    Lease(str(tmp_path)).acquire()
 
 
 def test_a_driver_that_ends_while_another_takes_it_takes_nothing_back(tmp_path):
-    first, second = Hold(str(tmp_path)), Hold(str(tmp_path))
-    first.take()
-    second.take()
-    first.end()
+    first, second = Lease(str(tmp_path)), Lease(str(tmp_path))
+    first.acquire()
+    second.acquire()
+    first.release()
     second.require()
 
 
@@ -97,7 +97,7 @@ def test_a_driver_that_ends_while_another_takes_it_takes_nothing_back(tmp_path):
 def test_the_name_of_a_driver(tmp_path, monkeypatch, groups, service):
     (tmp_path / "cgroup").write_text(groups)
     monkeypatch.setattr(hold_, "_CONTROL_GROUPS", tmp_path / "cgroup")
-    assert driver_name() == f"{socket.gethostname()}{service}"
+    assert get_driver_name() == f"{socket.gethostname()}{service}"
 
 
 #: The looks of a batch that closes windows, in their order.
@@ -116,16 +116,16 @@ def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, d
     publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000 + 7 * i for i in range(len(keys))])
     run = settings("MIXED", time="event", window=1.0, lateness=0.1, max_tuples=400, options={"window": 1})
     began, looks, after = [], [], []
-    batch_of, require = Checkpoint.batch, Hold.require
+    batch_of, require = Checkpoint.batch, Lease.require
 
     def begins(checkpoint: Checkpoint, number: int) -> Batch:
         began.append(number)
         return batch_of(checkpoint, number)
 
-    def comes_before(hold: Hold) -> None:
+    def comes_before(hold: Lease) -> None:
         looks.extend(began[-1:])
         if looks.count(3) == LOOKS.index(look) + 1 and not after:
-            Hold(run.location).take()
+            Lease(run.location).acquire()
             after.append("another driver")
         require(hold)
 
@@ -138,15 +138,20 @@ def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, d
 
     with monkeypatch.context() as patched:
         patched.setattr(Checkpoint, "batch", begins)
-        patched.setattr(Hold, "require", comes_before)
-        for kind, name in ((Publisher, "send"), (Publisher, "write"), (TotalsLog, "write"), (Plans, "write")):
+        patched.setattr(Lease, "require", comes_before)
+        for kind, name in (
+            (ResultPublisher, "send"),
+            (ResultPublisher, "write"),
+            (TotalsLog, "write"),
+            (PlanStateLog, "write"),
+        ):
             patched.setattr(kind, name, noted(getattr(kind, name)))
-        with pytest.raises(TakenOver, match=LINE):
-            Run(run, []).run(spark)
+        with pytest.raises(LeaseLost, match=LINE):
+            StreamingJob(run, []).run(spark)
     assert after == ["another driver"]
     assert began[-1] == 3
     drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
 
 
 @pytest.mark.spark
@@ -158,19 +163,19 @@ def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_on
     publish(connection, topic, 2, countries(["a"] * 100))
     run = settings("KEY")
 
-    def hold(name: str) -> Hold:
+    def hold(name: str) -> Lease:
         monkeypatch.setenv("UNSKEW_DRIVER", name)
-        return Hold(run.location)
+        return Lease(run.location)
 
-    hold("first").take()
+    hold("first").acquire()
     other = hold("second")
-    other.take()
+    other.acquire()
     hold("first")
-    with Running(run, spark=spark) as again:
-        awaited(lambda: "has taken the checkpoint from this one" in caplog.text or again.begun, "it waits")
-        assert not again.begun
+    with TopologyHandle(run, spark=spark) as again:
+        awaited(lambda: "has taken the checkpoint from this one" in caplog.text or again.has_begun, "it waits")
+        assert not again.has_begun
         other.require()
-        other.end()
+        other.release()
         assert again.wait(PATIENCE)
     assert again.outcome.drained
     assert by_key(final_counts(connection, again.topics["aggregator"])) == {"a": 100}

@@ -10,23 +10,26 @@ import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew import kafka_sink, settings
-from unskew.apps.library.kafka_sink import Sink
+from unskew import kafka_sink, spark_settings
+from unskew.apps.library.kafka_sink import KafkaBatchWriter
 from unskew.deploy.installation.jars import connector_jars
 
 BATCH = 400  # records
 
-written = Sink.__call__
+written = KafkaBatchWriter.__call__
 
 
 def main(servers: str, source: str, to: str, folder: str, last: str = "-1") -> None:
-    def write(sink: Sink, batch: DataFrame, number: int) -> None:
+    def write(sink: KafkaBatchWriter, batch: DataFrame, number: int) -> None:
         written(sink, batch, number)
         if number == int(last):
             os.killpg(0, signal.SIGKILL)
 
-    Sink.__call__ = write
-    conf = settings(installed=False) | {"spark.jars": ",".join(map(str, connector_jars())), "spark.ui.enabled": "false"}
+    KafkaBatchWriter.__call__ = write
+    conf = spark_settings(installed=False) | {
+        "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.ui.enabled": "false",
+    }
     # Eight attempts of a task: Python workers are killed, too.
     spark = SparkSession.builder.master("local[2,8]").config(map=conf).getOrCreate()
     kafka = {"kafka.bootstrap.servers": servers, "startingOffsets": "earliest", "maxOffsetsPerTrigger": BATCH}

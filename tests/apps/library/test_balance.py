@@ -17,15 +17,15 @@ from pyspark.sql import functions as F
 
 import unskew.apps.library.balance
 from unskew import kafka_sink, keyed_map, observed
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.termination import cause
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.termination import describe_cause
 from unskew.apps.library.balance import balance, balanced_map
 from unskew.apps.router import tuple_packets
 from unskew.errors import UsageError
 from unskew.grouping import create
 from unskew.grouping.registry import CAPPED
 from unskew.operators import Sessions
-from unskew.spark.micro_batches import partition, sources_of
+from unskew.spark.micro_batches import count_sources, get_partition
 
 pytestmark = pytest.mark.spark
 
@@ -137,7 +137,7 @@ def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
     given = events, "user_id", 6, work, "user string, n long", grouping, str(tmp_path / "cp")
     rows = collect(balanced_map(*given, **own), tmp_path)
     assert sorted(row["n"] for row in rows) == list(range(ROWS * FILES))
-    state = Plans(str(tmp_path / "cp")).newest()
+    state = PlanStateLog(str(tmp_path / "cp")).newest()
     assert state is not None
     if grouping == "MIXED":
         assert state.active is not None, "some worker of each batch is slower than another"
@@ -176,7 +176,7 @@ def routed(spark, monkeypatch):
     rows = spark.sparkContext.accumulator(0)
 
     def counting(*given):
-        route = tuple_packets.route_column(*given)
+        route = tuple_packets.make_column_router(*given)
 
         def workers(batches):
             def seen():
@@ -188,7 +188,7 @@ def routed(spark, monkeypatch):
 
         return workers
 
-    monkeypatch.setattr(unskew.apps.library.balance, "route_column", counting)
+    monkeypatch.setattr(unskew.apps.library.balance, "make_column_router", counting)
     return rows
 
 
@@ -335,8 +335,10 @@ def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
         (tmp_path / "other" / "cp" / "metadata").write_text('{"id": "another"}')
     with pytest.raises(StreamingQueryException) as error:
         collect(place(events, str(tmp_path / "other" / "cp")), tmp_path)
-    assert cause(error.value).startswith(f"the checkpoint file:{tmp_path}/other/cp is not seen by executors on ")
-    assert f"(the query there: {other}, this one: " in cause(error.value)
+    assert describe_cause(error.value).startswith(
+        f"the checkpoint file:{tmp_path}/other/cp is not seen by executors on "
+    )
+    assert f"(the query there: {other}, this one: " in describe_cause(error.value)
     assert not (tmp_path / "other" / "cp" / "unskew").exists()
 
 
@@ -427,7 +429,7 @@ def test_costs_of_a_streams_rows_in_packets(events, tmp_path):
         for batch in batches:
             assert batch.schema.names == ["user_id", "payload", "ms"]
             total += sum(batch.column("ms").to_pylist())
-        yield pa.record_batch({"total": [total], "worker": [partition()]})
+        yield pa.record_batch({"total": [total], "worker": [get_partition()]})
 
     rows = events.withColumn("ms", ms.cast("int"))
     schema = "total long, worker long"
@@ -443,8 +445,8 @@ def test_sources_are_known_without_a_job(spark):
     rows = spark.range(320_000, numPartitions=16)
     spark.sparkContext.setJobGroup("sources", "none is run")
     try:
-        assert sources_of(rows) == 16
-        assert sources_of(rows.where("id > 7").withColumn("n", F.col("id") + 1)) == 16
+        assert count_sources(rows) == 16
+        assert count_sources(rows.where("id > 7").withColumn("n", F.col("id") + 1)) == 16
         several = rows.repartition(3)
         for unknown in (
             several,
@@ -452,7 +454,7 @@ def test_sources_are_known_without_a_job(spark):
             rows.join(rows.where("id = 1"), "id"),
             rows.groupBy(F.col("id") % 7).count(),
         ):
-            assert sources_of(unknown) is None
+            assert count_sources(unknown) is None
         assert len(spark.sparkContext.statusTracker().getJobIdsForGroup("sources")) == 0
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
@@ -484,7 +486,7 @@ def test_any_key_with_equality(spark, kind):
 
     def unpack(batches):
         for batch in batches:
-            part = pa.array([partition()] * batch.num_rows, pa.int64())
+            part = pa.array([get_partition()] * batch.num_rows, pa.int64())
             assert batch.schema.names == ["id", "seven"]
             yield pa.record_batch({"id": batch.column("id"), "worker": part})
 

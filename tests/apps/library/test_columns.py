@@ -40,8 +40,8 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
             assert name in {"user.id", "USER.id"}
             return SimpleNamespace(schema=StructType([StructField("id", LongType())]))
 
-    monkeypatch.setattr(balance_observation, "of_rows", lambda *given: given)
-    monkeypatch.setattr(row_keys, "column", lambda name: f"column {name}")
+    monkeypatch.setattr(balance_observation, "observe_rows", lambda *given: given)
+    monkeypatch.setattr(row_keys, "as_column", lambda name: f"column {name}")
     monkeypatch.setattr(watch, "F", SimpleNamespace(col=str))
     [named] = [key] if isinstance(key, str) else key
     found = cast("Any", observed(cast("Any", Frame()), key, 4))
@@ -50,7 +50,7 @@ def test_the_key_of_balance_is_that_of_observed(monkeypatch, key):
 
 def test_a_time_is_a_timestamp(monkeypatch):
     """Else the first batch would fail: routers have no time of an integer."""
-    monkeypatch.setattr(tuple_packets, "column", lambda of: f"column {of}")
+    monkeypatch.setattr(tuple_packets, "as_column", lambda of: f"column {of}")
     for kind, name in (
         (LongType(), "bigint"),
         (StringType(), "string"),
@@ -61,6 +61,6 @@ def test_a_time_is_a_timestamp(monkeypatch):
         frame = cast("Any", SimpleNamespace(select=lambda _, schema=schema: SimpleNamespace(schema=schema)))
         if name:
             with pytest.raises(UsageError, match=f"time is {name}; valid: a timestamp"):
-                tuple_packets.time_column(frame, "at")
+                tuple_packets.make_time_column(frame, "at")
         else:
-            assert cast("Any", tuple_packets.time_column(frame, "at")) == "column at"
+            assert cast("Any", tuple_packets.make_time_column(frame, "at")) == "column at"

@@ -24,15 +24,22 @@ from pyspark.sql.types import (
 from tests.apps.conftest import publish
 from unskew import balance, kafka_sink
 from unskew.apps.aggregator import exactly_once as writing_module
-from unskew.apps.aggregator.exactly_once import Writing
+from unskew.apps.aggregator.exactly_once import TransactionalWriteTask
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.library.kafka_sink import Parts, Sink, columns_of, dividing, parts_of, records
+from unskew.apps.library.kafka_sink import (
+    KafkaBatchWriter,
+    TransactionalWriters,
+    choose_dividing_columns,
+    load_or_create_writers,
+    make_records,
+    select_columns,
+)
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
-from unskew.kafka.topics import end_offsets, ensure_topic, partitions_of
-from unskew.kafka.transactions import Number, Part, last_numbers
-from unskew.spark.compat import explained
+from unskew.kafka.topics import count_partitions, end_offsets, ensure_topic
+from unskew.kafka.transactions import BatchId, TransactionalWriter, read_last_batch_ids
+from unskew.spark.compat import explain_import
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -62,8 +69,8 @@ class Frame:
 
 def test_the_columns_are_those_of_spark_s_sink():
     plain = Frame(value=StringType(), key=BinaryType(), at=TimestampType(), topic=StringType())
-    assert columns_of(plain) == ("key", "value")
-    assert columns_of(Frame(headers=HEADERS, partition=IntegerType(), value=BinaryType())) == (
+    assert select_columns(plain) == ("key", "value")
+    assert select_columns(Frame(headers=HEADERS, partition=IntegerType(), value=BinaryType())) == (
         "value",
         "partition",
         "headers",
@@ -109,32 +116,36 @@ def test_other_columns_and_arguments_are_refused(subtests):
 def test_what_the_tasks_do_reaches_them(monkeypatch):
     """As Spark pickles it."""
     taken = []
-    monkeypatch.setattr(Part, "begin", lambda part, topic, number: bool(taken.append((part._name, topic, number))))
-    monkeypatch.setattr(writing_module, "partition", lambda: 2)
-    writing = Writing(Parts(Connection("nowhere:1"), "n", 3).part, "t", Number(4, 5), records)
-    there = cloudpickle.loads(cloudpickle.dumps(explained(writing.__call__)))
+    monkeypatch.setattr(
+        TransactionalWriter, "begin", lambda part, topic, number: bool(taken.append((part._name, topic, number)))
+    )
+    monkeypatch.setattr(writing_module, "get_partition", lambda: 2)
+    writing = TransactionalWriteTask(
+        TransactionalWriters(Connection("nowhere:1"), "n", 3).writer, "t", BatchId(4, 5), make_records
+    )
+    there = cloudpickle.loads(cloudpickle.dumps(explain_import(writing.__call__)))
     assert list(there(iter([pa.record_batch({"key": [b"k"], "value": [b"v"]})]))) == []
-    assert taken == [("n-2", "t", Number(4, 5))]
+    assert taken == [("n-2", "t", BatchId(4, 5))]
     assert there.__name__ == "unskew"
 
 
 def test_records_are_made_of_rows():
     plain = pa.record_batch({"key": [b"a", None], "value": [b"1", None]})
-    assert records(plain) == [{"key": b"a", "value": b"1"}, {"key": None, "value": None}]
+    assert make_records(plain) == [{"key": b"a", "value": b"1"}, {"key": None, "value": None}]
     headers = [[{"key": "h", "value": b"x"}, {"key": "h", "value": None}], None]
     more = pa.record_batch({"key": [b"a", None], "value": [b"1", b"2"], "partition": [3, None], "headers": headers})
-    assert records(more) == [
+    assert make_records(more) == [
         {"key": b"a", "value": b"1", "partition": 3, "headers": [("h", b"x"), ("h", None)]},
         {"key": None, "value": b"2", "partition": -1, "headers": None},
     ]
     kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     nameless = pa.record_batch({"key": [b"a"], "value": [b"1"], "headers": pa.array([[{"value": b"x"}]], kind)})
     with pytest.raises(UsageError, match="a header whose key is null"):
-        records(nameless)
+        make_records(nameless)
 
 
 def test_a_broker_that_refuses_is_an_error_in_one_line():
-    part = Parts(Connection("nowhere:1"), "t-unskew-commits-1", 3).part(2)
+    part = TransactionalWriters(Connection("nowhere:1"), "t-unskew-commits-1", 3).writer(2)
     error = str(part._fault(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)))
     assert error.startswith("the broker at nowhere:1 refuses the transactional id t-unskew-commits-1-2 (")
     assert "grant WRITE and DESCRIBE on it, and READ and WRITE on topic t-unskew-commits-1; Spark's own sink" in error
@@ -161,38 +172,38 @@ def test_the_time_of_a_plan_is_read_whatever_the_source(tmp_path):
 def write(made, topic, number, rows, monkeypatch):
     """Write a batch of rows by part, as its tasks do."""
     for part, of in enumerate(rows):
-        monkeypatch.setattr(writing_module, "partition", lambda part=part: part)
+        monkeypatch.setattr(writing_module, "get_partition", lambda part=part: part)
         batch = pa.record_batch({"key": pa.array(of, pa.binary()), "value": pa.array(of, pa.binary())})
-        assert list(Writing(made.part, topic, number, records)(iter([batch]))) == []
+        assert list(TransactionalWriteTask(made.part, topic, number, make_records)(iter([batch]))) == []
 
 
 @pytest.mark.kafka
 def test_a_batch_that_runs_again_writes_only_the_parts_that_it_lacks(connection, topic, tmp_path, monkeypatch):
     ensure_topic(connection, topic, 2)
-    made = parts_of(Checkpoint(str(tmp_path)), connection, topic, 3, 16)
+    made = load_or_create_writers(Checkpoint(str(tmp_path)), connection, topic, 3, 16)
     made.require_allowed()
-    assert partitions_of(connection, made.topic) == 4
+    assert count_partitions(connection, made.topic) == 4
     rows = [[b"a", b"b"], [], [b"c"]]
-    write(made, topic, Number(0, 0), rows[:1], monkeypatch)  # and then the driver dies
+    write(made, topic, BatchId(0, 0), rows[:1], monkeypatch)  # and then the driver dies
     for _ in range(2):
-        monkeypatch.setattr(Part, "_kept", type(Part._kept)())  # as in another process
-        write(made, topic, Number(0, 0), rows, monkeypatch)
-    write(made, topic, Number(1, 1), [[b"d"], [b"e"], []], monkeypatch)
+        monkeypatch.setattr(TransactionalWriter, "_kept", type(TransactionalWriter._kept)())  # as in another process
+        write(made, topic, BatchId(0, 0), rows, monkeypatch)
+    write(made, topic, BatchId(1, 1), [[b"d"], [b"e"], []], monkeypatch)
     assert values(connection, topic) == Counter("abcde")
-    numbers = last_numbers(connection, made.topic, range(4))
-    assert numbers == {0: Number(1, 1), 1: Number(1, 1), 2: Number(0, 0)}
+    numbers = read_last_batch_ids(connection, made.topic, range(4))
+    assert numbers == {0: BatchId(1, 1), 1: BatchId(1, 1), 2: BatchId(0, 0)}
 
 
 @pytest.mark.kafka
 def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
     ensure_topic(connection, topic, 1)
     checkpoint = Checkpoint(str(tmp_path))
-    made = parts_of(checkpoint, connection, topic, None, 2)
+    made = load_or_create_writers(checkpoint, connection, topic, None, 2)
     made.require_allowed()
-    part = made.part(0)
-    assert part.begin(topic, Number(0, 0))
+    part = made.writer(0)
+    assert part.begin(topic, BatchId(0, 0))
     part.put([{"key": b"k", "value": b"v"}])
-    monitored = parts_of(checkpoint, connection, topic, None, 5)
+    monitored = load_or_create_writers(checkpoint, connection, topic, None, 5)
     monitored.require_allowed()
     part.finish()
     assert monitored == made
@@ -202,27 +213,27 @@ def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
 @pytest.mark.kafka
 def test_a_checkpoint_keeps_its_number_of_parts(connection, topic, tmp_path):
     checkpoint = planned(tmp_path, (0, 1000))
-    made = parts_of(checkpoint, connection, topic, None, 2)
-    assert (made.parts, parts_of(checkpoint, connection, topic, 2, 16)) == (2, made)
+    made = load_or_create_writers(checkpoint, connection, topic, None, 2)
+    assert (made.parts, load_or_create_writers(checkpoint, connection, topic, 2, 16)) == (2, made)
     with pytest.raises(UsageError, match=rf"parts is 3, but the checkpoint {tmp_path} has 2, .*; valid: 2, or another"):
-        parts_of(checkpoint, connection, topic, 3, 16)
+        load_or_create_writers(checkpoint, connection, topic, 3, 16)
 
 
 @pytest.mark.kafka
 def test_a_checkpoint_that_was_set_back_gets_other_parts(connection, topic, tmp_path, monkeypatch, caplog):
     ensure_topic(connection, topic, 1)
     checkpoint = planned(tmp_path, (0, 1000), (1, 2000))
-    made = parts_of(checkpoint, connection, topic, 1, 16)
+    made = load_or_create_writers(checkpoint, connection, topic, 1, 16)
     made.require_allowed()
-    write(made, topic, Number(1, 2000), [[b"a"]], monkeypatch)
-    assert parts_of(checkpoint, connection, topic, 1, 16) == made
+    write(made, topic, BatchId(1, 2000), [[b"a"]], monkeypatch)
+    assert load_or_create_writers(checkpoint, connection, topic, 1, 16) == made
     (tmp_path / "offsets" / "1").unlink()
-    other = parts_of(Checkpoint(str(tmp_path)), connection, topic, 1, 16)
+    other = load_or_create_writers(Checkpoint(str(tmp_path)), connection, topic, 1, 16)
     assert other.topic != made.topic
     assert "which was set back" in caplog.text
     planned(tmp_path, (1, 3000))
     with pytest.raises(EnvironmentFault, match="the checkpoint was set back; start again"):
-        write(made, topic, Number(1, 3000), [[b"b"]], monkeypatch)  # it was set back during the run
+        write(made, topic, BatchId(1, 3000), [[b"b"]], monkeypatch)  # it was set back during the run
 
 
 # With Spark.
@@ -248,7 +259,7 @@ def test_a_key_that_may_differ_is_refused(spark):
         assert re.search(rf"the key depends on {doubtful}\(.*, which may differ when a batch runs again", said)
         assert f"the value depends on {doubtful}" in refusal(rate.selectExpr(f"{key} AS value"))
         differing = rate.selectExpr("cast(value AS string) AS key", f"{key} AS value")
-        assert dividing(differing, ("key", "value")) == ("key",)
+        assert choose_dividing_columns(differing, ("key", "value")) == ("key",)
     rows = rate.selectExpr("cast(value AS string) AS key", "value AS n")
     for made in (
         rows.where("rand() < 0.5"),
@@ -257,7 +268,7 @@ def test_a_key_that_may_differ_is_refused(spark):
         rows.groupBy("n").agg(F.first("key").alias("key")),
     ):
         with pytest.raises(UsageError, match="the key depends on"):
-            dividing(made, ("key",))
+            choose_dividing_columns(made, ("key",))
 
 
 @pytest.mark.spark
@@ -272,7 +283,7 @@ def test_workers_of_plans_that_are_not_written_are_refused(spark, tmp_path):
         if checkpoint is None:
             assert "the key depends on PLANNED_without_checkpoint(" in refusal(placed)
         else:
-            assert dividing(placed, ("key", "value")) == ("key", "value")
+            assert choose_dividing_columns(placed, ("key", "value")) == ("key", "value")
 
 
 @pytest.mark.spark
@@ -281,18 +292,18 @@ def test_rows_that_are_the_same_again_are_taken(spark):
     rows = rate.selectExpr("cast(value % 9 AS string) AS key", "current_timestamp() AS at", "value AS n")
     both = "key", "value"
     timed = rows.select(F.col("at").cast("string").alias("key"), F.col("key").alias("value"))  # the batch's time
-    assert dividing(timed, both) == both
+    assert choose_dividing_columns(timed, both) == both
     listed = rows.groupBy("key").agg(F.concat_ws(",", F.collect_list("key")).alias("value"))
-    assert dividing(listed, both) == ("key",)
+    assert choose_dividing_columns(listed, both) == ("key",)
     halves = rows.groupBy("key").agg(
         F.sum(F.col("n") / 2).cast("string").alias("value")
     )  # in another order, other bits
-    assert dividing(halves, both) == ("key",)
-    assert dividing(rows.groupBy("key").agg(F.sum("n").cast("string").alias("value")), both) == both
+    assert choose_dividing_columns(halves, both) == ("key",)
+    assert choose_dividing_columns(rows.groupBy("key").agg(F.sum("n").cast("string").alias("value")), both) == both
     placed = balance(rows, "key", 4, "PARTIAL_KEY").selectExpr("cast(worker AS string) AS key", "key AS value")
-    assert dividing(placed, both) == both
-    assert dividing(rows.selectExpr("key AS value"), ("value",)) == ("value",)
-    assert dividing(rows.selectExpr("uuid() AS key", "key AS value"), both, repeatable=True) == both
+    assert choose_dividing_columns(placed, both) == both
+    assert choose_dividing_columns(rows.selectExpr("key AS value"), ("value",)) == ("value",)
+    assert choose_dividing_columns(rows.selectExpr("uuid() AS key", "key AS value"), both, repeatable=True) == both
 
 
 class Died(Exception):
@@ -315,7 +326,7 @@ def test_each_record_is_there_once_though_batches_run_again(spark, connection, t
     publish(connection, topic, 2, [*sent])
     to = f"{topic}-out"
     ensure_topic(connection, to, 3)
-    once, calls = Sink.__call__, []
+    once, calls = KafkaBatchWriter.__call__, []
 
     def twice(sink, batch, number):
         """Each part of each batch runs again, and after each third batch the driver dies."""
@@ -326,7 +337,7 @@ def test_each_record_is_there_once_though_batches_run_again(spark, connection, t
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(Sink, "__call__", twice)
+        patched.setattr(KafkaBatchWriter, "__call__", twice)
         for _ in range(2):
             with pytest.raises(Exception, match="Died"):
                 drained(stream(spark, connection, topic), to, connection, tmp_path / "checkpoint")

@@ -7,10 +7,10 @@ import pytest
 
 import unskew
 from unskew import balance, balanced_map, keyed_map
-from unskew.apps.checkpoint.location import location_in
+from unskew.apps.checkpoint.location import resolve_location
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, parameters
-from unskew.operators import Running
+from unskew.grouping import GROUPINGS, get_parameters
+from unskew.operators import Statistics
 
 FUNCTIONS = (balance, balanced_map, keyed_map)
 
@@ -23,7 +23,7 @@ def test_the_same_name_has_the_same_default():
     assert all(each["checkpoint"] is None for each in defaults)
     for checkpoint in (None, ""):  # which Spark would resolve to its working directory
         with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
-            location_in(cast("Any", None), checkpoint)
+            resolve_location(cast("Any", None), checkpoint)
 
 
 #: What a function gives to the groupings that have it, under the same name.
@@ -31,7 +31,7 @@ GIVEN = {"sources", "weights", "most_workers"}
 
 
 def test_no_argument_hides_a_groupings_own_parameter():
-    own = set().union(*map(parameters, GROUPINGS)) - GIVEN
+    own = set().union(*map(get_parameters, GROUPINGS)) - GIVEN
     assert "window" in own
     for function in FUNCTIONS:
         assert not own & signature(function).parameters.keys(), function
@@ -41,7 +41,7 @@ def test_no_argument_hides_a_groupings_own_parameter():
 def test_a_window_that_could_be_either_is_refused(window):
     """The grouping's own one is how far back it looks; a state's is how long it lives."""
     with pytest.raises(UsageError, match=f"window is {window!r}, .*; valid: window_length=.* ttl="):
-        keyed_map(cast("Any", None), "user", 4, Running("value"), "MIXED", window=window)
+        keyed_map(cast("Any", None), "user", 4, Statistics("value"), "MIXED", window=window)
 
 
 def test_errors_are_one_family():

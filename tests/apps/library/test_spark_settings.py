@@ -1,4 +1,4 @@
-"""`unskew.settings` and `unskew.check`: which settings, for which session, and what a session lacks."""
+"""`unskew.spark_settings` and `unskew.check_session`: which settings, for which session, and what a session lacks."""
 
 import pyspark
 import pytest
@@ -7,10 +7,10 @@ from pyspark.sql import SparkSession
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from tests.pages import PAGES
-from unskew import check, settings
-from unskew.apps.library import spark_settings
+from unskew import check_session, spark_settings
+from unskew.apps.library import spark_settings as spark_settings_module
 from unskew.errors import UsageError
-from unskew.spark.compat import disk_manager
+from unskew.spark.compat import choose_disk_manager
 
 ALL = {"workers": 3, "small_rows": True}
 
@@ -26,7 +26,7 @@ class Conf:
 
 
 class Session:
-    """What `check` asks of a session, without Spark. It is none of this machine."""
+    """What `check_session` asks of a session, without Spark. It is none of this machine."""
 
     def __init__(self, values, version=pyspark.__version__):
         self.conf, self.version = Conf(values), version
@@ -37,9 +37,9 @@ def test_each_setting_is_in_the_docs_with_its_reason():
     page = PAGES["docs/operators/reference.md"].read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `spark.")]
     told = {row[1].strip().strip("`"): row[2].strip().strip("`") for row in rows}
-    given = settings(**ALL)
+    given = spark_settings(**ALL)
     assert told.keys() == given.keys()
-    assert given.keys() | {"PYSPARK_PYTHON"} == spark_settings.COSTS.keys()
+    assert given.keys() | {"PYSPARK_PYTHON"} == spark_settings_module.COSTS.keys()
     for name in ("spark.python.daemon.module", "spark.sql.execution.arrow.maxBytesPerBatch"):
         assert told[name] == given[name]
 
@@ -47,54 +47,58 @@ def test_each_setting_is_in_the_docs_with_its_reason():
 def test_each_setting_has_its_condition():
     for given, lacks in (
         ({}, set()),
-        ({"workers": None}, {spark_settings.PARTITIONS}),
-        ({"workers": None, "cores": 2}, {spark_settings.PARTITIONS}),
+        ({"workers": None}, {spark_settings_module.PARTITIONS}),
+        ({"workers": None, "cores": 2}, {spark_settings_module.PARTITIONS}),
         ({"checkpoint": "/a/path"}, set()),
-        ({"checkpoint": "s3a://bucket/path"}, {spark_settings.MANAGER}),
-        ({"checkpoint": "hdfs://host/path"}, {spark_settings.MANAGER}),
-        ({"installed": False}, {spark_settings.DAEMON}),
+        ({"checkpoint": "s3a://bucket/path"}, {spark_settings_module.MANAGER}),
+        ({"checkpoint": "hdfs://host/path"}, {spark_settings_module.MANAGER}),
+        ({"installed": False}, {spark_settings_module.DAEMON}),
         ({"small_rows": False}, {"spark.sql.execution.arrow.maxBytesPerBatch"}),
     ):
-        assert settings(**ALL).keys() - settings(**(ALL | given)).keys() == lacks
+        assert spark_settings(**ALL).keys() - spark_settings(**(ALL | given)).keys() == lacks
 
 
 def test_no_more_partitions_than_run_at_once():
     for workers, cores, partitions in ((3, None, "3"), (3, 2, "2"), (3, 4, "3")):
-        assert settings(workers=workers, cores=cores)[spark_settings.PARTITIONS] == partitions
-        found = check(Session(settings() | {spark_settings.PARTITIONS: "200"}), workers=workers, cores=cores)
+        assert spark_settings(workers=workers, cores=cores)[spark_settings_module.PARTITIONS] == partitions
+        found = check_session(
+            Session(spark_settings() | {spark_settings_module.PARTITIONS: "200"}), workers=workers, cores=cores
+        )
         assert [each.wants for each in found] == [partitions]
 
 
 def test_what_is_invalid_is_refused():
     with pytest.raises(UsageError, match="workers is 0; valid: 1 or more"):
-        settings(workers=0)
+        spark_settings(workers=0)
     with pytest.raises(UsageError, match="cores is 0; valid: 1 or more"):
-        settings(cores=0)
+        spark_settings(cores=0)
     with pytest.raises(UsageError, match="cores is 0; valid: 1 or more"):
-        check(Session(settings()), cores=0)
+        check_session(Session(spark_settings()), cores=0)
     with pytest.raises(UsageError, match="ftp"):
-        settings(checkpoint="ftp://host/path")
+        spark_settings(checkpoint="ftp://host/path")
 
 
 def test_a_session_with_the_settings_lacks_nothing():
-    assert check(Session(settings(**ALL)), **ALL) == []
-    assert str(check(Session(settings()), workers=None)) == "nothing is missing"
-    vendors = settings() | {
-        spark_settings.PROVIDER: "com.vendor.RocksDBStore",
-        spark_settings.MANAGER: "com.vendor.Files",
+    assert check_session(Session(spark_settings(**ALL)), **ALL) == []
+    assert str(check_session(Session(spark_settings()), workers=None)) == "nothing is missing"
+    vendors = spark_settings() | {
+        spark_settings_module.PROVIDER: "com.vendor.RocksDBStore",
+        spark_settings_module.MANAGER: "com.vendor.Files",
     }
-    assert check(Session(vendors | {spark_settings.PARTITIONS: "2"}), workers=3) == []
+    assert check_session(Session(vendors | {spark_settings_module.PARTITIONS: "2"}), workers=3) == []
 
 
 def test_a_session_as_spark_comes_lacks_all():
-    found = check(Session({spark_settings.PARTITIONS: "200", spark_settings.DAEMON: "<undefined>"}, "4.0.2"), **ALL)
-    assert {each.setting: each.has for each in found} == dict.fromkeys(settings(**ALL)) | {
-        spark_settings.PARTITIONS: "200"
+    found = check_session(
+        Session({spark_settings_module.PARTITIONS: "200", spark_settings_module.DAEMON: "<undefined>"}, "4.0.2"), **ALL
+    )
+    assert {each.setting: each.has for each in found} == dict.fromkeys(spark_settings(**ALL)) | {
+        spark_settings_module.PARTITIONS: "200"
     }
-    assert {each.setting: each.wants for each in found} == settings(**ALL) | {
-        spark_settings.MANAGER: disk_manager("4.0.2")
+    assert {each.setting: each.wants for each in found} == spark_settings(**ALL) | {
+        spark_settings_module.MANAGER: choose_disk_manager("4.0.2")
     }
-    assert [each.setting for each in found if not each.settable] == [spark_settings.DAEMON]
+    assert [each.setting for each in found if not each.settable] == [spark_settings_module.DAEMON]
     lines = str(found).splitlines()
     assert len(lines) == 2 * len(found)
     assert "spark.python.daemon.module isn't set; better: unskew.apps.driver.python_daemon" in lines
@@ -103,7 +107,9 @@ def test_a_session_as_spark_comes_lacks_all():
 
 def test_without_workers_only_sparks_default_has_too_many_partitions():
     for partitions, workers, lacks in (("200", None, ["200"]), ("64", None, []), ("64", 32, ["64"])):
-        found = check(Session(settings() | {spark_settings.PARTITIONS: partitions}), workers=workers)
+        found = check_session(
+            Session(spark_settings() | {spark_settings_module.PARTITIONS: partitions}), workers=workers
+        )
         assert [each.has for each in found] == lacks
 
 
@@ -111,27 +117,27 @@ def test_without_workers_only_sparks_default_has_too_many_partitions():
 def test_a_session_is_mended(spark: SparkSession):
     """The tests' session is a topology's, so that it lacks little. What can be set is set in a session beside it."""
     other = spark.newSession()
-    other.conf.set(spark_settings.PARTITIONS, "200")
-    other.conf.unset(spark_settings.MANAGER)
-    found = {each.setting: each for each in check(other, workers=2)}
-    assert found.keys() - {"PYSPARK_PYTHON"} == {spark_settings.PARTITIONS, spark_settings.MANAGER}
+    other.conf.set(spark_settings_module.PARTITIONS, "200")
+    other.conf.unset(spark_settings_module.MANAGER)
+    found = {each.setting: each for each in check_session(other, workers=2)}
+    assert found.keys() - {"PYSPARK_PYTHON"} == {spark_settings_module.PARTITIONS, spark_settings_module.MANAGER}
     for each in found.values():
         if each.settable:
             other.conf.set(each.setting, each.wants)
-    assert {each.setting for each in check(other, workers=2)} <= {"PYSPARK_PYTHON"}
+    assert {each.setting for each in check_session(other, workers=2)} <= {"PYSPARK_PYTHON"}
     assert other.range(3).repartition("id").count() == 3
 
 
 SESSION = """
 import sys
 from pyspark.sql import SparkSession
-from unskew import check, settings
+from unskew import check_session, spark_settings
 builder = SparkSession.builder.config('spark.ui.enabled', 'false')
 if sys.argv[2] == 'fast':
-    builder = builder.config(map=settings(workers=2, cores=1))
+    builder = builder.config(map=spark_settings(workers=2, cores=1))
 builder = builder.remote('local[1]') if sys.argv[1] == 'connect' else builder.master('local[1]')
 spark = builder.getOrCreate()
-print('found', *(each.setting for each in check(spark, workers=2)))
+print('found', *(each.setting for each in check_session(spark, workers=2)))
 assert spark.range(5).mapInArrow(lambda batches: batches, 'id long').count() == 5
 spark.stop()
 """
@@ -154,6 +160,6 @@ def test_sessions_of_a_users_own(mode, tmp_path):
         return set(line.split()[1:])
 
     variable = {"PYSPARK_PYTHON"} if mode == "classic" else set()
-    wanted = settings(workers=2).keys()
+    wanted = spark_settings(workers=2).keys()
     assert found("plain") - variable == wanted
     assert found("fast") - variable == set()

@@ -20,7 +20,7 @@ from tests.apps.stateful import driver
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from unskew import balance, balanced_map, create, keyed_map, observed, watch
-from unskew.apps.metrics.balance_observation import Balanced, Load
+from unskew.apps.metrics.balance_observation import BatchBalance, WorkerLoad
 from unskew.errors import UsageError
 
 WORKERS, BATCHES, ROWS = 4, 3, 500
@@ -51,7 +51,7 @@ def query():
 def test_rows_are_the_batches_that_had_tuples(query):
     first, last = watch(query, name="mine").rows()
     begun = datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
-    assert first == Balanced(0, begun, 66, tuple(range(12)), imbalance=5.5, replication=1.5)
+    assert first == BatchBalance(0, begun, 66, tuple(range(12)), imbalance=5.5, replication=1.5)
     assert (last.batch, last.imbalance, last.replication) == (2, 0.0, 1.0)
     above, below = watch(query, name="mine").plot().axes
     assert [list(line.get_xdata()) for line in above.lines] == [[0, 2]] * 12
@@ -65,8 +65,8 @@ def reported(*texts, grouping="KEY"):
 
 def test_rows_from_the_reports_of_workers():
     """A worker without tuples has sent none. The replicas are counted, and so are the keys unless some are split."""
-    one = reported(Load(30, 4, 0.5, 10, 100, 3).text(), None, grouping="POSG")
-    other = reported(Load(6, 2, 0.5).text(), Load(2, 2, 0.1).text())
+    one = reported(WorkerLoad(30, 4, 0.5, 10, 100, 3).text(), None, grouping="POSG")
+    other = reported(WorkerLoad(6, 2, 0.5).text(), WorkerLoad(2, 2, 0.1).text())
     batches = [progress(0, 30, **{"unskew": one, "unskew keys": {"keys": 2}}), progress(1, 8, unskew=other)]
     first, last = watch(SimpleNamespace(recentProgress=batches)).rows()
     assert (first.loads, first.imbalance, first.replication) == ((30, 0), 15.0, 2.0)

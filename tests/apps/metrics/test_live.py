@@ -8,8 +8,8 @@ from tests.apps.metrics.live_view import report, shown
 from unskew.apps.aggregator.observer import Distribution, HotKey
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.display import Display, LiveView
-from unskew.apps.metrics.metrics_reporter import of_progress
-from unskew.apps.metrics.query_progress import lags
+from unskew.apps.metrics.metrics_reporter import sample_progress
+from unskew.apps.metrics.query_progress import compute_lags
 from unskew.errors import UsageError
 
 
@@ -56,13 +56,13 @@ def test_a_replayed_batch_has_no_lag(run):
     """Spark doesn't get Kafka's newest offsets then; the sources' own offsets are known all the same."""
     replayed = progress(3.0, {"0": 10, "1": 20}, {})
     replayed["sources"][0]["latestOffset"] = None
-    assert lags(replayed) == {}
+    assert compute_lags(replayed) == {}
     view = LiveView(run)
     view.batch(report([1, 1, 1, 1]))
     view.progress(replayed)
     assert "lag" not in shown(view)
     replayed |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
-    sources = [sample for sample in of_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
+    sources = [sample for sample in sample_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
     assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
 
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.apps.local_settings import settings
 from tests.apps.metrics.live_view import report, shown
-from unskew.apps.driver.job_summary import Tally
+from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.display import LiveView
-from unskew.apps.metrics.metrics_reporter import Monitor, of_batch
+from unskew.apps.metrics.metrics_reporter import MetricsReporter, sample_batch
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.grouping.feedback_loop import Rebalance
 
@@ -23,19 +23,19 @@ def batches():
 
 
 def test_all_of_it_is_a_metric(batches):
-    one, other = ([s for s in of_batch(batch) if s.subject == catalogue.REBALANCE] for batch in batches[1:])
+    one, other = ([s for s in sample_batch(batch) if s.subject == catalogue.REBALANCE] for batch in batches[1:])
     assert [sample.values for sample in one] == [
         {"plan": 3, "keys": 1500, "state": 64_000, "planning": 0.25, "table": 12, "before": 2.5, "after": 1.25}
     ]
-    assert one[0].values.keys() == {metric.name for metric in catalogue.of(catalogue.REBALANCE)}
+    assert one[0].values.keys() == {metric.name for metric in catalogue.list_metrics(catalogue.REBALANCE)}
     assert one[0].values.keys() - other[0].values.keys() == {"keys"}, "of a ring nobody counts them"
-    assert not [s for s in of_batch(batches[0]) if s.subject == catalogue.REBALANCE]
+    assert not [s for s in sample_batch(batches[0]) if s.subject == catalogue.REBALANCE]
 
 
 def test_it_is_marked_and_on_the_page(batches, tmp_path, monkeypatch):
     run = settings(grouping="MIXED", checkpoint=str(tmp_path))
     with Outputs(Destinations(prometheus_port=0)) as outputs:
-        monitor, marked = Monitor(run, outputs), []
+        monitor, marked = MetricsReporter(run, outputs), []
         write = outputs.write
 
         def noted(samples, common):
@@ -52,7 +52,7 @@ def test_it_is_marked_and_on_the_page(batches, tmp_path, monkeypatch):
 
 
 def test_the_summary_and_the_terminal_add_them_up(batches):
-    tally = Tally("MIXED")
+    tally = JobTally("MIXED")
     for batch in batches:
         tally(batch)
     summary = tally.summary()

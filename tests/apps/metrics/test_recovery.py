@@ -2,7 +2,7 @@
 
 from tests.apps.local_settings import settings
 from tests.apps.metrics.live_view import report
-from unskew.apps.metrics.metrics_reporter import Monitor
+from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.metrics.recovery import LastLag, Recovery
 
@@ -29,7 +29,7 @@ def progress(taken, newest):
 
 def started(tmp_path, outputs):
     """A run's monitor that has heard of a batch."""
-    monitor = Monitor(settings(checkpoint=str(tmp_path)), outputs)
+    monitor = MetricsReporter(settings(checkpoint=str(tmp_path)), outputs)
     monitor.batch(BATCH)
     return monitor
 

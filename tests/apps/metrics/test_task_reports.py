@@ -12,7 +12,7 @@ def merged(monkeypatch):
     monkeypatch.setattr(task_reports, "_MANY", 10)
 
     def of(given):
-        merge, kept = task_reports._Merge(), {}
+        merge, kept = task_reports._ReportMerger(), {}
         for batch, worker, tuples in given:
             kept = merge.addInPlace(kept, {(batch, WorkerReport, worker): WorkerReport(tuples, 0, 0.0)})
             assert len(kept) <= 12
@@ -43,7 +43,7 @@ def test_the_newest_report_of_each_task_stays(merged):
 
 
 def test_a_task_that_runs_again_reports_once():
-    merge = task_reports._Merge()
+    merge = task_reports._ReportMerger()
     kept = merge.addInPlace({}, {(3, RouterReport, 0): RouterReport(5, 0.1)})
     kept = merge.addInPlace(kept, {(3, RouterReport, 0): RouterReport(7, 0.2)})
     assert [report.tuples for report in kept.values()] == [7]

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from tests.apps.shuffles import lose_what_was_shuffled
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.router import order
-from unskew.apps.router.order import in_order
+from unskew.apps.router.order import stabilise_order
 from unskew.errors import UsageError
-from unskew.operators import Running
-from unskew.spark.compat import is_on, plan_of
+from unskew.operators import Statistics
+from unskew.spark.compat import get_plan, is_on
 
 pytestmark = pytest.mark.spark
 
@@ -128,10 +128,10 @@ def test_a_stream_behind_a_shuffle_is_refused(spark, noticing, tmp_path):
         with pytest.raises(UsageError, match="the stream is behind a shuffle"):
             balanced_map(df, "id", 2, iter, "id long", checkpoint=path)
         with pytest.raises(UsageError, match="the stream is behind a shuffle"):
-            keyed_map(df, "id", 2, Running("timestamp"), "D_CHOICES", path, ttl=60)
-        assert in_order(df, "KEY") is df, "it goes by the key alone"
+            keyed_map(df, "id", 2, Statistics("timestamp"), "D_CHOICES", path, ttl=60)
+        assert stabilise_order(df, "KEY") is df, "it goes by the key alone"
     joined = stream.join(F.broadcast(spark.range(5)), "id").withColumnRenamed("id", "Exchange")
-    assert in_order(joined, "SHUFFLE") is joined, "nothing is shuffled"
+    assert stabilise_order(joined, "SHUFFLE") is joined, "nothing is shuffled"
     for name in NOTICES:
         spark.conf.unset(name)
     assert balance(stream.repartition(2), "id", 2, "SHUFFLE", path).columns[-1] == "worker", "it is Spark's default"
@@ -142,35 +142,35 @@ def test_what_is_sorted(spark, noticing):
     noticing(False)
     df = spark.createDataFrame([(1, {"b": 2, "a": 1}, "{}")], "id long, map map<string, int>, `a.b` string")
     df = df.withColumn("variant", F.parse_json("`a.b`"))
-    assert in_order(df, "SHUFFLE") is df
-    plan = plan_of(balance(df.repartition(2), "id", 2, "SHUFFLE"))
+    assert stabilise_order(df, "SHUFFLE") is df
+    plan = get_plan(balance(df.repartition(2), "id", 2, "SHUFFLE"))
     assert "Sort [xxhash64(" in plan
     assert plan.index("Exchange") < plan.index("Sort [xxhash64("), "after it was routed it isn't sorted"
-    assert [row.id for row in in_order(df.repartition(2), "SHUFFLE").collect()] == [1]
+    assert [row.id for row in stabilise_order(df.repartition(2), "SHUFFLE").collect()] == [1]
     cached = df.repartition(2).cache()
-    assert "Sort [" in plan_of(in_order(cached, "SHUFFLE"))
+    assert "Sort [" in get_plan(stabilise_order(cached, "SHUFFLE"))
     ticked = df.repartition(2).withColumnRenamed("id", "i`d")
-    assert len(in_order(ticked, "SHUFFLE").collect()) == 1
+    assert len(stabilise_order(ticked, "SHUFFLE").collect()) == 1
     many = spark.range(100)
     for gathered in (
         many.limit(9),
         many.orderBy("id").limit(9).selectExpr("-id"),
         many.groupBy(F.col("id") % 3).count(),
     ):
-        assert "Sort [" in plan_of(in_order(gathered, "SHUFFLE")), plan_of(gathered)
+        assert "Sort [" in get_plan(stabilise_order(gathered, "SHUFFLE")), get_plan(gathered)
     twice = df.select("id").join(df.select("id"), F.lit(True)).repartition(2)
     with pytest.raises(UsageError, match="has several columns 'id': rename them"):
-        in_order(twice, "SHUFFLE")
+        stabilise_order(twice, "SHUFFLE")
 
 
 def test_shuffles_by_other_names(monkeypatch):
     plan = "== Physical Plan ==\n*(2) Project [id#1]\n+- {}\n"
     for node in ("PhotonShuffleExchangeSource", "ColumnarExchange", "TakeOrderedAndProject", "GlobalLimit 5"):
-        monkeypatch.setattr(order, "plan_of", lambda _, node=node: plan.format(node))
-        assert order._shuffled(None)
+        monkeypatch.setattr(order, "get_plan", lambda _, node=node: plan.format(node))
+        assert order._reads_shuffle(None)
     none = "== Physical Plan ==\n*(1) BroadcastHashJoin [Exchange#1]\n+- PhotonBroadcastExchange\n"
-    monkeypatch.setattr(order, "plan_of", lambda _: none)
-    assert not order._shuffled(None)
+    monkeypatch.setattr(order, "get_plan", lambda _: none)
+    assert not order._reads_shuffle(None)
 
 
 @pytest.mark.nightly(group="groupings")
@@ -181,7 +181,7 @@ def test_the_batch_of_foreach_batch_is_sorted_if_the_stream_was_shuffled(spark, 
         found = []
 
         def route(batch, _, found=found):
-            found.append("Sort [" in plan_of(balance(batch, "id", 2, "SHUFFLE")))
+            found.append("Sort [" in get_plan(balance(batch, "id", 2, "SHUFFLE")))
 
         query = df.writeStream.foreachBatch(route).trigger(availableNow=True)
         query.option("checkpointLocation", str(tmp_path / f"cp-{expected}")).start().awaitTermination()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from unskew.apps.router import router, tuple_packets
 from unskew.apps.router.router import Routing, SourceRouter
-from unskew.apps.router.spill_buffer import MOST, Held
+from unskew.apps.router.spill_buffer import MOST, SpillBuffer
 from unskew.apps.router.tuple_packets import Packer
 from unskew.errors import UsageError
 from unskew.grouping import create
@@ -23,7 +23,7 @@ def unpacked(batches: list[pa.RecordBatch]) -> dict[int, list]:
     rows: dict[int, list] = {}
     for batch in batches:
         for worker, packet in zip(batch.column("worker").to_pylist(), batch.column("packet"), strict=True):
-            rows.setdefault(worker, []).extend(tuple_packets.read(packet).to_pylist())
+            rows.setdefault(worker, []).extend(tuple_packets.read_packet(packet).to_pylist())
     return rows
 
 
@@ -52,7 +52,7 @@ def test_a_grouping_that_looks_at_batches_gets_the_source_s_part_whole(rows, cut
     bounds = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     pieces = [pa.record_batch([keys[first:end]], ["key"]) for first, end in pairwise(bounds)]
     opened = SourceRouter(Routing("PLANNED", 7), 0, None)
-    with patch.object(router, "Held", partial(Held, most)):
+    with patch.object(router, "SpillBuffer", partial(SpillBuffer, most)):
         routed = list(opened.through((piece, piece["key"].dictionary_encode(), None, None) for piece in pieces))
     assert [own for own, _ in routed] == pieces
     workers = np.concatenate([workers for _, workers in routed])
@@ -64,9 +64,9 @@ def test_plain_tuples_have_no_dictionary():
     for keys in (["a", "", None, "b"], [7, None, -1, 2**40], [b"", b"x", b"x", b"y"], [None] * 4):
         given = pa.record_batch({"key": pa.array(keys * 500), "value": pa.array(range(2000))})
         encoded = given.set_column(0, "key", given.column("key").dictionary_encode())
-        (packet,) = tuple_packets.cut(encoded, np.zeros(2000, np.int32), 1).column("packet")
-        assert pa.types.is_dictionary(tuple_packets.read(packet).column("key").type)
-        assert tuple_packets.plain(tuple_packets.read(packet)) == given
+        (packet,) = tuple_packets.cut_packets(encoded, np.zeros(2000, np.int32), 1).column("packet")
+        assert pa.types.is_dictionary(tuple_packets.read_packet(packet).column("key").type)
+        assert tuple_packets.decode_dictionaries(tuple_packets.read_packet(packet)) == given
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.binary()])
@@ -74,7 +74,7 @@ def test_plain_tuples_have_no_dictionary():
 def test_a_null_key_is_routed_as_a_key_of_its_own(kind, filled):
     keys = pa.array([None, "1", None, "2"] if filled else [None] * 4, pa.string()).cast(kind)
     rows = pa.record_batch({"key": keys, "value": pa.array(range(4))})
-    route = tuple_packets.route_packets(Routing("KEY", 5), "key", None, None, ["key", "value"])
+    route = tuple_packets.make_packet_router(Routing("KEY", 5), "key", None, None, ["key", "value"])
     found = unpacked(list(route(iter([rows]))))
     assert sorted((row["value"], worker) for worker, own in found.items() for row in own) == [
         *enumerate(create("KEY", 5).route(keys).tolist())
@@ -92,10 +92,10 @@ def test_costs_come_with_the_tuples(grouping):
     routing = Routing(grouping, 5, options={"balance": "cost"})
     rows = pa.record_batch({"key": keys, "value": np.arange(900), "cost": costs})
     pieces = [rows.slice(start, 300) for start in (0, 300, 600)]
-    route = tuple_packets.route_packets(routing, "key", None, None, ["key", "value"], None, "cost")
+    route = tuple_packets.make_packet_router(routing, "key", None, None, ["key", "value"], None, "cost")
     found = unpacked(list(route(iter(pieces))))
     assert [worker for _, worker in sorted((row["value"], w) for w, own in found.items() for row in own)] == expected
-    by_column = tuple_packets.route_column(routing, ["key", "source", "cost"])
+    by_column = tuple_packets.make_column_router(routing, ["key", "source", "cost"])
     arrays = ((piece["key"], pa.array([0] * 300), piece["cost"]) for piece in pieces)
     assert pa.chunked_array(list(by_column(arrays))).to_pylist() == expected
 
@@ -104,7 +104,7 @@ def test_costs_come_with_the_tuples(grouping):
 def test_a_message_without_a_key_is_not_routed(fields):
     """Whether Python has read the key from it or Spark."""
     keys = pa.record_batch({"key": pa.array([None, "1", None, "2"])})
-    route = tuple_packets.route_packets(
+    route = tuple_packets.make_packet_router(
         Routing("KEY", 5), "key", None, None, ["key"], cast("Any", fields), messages=True
     )
     found = unpacked(list(route(iter([keys]))))
@@ -115,7 +115,7 @@ def test_a_message_without_a_key_is_not_routed(fields):
 def test_a_source_is_no_path(source, tmp_path):
     """It names the folder of its router's state."""
     routing = Routing("KEY", 5, str(tmp_path / "checkpoint"))
-    route = tuple_packets.route_packets(routing, "key", "source", None, ["key"])
+    route = tuple_packets.make_packet_router(routing, "key", "source", None, ["key"])
     rows = pa.record_batch({"key": ["a"], "source": pa.array([source], pa.string())})
     with pytest.raises(UsageError, match=f"source is {source!r}; valid: an integer"):
         list(route(iter([rows])))
@@ -126,7 +126,7 @@ def test_memory_is_bounded_by_flushing():
     batch = pa.record_batch([pa.array(np.zeros(40_000, np.int64))], ["key"])
     assert list(packer.add(batch, np.zeros(40_000, np.int32))) == []
     (full,) = packer.add(batch, np.zeros(40_000, np.int32))
-    assert tuple_packets.read(full.column("packet")[0]).num_rows == 80_000
+    assert tuple_packets.read_packet(full.column("packet")[0]).num_rows == 80_000
     assert list(packer.flush()) == []
     packer = Packer(1000)
     batch = pa.record_batch([pa.array(np.zeros(65_536, np.int64))], ["key"])
@@ -137,7 +137,7 @@ def test_memory_is_bounded_by_flushing():
 def test_large_dictionaries_are_not_repeated_in_every_packet():
     n = 10_000
     keys = pa.array([f"key-{i}" for i in range(n)]).dictionary_encode()
-    cut = tuple_packets.cut(pa.record_batch([keys], ["key"]), (np.arange(n) % 100).astype(np.int32), 100)
+    cut = tuple_packets.cut_packets(pa.record_batch([keys], ["key"]), (np.arange(n) % 100).astype(np.int32), 100)
     size = sum(len(p.as_py()) for p in cut.column("packet"))
     assert size < 4 * keys.dictionary.nbytes
 
@@ -157,5 +157,7 @@ def test_a_dictionary_is_not_in_every_packet_if_it_is_large():
     keys = pa.array([f"{i}".ljust(1 << 16 if i < 30 else 5, "x") for i in range(60)], pa.string())
     codes = np.where(np.arange(60_000) < 300, np.arange(60_000) % 30, 30 + np.arange(60_000) % 30)
     column = pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), keys)
-    cut = tuple_packets.cut(pa.record_batch([column], ["key"]), (np.arange(60_000) % 1000).astype(np.int32), 1000)
+    cut = tuple_packets.cut_packets(
+        pa.record_batch([column], ["key"]), (np.arange(60_000) % 1000).astype(np.int32), 1000
+    )
     assert cut.nbytes < 64 << 20

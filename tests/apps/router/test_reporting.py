@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker import usage_reports
-from unskew.apps.worker.usage_reports import Worked, noted, with_report
-from unskew.grouping.keys import encode
+from unskew.apps.worker.usage_reports import WorkerUsage, append_report, track_usage
+from unskew.grouping.keys import encode_keys
 
 RESULTS = pa.schema([pa.field("user", pa.string(), nullable=False), ("n", pa.int64())])
 
@@ -16,7 +16,7 @@ RESULTS = pa.schema([pa.field("user", pa.string(), nullable=False), ("n", pa.int
 def packets(*users: list[str | None]) -> list[pa.RecordBatch]:
     """Packets for worker 2 of 3, one for each list, as routers cut them."""
     return [
-        cut(
+        cut_packets(
             pa.record_batch({"user": pa.array(some, pa.string()).dictionary_encode(), "n": np.arange(len(some))}),
             np.full(len(some), 2, np.int32),
             3,
@@ -26,8 +26,8 @@ def packets(*users: list[str | None]) -> list[pa.RecordBatch]:
 
 
 def reported(work, arrived, names):
-    worked = Worked()
-    return with_report(noted(work, iter(arrived), names, "user", worked), worked, RESULTS)
+    worked = WorkerUsage()
+    return append_report(track_usage(work, iter(arrived), names, "user", worked), worked, RESULTS)
 
 
 def test_the_last_row_is_the_report():
@@ -57,10 +57,10 @@ def test_the_last_row_is_the_report():
 
 
 def test_the_keys_of_several_packets_are_those_of_all_tuples():
-    worked = Worked()
+    worked = WorkerUsage()
     users = [["a", "b", "a"], ["c", "b", None], ["a"]]
-    [*_] = noted(iter, iter(packets(*users)), ["n"], "user", worked)
-    whole = encode(pa.array([user for some in users for user in some]))
+    [*_] = track_usage(iter, iter(packets(*users)), ["n"], "user", worked)
+    whole = encode_keys(pa.array([user for some in users for user in some]))
     assert worked.keys.hashes[worked.keys.codes].tolist() == whole.hashes[whole.codes].tolist()
     assert len(worked.keys.hashes) == 4
 
@@ -81,7 +81,7 @@ def test_a_worker_that_waits_for_spark_is_not_busy(monkeypatch):
             yield batch
             clock[0] += 2
 
-    worked = Worked()
-    for _ in noted(work, arrived(), ["n"], "user", worked):
+    worked = WorkerUsage()
+    for _ in track_usage(work, arrived(), ["n"], "user", worked):
         clock[0] += 10  # Spark takes the results
     assert worked.busy == 6

@@ -14,11 +14,18 @@ from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
 from tests.apps.splitter.schema_registry import schema_registry
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.splitter.avro import Asking, Decoder, Refusals, Registry, _fetched, of_file
-from unskew.apps.splitter.avro_limits import Schema
-from unskew.apps.splitter.formats import Schemas, splitter
+from unskew.apps.splitter.avro import (
+    AvroDecoder,
+    SchemaRefusals,
+    SchemaRegistry,
+    SchemaRequests,
+    _fetched,
+    read_schema_file,
+)
+from unskew.apps.splitter.avro_limits import AvroSchema
+from unskew.apps.splitter.formats import SchemaSource, get_splitter
 from unskew.errors import EnvironmentFault, UsageError
 
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]
@@ -75,7 +82,7 @@ def avsc(tmp_path):
 
 @pytest.mark.spark
 def test_every_kind_of_message_by_a_file(spark, avsc):
-    reader = splitter("COLUMN", "user.id", "avro", schemas=Schemas(file=avsc))
+    reader = get_splitter("COLUMN", "user.id", "avro", schemas=SchemaSource(file=avsc))
     expected = [*KINDS, (None, None, "no value")]
     got = split(spark, reader, [message for message, _, _ in expected])
     assert got == {i: (key, why and why.format("the schema")) for i, (_, key, why) in enumerate(expected)}
@@ -102,7 +109,7 @@ def test_every_kind_of_message_by_a_registry(spark):
         registry.subjects["a%2Fb", "1"] = {"schema": json.dumps(USER)}
         registry.put(3, {}, schemaType="JSON")
         address = url.replace("http://", "http://me:s3cret%20word@")
-        reader = splitter("COLUMN", "user.id", "avro", [click("u1", 1)], Schemas(registry=address))
+        reader = get_splitter("COLUMN", "user.id", "avro", [click("u1", 1)], SchemaSource(registry=address))
         assert registry.paths == ["/schemas/ids/1"]
         got = split(spark, reader, [message for message, _, _ in expected])
         assert got == {i: (key, why) for i, (_, key, why) in enumerate(expected)}
@@ -112,7 +119,7 @@ def test_every_kind_of_message_by_a_registry(spark):
 @given(st.binary(max_size=40) | st.text(max_size=9).map(click) | st.integers(0, 2**60).map(click), st.integers(0, 50))
 @example(click("a" * 100), 3)
 def test_no_bytes_are_more_than_a_reason(message, cut):
-    decoder = Decoder("user.id", schema=Schema.of(json.dumps(CLICK)))
+    decoder = AvroDecoder("user.id", schema=AvroSchema.of(json.dumps(CLICK)))
     for each in message, message[:cut], message[cut:]:
         key, reason = decoder.read(each)
         assert (key is None) != (reason is None)
@@ -138,9 +145,9 @@ def test_what_another_field_stands_for_rejects_nothing(name):
     bare = kind if kind["type"] == "fixed" else kind["type"]
     bare = {key: kind[key] for key in ("type", "name", "size") if key in kind} if bare is kind else bare
     written = {"type": "record", "name": "R", "fields": [fields[0], {"name": "other", "type": bare}]}
-    schema = Schema.of(json.dumps({"type": "record", "name": "R", "fields": fields}))
+    schema = AvroSchema.of(json.dumps({"type": "record", "name": "R", "fields": fields}))
     began = time.process_time()
-    assert Decoder("user", schema=schema).read(encoded({"user": "ann", "other": value}, written)) == ("ann", None)
+    assert AvroDecoder("user", schema=schema).read(encoded({"user": "ann", "other": value}, written)) == ("ann", None)
     assert time.process_time() - began < 2
 
 
@@ -162,22 +169,22 @@ def test_what_another_field_stands_for_rejects_nothing(name):
 def test_a_key_of_a_logical_type(kind, value, key, reason):
     schema = {"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", kind]}]}
     bare = {"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", kind["type"]]}]}
-    decoder = Decoder("id", schema=Schema.of(json.dumps(schema)))
+    decoder = AvroDecoder("id", schema=AvroSchema.of(json.dumps(schema)))
     began = time.process_time()
     assert pickle.loads(pickle.dumps(decoder)).read(encoded({"id": value}, bare)) == (key, reason)
     assert time.process_time() - began < 2
 
 
 def test_a_password_is_not_shown():
-    registry = Registry.at("https://me:s3cret@registry:8081/api/")
+    registry = SchemaRegistry.at("https://me:s3cret@registry:8081/api/")
     assert registry.url == "https://registry:8081/api"
-    assert Registry.at("https://me:s3cret@[2001:DB8::7]/api").url == "https://[2001:db8::7]/api"
-    assert "s3cret" not in repr(registry) + repr(Schemas(registry="https://me:s3cret@registry:8081"))
+    assert SchemaRegistry.at("https://me:s3cret@[2001:DB8::7]/api").url == "https://[2001:db8::7]/api"
+    assert "s3cret" not in repr(registry) + repr(SchemaSource(registry="https://me:s3cret@registry:8081"))
     assert pickle.loads(pickle.dumps(registry)) == registry
     with pytest.raises(UsageError, match="is 'http://:8081'"):
-        Registry.at("http://:8081")
+        SchemaRegistry.at("http://:8081")
     with pytest.raises(UsageError, match="is 'registry:8081'") as error:
-        Registry.at("ftp://me:s3cret@registry:8081")
+        SchemaRegistry.at("ftp://me:s3cret@registry:8081")
     assert "s3cret" not in str(error.value)
 
 
@@ -190,7 +197,9 @@ def slept(monkeypatch):
 
 
 def decoder(url, login="", **more):
-    return Decoder("user.id", registry=Registry.at(url.replace("//", f"//{login}@") if login else url), **more)
+    return AvroDecoder(
+        "user.id", registry=SchemaRegistry.at(url.replace("//", f"//{login}@") if login else url), **more
+    )
 
 
 def test_a_registry_that_does_not_answer_rejects_nothing(slept):
@@ -221,7 +230,7 @@ def test_a_schema_that_is_refused_alone_rejects_its_messages(code, known):
         reader = decoder(url)
         assert not known or reader.key(click("u1", 3)) == "u1"
         assert reader.read(click("u1", 9)) == (None, f"the schema registry {url} answers {code} to /schemas/ids/9")
-        assert set(Registry.at(url).knowing({9, 3}).schemas) == {3}
+        assert set(SchemaRegistry.at(url).with_schemas({9, 3}).schemas) == {3}
         registry.refused.update({1: code, 3: code})
         with pytest.raises(EnvironmentFault, match=f"answers {code} to /schemas/ids/{3 if known else 1}"):
             reader.read(click("u1", 9))
@@ -263,12 +272,12 @@ class Stream:
 
     def __init__(self, checkpoint, url):
         self.batch = 0
-        self.refusals = Refusals(str(checkpoint), lambda: self.batch)
+        self.refusals = SchemaRefusals(str(checkpoint), lambda: self.batch)
         self.decoder = decoder(url)
 
     def read(self, number, *, partition=0, decides=True):
         _fetched.clear()
-        asking = Asking(self.decoder.registry, self.refusals, decides=decides)
+        asking = SchemaRequests(self.decoder.registry, self.refusals, decides=decides)
         [read] = asking.read(self.decoder, [(partition, click("u1", number))])
         return read
 
@@ -286,7 +295,7 @@ def test_what_a_batch_rejects_it_rejects_again(tmp_path):
         stream.batch = 1
         assert stream.read(9) == ("u1", None)
         stream.batch = 0
-        schemas = Schemas(registry=url, refusals=stream.refusals)
+        schemas = SchemaSource(registry=url, refusals=stream.refusals)
         known = schemas.decoder("user.id", [click("u1", 9), click("u1", 8)]).registry.schemas
         assert set(known) == set()
         assert stream.read(9) == refused, "by a replay, of a driver to which the registry gives the schema"
@@ -300,9 +309,9 @@ class Task:
 
     def __init__(self, stream, *, decides=True, known=None):
         _fetched.clear()
-        self.registry = stream.decoder.registry.knowing(known or set())
-        self.decoder = Decoder("user.id", registry=self.registry)
-        self.asking = Asking(self.registry, stream.refusals, decides=decides)
+        self.registry = stream.decoder.registry.with_schemas(known or set())
+        self.decoder = AvroDecoder("user.id", registry=self.registry)
+        self.asking = SchemaRequests(self.registry, stream.refusals, decides=decides)
 
     def read(self, numbers):
         return self.asking.read(self.decoder, [(0, click("u1", n)) for n in numbers])
@@ -336,7 +345,7 @@ def test_a_producer_can_name_any_number_of_schemas(tmp_path, monkeypatch):
             assert [again.read(packet) for packet in packets] == first, "if the registry has them all meanwhile, too"
         assert len(wrote) == 1
 
-        schemas = Schemas(registry=url, refusals=stream.refusals)
+        schemas = SchemaSource(registry=url, refusals=stream.refusals)
         samples = [click("u1", number) for number in (1, 2, 3, 1000, 3999)]
         restarted = schemas.decoder("user.id", samples).registry
         assert set(restarted.schemas) == {1, 2}, "a new driver fetches nothing that the batch refuses in a replay"
@@ -360,7 +369,7 @@ def test_a_batch_goes_on_with_the_refusals_of_an_older_version(tmp_path):
             (None, "no schema 2000 in the registry"),
             (None, NEVER_ASKED[1].format(2001)),
         ]
-        assert Refusals(str(tmp_path), lambda: 0).read(0).allowed == {1}
+        assert SchemaRefusals(str(tmp_path), lambda: 0).read(0).allowed == {1}
 
 
 def test_an_error_of_a_schema_is_cut(tmp_path):
@@ -384,19 +393,19 @@ def test_what_is_counted_is_not_rejected_as_well(tmp_path):
 
 def test_a_registry_of_the_environment_is_for_avro_alone(monkeypatch, avsc):
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://me:s3cret@registry:8081")
-    assert Schemas().decoder("x", []).registry == Registry.at("http://me:s3cret@registry:8081")
-    assert Schemas(file=avsc).decoder("x", []).registry is None
-    splitter("COUNTRY_SKEW_R80")
-    for schemas in Schemas(file=avsc, registry="http://registry"), Schemas(file=avsc):
+    assert SchemaSource().decoder("x", []).registry == SchemaRegistry.at("http://me:s3cret@registry:8081")
+    assert SchemaSource(file=avsc).decoder("x", []).registry is None
+    get_splitter("COUNTRY_SKEW_R80")
+    for schemas in SchemaSource(file=avsc, registry="http://registry"), SchemaSource(file=avsc):
         with pytest.raises(UsageError, match="not both" if schemas.registry else "not json"):
-            splitter("COLUMN", "x", "avro" if schemas.registry else "json", schemas=schemas)
+            get_splitter("COLUMN", "x", "avro" if schemas.registry else "json", schemas=schemas)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "recor"}'])
 def test_what_is_no_schema_is_refused(tmp_path, text):
     (tmp_path / "x.avsc").write_text(text)
     with pytest.raises(UsageError, match=r"--schema .*x\.avsc is no Avro schema: "):
-        of_file(str(tmp_path / "x.avsc"))
+        read_schema_file(str(tmp_path / "x.avsc"))
 
 
 @pytest.mark.nightly(group="groupings")
@@ -409,7 +418,7 @@ def test_a_topic_in_avro(settings, drain, connection, topic):
         publish(connection, topic, 2, [*(click(f"u{i % 3}", 1) for i in range(60)), b"broken", click("u1", 9)])
         run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id", format="avro", schema_registry=url)
         _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"u0": 20, "u1": 20, "u2": 20}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"u0": 20, "u1": 20, "u2": 20}
     assert reports[-1].totals.rejected == 2
     reasons = {value["reason"] for _, value in records(connection, f"{topic}-rejected")}
     assert reasons == {"no schema's number before it", "no schema 9 in the registry"}

@@ -14,8 +14,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.apps.splitter.schema_registry import schema_registry
-from unskew.apps.splitter.avro import Decoder, NoSchema, Registry, of_file
-from unskew.apps.splitter.avro_limits import Schema
+from unskew.apps.splitter.avro import AvroDecoder, SchemaMissing, SchemaRegistry, read_schema_file
+from unskew.apps.splitter.avro_limits import AvroSchema
 from unskew.errors import UsageError
 
 DEPTH = 20_000
@@ -68,10 +68,10 @@ STOPPING = {
 
 DECODE = """
 import pickle, sys
-from unskew.apps.splitter.avro import Decoder
-from unskew.apps.splitter.avro_limits import Schema
+from unskew.apps.splitter.avro import AvroDecoder
+from unskew.apps.splitter.avro_limits import AvroSchema
 for text, message in pickle.load(sys.stdin.buffer):
-    print(Decoder("id", schema=Schema.of(text)).read(message)[1], flush=True)
+    print(AvroDecoder("id", schema=AvroSchema.of(text)).read(message)[1], flush=True)
 """
 
 
@@ -88,23 +88,23 @@ def test_messages_that_would_stop_the_process_are_rejected(subtests):
 
 def test_messages_may_be_as_deep_as_is_said():
     """A record and a union are two levels."""
-    schema = Schema.of(json.dumps(linked()))
-    assert Decoder("id", schema=schema).read(b"\x02\x02" * 499 + b"\x02\x00")[0] == "1"
-    assert Decoder("id", schema=schema).read(b"\x02\x02" * 500 + b"\x02\x00")[1].endswith(DEEP)
+    schema = AvroSchema.of(json.dumps(linked()))
+    assert AvroDecoder("id", schema=schema).read(b"\x02\x02" * 499 + b"\x02\x00")[0] == "1"
+    assert AvroDecoder("id", schema=schema).read(b"\x02\x02" * 500 + b"\x02\x00")[1].endswith(DEEP)
 
 
 def test_only_messages_that_their_schema_does_not_bound_are_walked_through():
     wide = record("Wide", **{f"f{i}": ["null", "string"] for i in range(2000)})
     lists = record("Lists", of={"type": "array", "items": record("Of", a={"type": "map", "values": "null"})})
     for schema in wide, lists, chained(100), record("Empty"), {"type": "map", "values": "null"}, "string":
-        assert Schema.of(json.dumps(schema)).named is None
+        assert AvroSchema.of(json.dumps(schema)).named is None
     for schema in (
         linked(),
         ["null", linked()],
         {"type": "array", "items": linked()},
         {"type": "array", "items": "null"},
     ):
-        assert Schema.of(json.dumps(schema)).named is not None
+        assert AvroSchema.of(json.dumps(schema)).named is not None
 
 
 FIXED = {"type": "fixed", "name": "F", "size": 3}
@@ -130,7 +130,7 @@ def node(*inner):
     })  # fmt: skip
 
 
-SCHEMA = Schema.of(json.dumps(EVERY))
+SCHEMA = AvroSchema.of(json.dumps(EVERY))
 
 
 @given(st.recursive(node(), node, max_leaves=3), st.data())
@@ -139,12 +139,12 @@ def test_a_walk_goes_over_all_that_fastavro_writes(value, data):
     schemaless_writer(out, SCHEMA.parsed, value)
     message = out.getvalue()
     SCHEMA.check(b"12345" + message, 5)
-    assert Decoder("id", schema=SCHEMA).read(message) == (str(value["id"]), None)
+    assert AvroDecoder("id", schema=SCHEMA).read(message) == (str(value["id"]), None)
     with pytest.raises((EOFError, IndexError)):
         SCHEMA.check(message[: data.draw(st.integers(0, len(message) - 1))], 0)
 
 
-ARRAYS = Schema.of(json.dumps(record("T", l={"type": "array", "items": "T"}, b="bytes", f=FIXED, n="int")))
+ARRAYS = AvroSchema.of(json.dumps(record("T", l={"type": "array", "items": "T"}, b="bytes", f=FIXED, n="int")))
 
 
 def passes(function):
@@ -176,16 +176,16 @@ def test_a_schema_of_deep_json_is_refused(tmp_path, kind, levels):
     text = NESTED[kind](levels)
     (tmp_path / "x.avsc").write_text(text)
     with pytest.raises(UsageError, match=r"is no Avro schema: .*(levels deep|recursion)"):
-        of_file(str(tmp_path / "x.avsc"))
+        read_schema_file(str(tmp_path / "x.avsc"))
     with schema_registry() as (registry, url):
         registry.schemas[7] = {"schema": text}
-        with pytest.raises(NoSchema, match=r"schema 7 is not to be read: .*(levels deep|recursion)"):
-            Registry.at(url).fetch(7)
+        with pytest.raises(SchemaMissing, match=r"schema 7 is not to be read: .*(levels deep|recursion)"):
+            SchemaRegistry.at(url).fetch(7)
 
 
 def test_a_schema_may_have_the_levels_that_are_said():
     text = NESTED["arrays"](200)
-    assert pickle.loads(pickle.dumps(Schema.of(text))) == Schema.of(text)
+    assert pickle.loads(pickle.dumps(AvroSchema.of(text))) == AvroSchema.of(text)
 
 
 def subject(registry, name, *others):
@@ -201,21 +201,21 @@ def test_references_are_followed_once_each():
         subject(registry, "R0")
         for i in range(1, 20):
             subject(registry, f"R{i}", f"R{i - 1}", f"R{max(0, i - 2)}")
-        assert Registry.at(url).fetch(7).parsed["name"] == "R19"
+        assert SchemaRegistry.at(url).fetch(7).parsed["name"] == "R19"
         assert len(registry.paths) == 20
 
 
 def test_a_schema_of_endless_references_is_refused():
     with schema_registry() as (registry, url):
         subject(registry, "R", "R")
-        with pytest.raises(NoSchema, match="schema 7 has too long a chain of references"):
-            Registry.at(url).fetch(7)
+        with pytest.raises(SchemaMissing, match="schema 7 has too long a chain of references"):
+            SchemaRegistry.at(url).fetch(7)
 
 
 def test_a_message_that_names_its_schema_is_rejected_by_it():
     with schema_registry() as (registry, url):
         registry.put(7, linked())
-        reader = Decoder("id", registry=Registry.at(url).knowing({7}))
+        reader = AvroDecoder("id", registry=SchemaRegistry.at(url).with_schemas({7}))
         reader = pickle.loads(pickle.dumps(reader))
         assert reader.read(b"\x00\x00\x00\x00\x07\x06\x00") == ("3", None)
         deep = b"\x00\x00\x00\x00\x07" + b"\x02\x02" * DEPTH + b"\x02\x00"
@@ -226,9 +226,9 @@ def test_a_schema_that_multiplies_fills_no_memory():
     inner = {"type": "record", "name": "Inner", "fields": [{"name": f"f{i}", "type": "int"} for i in range(3000)]}
     outer = [{"name": f"f{i}", "type": inner if i == 0 else "Inner"} for i in range(3000)]
     text = json.dumps({"type": "record", "name": "Outer", "fields": outer})
-    Schema.of(text)
+    AvroSchema.of(text)
     tracemalloc.start()
-    found = Schema.of(text)
+    found = AvroSchema.of(text)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert found.named is not None

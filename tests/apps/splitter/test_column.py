@@ -5,8 +5,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, final_counts, publish, records
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.splitter.formats import splitter
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.splitter.formats import get_splitter
 from unskew.errors import UsageError
 
 FRAME = b"\x00\x00\x00\x01\x02"
@@ -52,7 +52,7 @@ KINDS = {
 @pytest.mark.spark
 @pytest.mark.parametrize(("form", "field"), KINDS)
 def test_every_kind_of_message(spark, form, field):
-    split, expected = splitter("COLUMN", field, form), KINDS[form, field]
+    split, expected = get_splitter("COLUMN", field, form), KINDS[form, field]
     messages = spark.createDataFrame([(i, m) for i, (m, _, _) in enumerate(expected)], "i int, value binary")
     rows = split.split(messages.repartition(1), F.col("i"), split.reason(F.col("value")).alias("reason"))
     got = {row["i"]: (row["key"], row["reason"]) for row in rows.collect()}
@@ -67,7 +67,7 @@ def test_a_topic_of_ones_own(settings, drain, connection, topic):
     publish(connection, topic, 2, [*values, b"{}"])
     run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id")
     _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
     assert reports[-1].totals.rejected == 1
     assert [value["reason"] for _, value in records(connection, f"{topic}-rejected")] == ["no field 'user.id'"]
 
@@ -87,5 +87,5 @@ def test_a_topic_of_ones_own(settings, drain, connection, topic):
 def test_what_cannot_be_a_key_is_refused(source_type, field, form, message, monkeypatch):
     monkeypatch.delenv("SCHEMA_REGISTRY_URL", raising=False)
     with pytest.raises(UsageError) as error:
-        splitter(source_type, field, form)
+        get_splitter(source_type, field, form)
     assert message in str(error.value)

@@ -12,15 +12,15 @@ from pyspark.sql import functions as F
 from evidence.speed.appetite import DEFAULT
 from evidence.speed.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.splitter.formats import SPLITTERS, splitter
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.splitter.formats import SPLITTERS, get_splitter
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Dataset
-from unskew.producers.datasets.registry import DATASETS, FORMATS, create
-from unskew.producers.publish import publish
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.datasets.registry import DATASETS, FORMATS, create_dataset
+from unskew.producers.publish import publish_dataset
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 DATA = Path(__file__).parents[2] / "data"
 FILES = [
@@ -39,7 +39,7 @@ RECORDS = 3_000
 
 
 def from_file(name: str, file: str) -> Dataset:
-    return Files(name, inputs([str(DATA / file)]), FORMATS[name], Rejects(), None)
+    return FileDataset(name, find_inputs([str(DATA / file)]), FORMATS[name], RejectLog(), None)
 
 
 def truth(dataset: Dataset) -> tuple[Counter[str], Counter[str], list[bytes]]:
@@ -94,11 +94,11 @@ def test_the_splitter_finds_the_producers_keys(spark, subtests):
     expected, frames = {}, {}
     for name, file in [*((name, None) for name in names), *FILES]:
         case = f"{name} from {file or 'its generator'}"
-        *expected[case], messages = truth(from_file(name, file) if file else create(name, records=RECORDS))
-        frames[case] = splitter(name).split(table(spark, messages))
+        *expected[case], messages = truth(from_file(name, file) if file else create_dataset(name, records=RECORDS))
+        frames[case] = get_splitter(name).split(table(spark, messages))
         if name in APPLICATIONS and file is None:
             expected[f"{case}, spaced"] = expected[case]
-            frames[f"{case}, spaced"] = splitter(name).split(table(spark, [*map(spaced, messages)]))
+            frames[f"{case}, spaced"] = get_splitter(name).split(table(spark, [*map(spaced, messages)]))
     for case, found in tallies(frames).items():
         with subtests.test(case):
             assert [*found] == expected[case]
@@ -106,23 +106,23 @@ def test_the_splitter_finds_the_producers_keys(spark, subtests):
 
 @pytest.mark.spark
 def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
-    tuples, counts, messages = truth(create("NEXMARK", events="all", records=RECORDS))
+    tuples, counts, messages = truth(create_dataset("NEXMARK", events="all", records=RECORDS))
     assert sum(tuples.values()) == RECORDS * 46 // 50
-    assert tally(splitter("NEXMARK").split(table(spark, messages))) == (tuples, counts)
-    assert table(spark, messages).where(splitter("NEXMARK").rejects(F.col("value"))).collect() == []
+    assert tally(get_splitter("NEXMARK").split(table(spark, messages))) == (tuples, counts)
+    assert table(spark, messages).where(get_splitter("NEXMARK").rejects(F.col("value"))).collect() == []
 
 
 @pytest.mark.spark
 def test_nexmark_s_bids_have_a_key_of_one_s_own(spark):
-    bidders = splitter("COLUMN", "bid.bidder")
-    _, _, messages = truth(create("NEXMARK", records=RECORDS))
+    bidders = get_splitter("COLUMN", "bid.bidder")
+    _, _, messages = truth(create_dataset("NEXMARK", records=RECORDS))
     expected = Counter(str(json.loads(message)["bid"]["bidder"]) for message in messages)
     assert tally(bidders.split(table(spark, messages)))[0] == expected
 
 
 @pytest.mark.spark
 def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
-    (block,) = create("NEXMARK", records=100, event_rate=7).blocks()
+    (block,) = create_dataset("NEXMARK", records=100, event_rate=7).blocks()
     ddl = "bid struct<dateTime: timestamp>"
     rows = table(spark, block.messages.to_pylist()).select(
         F.from_json(F.col("value").cast("string"), ddl).alias("read")
@@ -136,7 +136,7 @@ def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
 def test_what_benchmarks_set_beside_ours_finds_the_same(spark, subtests):
     expected, frames = {}, {}
     for name in DEFAULT:
-        *expected[name], messages = truth(create(name, records=RECORDS))
+        *expected[name], messages = truth(create_dataset(name, records=RECORDS))
         frames[name] = parsed_tuples(table(spark, messages), name)
         if name in FIELDS:
             expected[f"{name}, cut"] = expected[name]
@@ -163,7 +163,7 @@ BAD = [
 @pytest.mark.spark
 def test_a_bad_message_leaves_one_tuple_without_a_key(spark, subtests):
     value = F.col("value")
-    bad = [(splitter(name), spark.createDataFrame([(message,)], "value binary")) for name, message, _ in BAD]
+    bad = [(get_splitter(name), spark.createDataFrame([(message,)], "value binary")) for name, message, _ in BAD]
     left = [reader.split(rows).select(F.lit(i), "key") for i, (reader, rows) in enumerate(bad)]
     refused = [
         rows.select(F.lit(i), reader.rejects(value), reader.reason(value)) for i, (reader, rows) in enumerate(bad)
@@ -180,20 +180,23 @@ def test_a_bad_message_leaves_one_tuple_without_a_key(spark, subtests):
 def test_a_message_without_keys_leaves_nothing(spark):
     messages = [b'{"text":"t","hashtags":[],"timestamp":1}', b'{"text":"t","hashtags":["wh?t"],"timestamp":1}']
     rows = spark.createDataFrame([(m,) for m in messages], "value binary").repartition(1)
-    assert splitter("TWITTER_ELECTION").split(rows).collect() == []
-    assert rows.where(splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
+    assert get_splitter("TWITTER_ELECTION").split(rows).collect() == []
+    assert rows.where(get_splitter("TWITTER_ELECTION").rejects(F.col("value"))).collect() == []
 
 
 @pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_nexmark_s_events_through_the_topology(settings, drain, connection, topic):
-    dataset, run = create("NEXMARK", events="all", records=RECORDS), settings("PARTIAL_KEY", source_type="NEXMARK")
+    dataset, run = (
+        create_dataset("NEXMARK", events="all", records=RECORDS),
+        settings("PARTIAL_KEY", source_type="NEXMARK"),
+    )
     ensure_topic(connection, topic, run.sources)
-    publish(connection, topic, dataset)
+    publish_dataset(connection, topic, dataset)
     _, reports = drain(run)
     tuples, counts, _ = truth(dataset)
-    found = result_topics(run)["aggregator"]
+    found = list_result_topics(run)["aggregator"]
     assert by_key(final_counts(connection, found)) == counts
     assert by_key(final_counts(connection, found, "tuples")) == tuples
     assert reports[-1].totals.rejected == 0
@@ -207,13 +210,13 @@ def test_through_the_topology_from_the_generator_and_from_a_file(name, settings,
     tuples, counts = Counter(), Counter()
     run = settings("PARTIAL_KEY", source_type=name)
     ensure_topic(connection, topic, run.sources)
-    for dataset in create(name, records=RECORDS), from_file(*next(row for row in FILES if row[0] == name)):
+    for dataset in create_dataset(name, records=RECORDS), from_file(*next(row for row in FILES if row[0] == name)):
         own_tuples, own_counts, _ = truth(dataset)
         tuples += own_tuples
         counts.update(own_counts)
-        publish(connection, topic, dataset)
+        publish_dataset(connection, topic, dataset)
     _, reports = drain(run)
-    found = result_topics(run)["aggregator"]
+    found = list_result_topics(run)["aggregator"]
     assert by_key(final_counts(connection, found)) == +counts
     assert by_key(final_counts(connection, found, "tuples")) == tuples
     assert reports[-1].totals.rejected == 0

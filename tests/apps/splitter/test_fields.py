@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
 from tests.oracle.messages import FIELD, fuzzed, read, reason_of
-from unskew.apps.splitter.formats import splitter
-from unskew.apps.splitter.json_fields import FRAME, MESSAGE, MORE, MOST, Fields
-from unskew.apps.splitter.splitter import _END, document
+from unskew.apps.splitter.formats import get_splitter
+from unskew.apps.splitter.json_fields import FRAME, MESSAGE, MORE, MOST, JsonFields
+from unskew.apps.splitter.splitter import _END, parse_document
 
 FRAMING = b"\x00\x00\x00\x01\x02"
 
@@ -28,7 +28,7 @@ def parsed(fields, value):
     """The same by Spark's parser: key, count."""
     if fields.framed:
         value = F.when(F.startswith(value, F.lit(b"\0")), F.substring(value, FRAME + 1, 1 << 30)).otherwise(value)
-    read = document(value)
+    read = parse_document(value)
     inside = "$" + "".join(f"['{name}']" for name in fields.path)
     kind = F.schema_of_variant(F.try_variant_get(read, inside, "variant"))
     right = ~kind.rlike("^(VOID|ARRAY|OBJECT)") if fields.scalars else kind == "STRING"
@@ -44,10 +44,10 @@ def parsed(fields, value):
 @pytest.mark.parametrize(
     "fields",
     [
-        Fields(("country",)),
-        Fields(("curr",), "n"),
-        Fields(("key",), scalars=True, framed=True),
-        Fields(("user", "id"), scalars=True, framed=True),
+        JsonFields(("country",)),
+        JsonFields(("curr",), "n"),
+        JsonFields(("key",), scalars=True, framed=True),
+        JsonFields(("user", "id"), scalars=True, framed=True),
     ],
     ids=lambda fields: ".".join(fields.path),
 )
@@ -86,7 +86,7 @@ def test_numbers_are_written_as_spark_writes_them(spark):
         made = rng.choice(["", "-"]) + whole + rng.choice(["", "." + fraction])
         spelled += [made, f"{rng.randrange(1, 999)}.{rng.randrange(99)}{rng.choice('eE')}{rng.randrange(-30, 30)}"]
     messages = [b'{"key": %s}' % number.encode() for number in spelled]
-    fields = Fields(("key",), scalars=True)
+    fields = JsonFields(("key",), scalars=True)
     rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(2)
     theirs = [key for _, key in sorted(rows.select("i", *parsed(fields, F.col("value"))).collect())]
     for number, ours, expected in zip(spelled, keys(fields, messages), theirs, strict=True):
@@ -97,7 +97,7 @@ def test_numbers_are_written_as_spark_writes_them(spark):
 def test_fuzzed_messages_are_read_as_plain_python_reads_them():
     rng = random.Random(11)
     messages = [fuzzed(rng) for _ in range(20_000)]
-    fields = Fields((FIELD,))
+    fields = JsonFields((FIELD,))
     together = keys(fields, messages)
     reasons = fields.reasons(pa.array(messages, pa.binary())).to_pylist()
     for message, found, reason in zip(messages, together, reasons, strict=True):
@@ -105,7 +105,7 @@ def test_fuzzed_messages_are_read_as_plain_python_reads_them():
     assert [keys(fields, [message])[0] for message in messages[:2000]] == together[:2000], "no other's bytes are read"
 
 
-@pytest.mark.parametrize("fields", [Fields(("country",), "n"), Fields(("a", "id"), scalars=True, framed=True)])
+@pytest.mark.parametrize("fields", [JsonFields(("country",), "n"), JsonFields(("a", "id"), scalars=True, framed=True)])
 @given(seed=st.integers(0, 2**32))
 @examples(max_examples=20)
 def test_a_message_has_a_key_or_a_reason(fields, seed):
@@ -133,7 +133,7 @@ COUNTS = {
 
 def test_reasons_against_a_count():
     messages = pa.array([message.encode() for message in COUNTS], pa.binary())
-    assert Fields(("curr",), "n").reasons(messages).to_pylist() == list(COUNTS.values())
+    assert JsonFields(("curr",), "n").reasons(messages).to_pylist() == list(COUNTS.values())
 
 
 @pytest.mark.spark
@@ -144,7 +144,7 @@ def test_what_a_value_is_is_said_in_sparks_words(spark):
     messages = pa.array([b'{"key":%s}' % value.encode() for value in values], pa.binary())
     ours = [
         why and why.split(" is ", 1)[1].split(", not STRING")[0]
-        for why in Fields(("key",)).reasons(messages).to_pylist()
+        for why in JsonFields(("key",)).reasons(messages).to_pylist()
     ]
     rows = spark.createDataFrame(list(enumerate(values)), "i int, value string").repartition(1)
     theirs = rows.select("i", F.schema_of_variant(F.parse_json("value"))).collect()
@@ -170,9 +170,9 @@ def test_what_a_value_is_is_said_in_sparks_words(spark):
 )
 def test_escapes(spelled, key):
     shapes = '{"country":%s}', '{"id":7, "country": %s , "x":[{}]}\n'
-    assert keys(Fields(("country",)), [(shape % spelled).encode() for shape in shapes]) == [key, key]
+    assert keys(JsonFields(("country",)), [(shape % spelled).encode() for shape in shapes]) == [key, key]
     elsewhere = f'{{"country":"Chad", "x":{spelled}}}'.encode()
-    assert keys(Fields(("country",)), [elsewhere]) == [None if key is None else "Chad"]
+    assert keys(JsonFields(("country",)), [elsewhere]) == [None if key is None else "Chad"]
 
 
 SECOND = ['{"key":"b"}', ' \n{"key":"b"}\n', ',{"key":"b"}', '] {"key":"b"}', "}", f',"{_END}"', "x", "\0"]
@@ -180,7 +180,7 @@ SECOND = ['{"key":"b"}', ' \n{"key":"b"}\n', ',{"key":"b"}', '] {"key":"b"}', "}
 
 @pytest.mark.parametrize("framed", [False, True])
 def test_a_message_is_one_object(framed):
-    fields = Fields(("key",), framed=framed)
+    fields = JsonFields(("key",), framed=framed)
     messages = [(FRAMING if framed else b"") + b'{"key":"a"}' + second.encode() for second in ("", " \n", *SECOND)]
     expected = [None, None] + [MORE] * len(SECOND)
     assert fields.reasons(pa.array(messages, pa.binary())).to_pylist() == expected
@@ -189,7 +189,7 @@ def test_a_message_is_one_object(framed):
 
 @pytest.mark.spark
 def test_a_message_is_one_object_to_sparks_parser_too(spark):
-    reader = splitter("TWITTER_ELECTION")
+    reader = get_splitter("TWITTER_ELECTION")
     messages = [b'{"hashtags":["a"]}' + second.encode() for second in ("", " \n", *SECOND)]
     rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
     reasons = rows.select("i", reader.why(F.col("value"))).collect()
@@ -200,7 +200,7 @@ def test_a_message_is_one_object_to_sparks_parser_too(spark):
 
 
 def test_names_are_compared_however_many_and_however_spelled():
-    fields = Fields(("country",))
+    fields = JsonFields(("country",))
     others = [f'"n{i}":{i}' for i in range(3000)]
     whole, again = '{%s,"country":"Chad"}', '{%s,"n7":1,"country":"Chad"}'
     for few in (10, 999, 1000, 1001, 3000):
@@ -215,8 +215,8 @@ def test_names_are_compared_however_many_and_however_spelled():
     ]
     assert keys(fields, colons) == [None, "a:b", "::"], "colons tell how many names there were"
     nested = r'{"user":{"i\u0064":1.50},"n":{"user":1,"n":2}}'
-    assert keys(Fields(("user", "id"), scalars=True), [nested.encode()]) == ["1.5"]
-    assert keys(Fields(("curr",), "n"), [rb'{"\u0063urr":"a","n":7}', rb'{"\u0063urr":"a","n":-7}']) == [
+    assert keys(JsonFields(("user", "id"), scalars=True), [nested.encode()]) == ["1.5"]
+    assert keys(JsonFields(("curr",), "n"), [rb'{"\u0063urr":"a","n":7}', rb'{"\u0063urr":"a","n":-7}']) == [
         ("a", 7),
         (None, -1),
     ]
@@ -225,21 +225,21 @@ def test_names_are_compared_however_many_and_however_spelled():
 @pytest.mark.parametrize(("levels", "key"), [(999, "Chad"), (1000, None)])
 def test_levels(levels, key):
     inside = "[" * levels + "]" * levels
-    assert keys(Fields(("country",)), [f'{{"country":"Chad","x":{inside}}}'.encode()]) == [key]
+    assert keys(JsonFields(("country",)), [f'{{"country":"Chad","x":{inside}}}'.encode()]) == [key]
     odd = f'{{"country":"Chad","\\u0078":{inside}}}'.encode()
-    assert keys(Fields(("country",)), [odd]) == [key]
+    assert keys(JsonFields(("country",)), [odd]) == [key]
 
 
 def test_a_count_is_a_whole_number_within_bounds():
     counts = {"0": 0, "-0": 0, "7": 7, str(MOST): MOST}
     counts |= dict.fromkeys([str(MOST + 1), "9" * 18, "9" * 19, "-1", "1.0", "1e3", '"7"', "null", "[7]"])
     messages = [b'{"curr":"a","n":%s,"x":{"n":3}}' % spelled.encode() for spelled in counts]
-    found = keys(Fields(("curr",), "n"), messages)
+    found = keys(JsonFields(("curr",), "n"), messages)
     assert [count if key == "a" else None for key, count in found] == list(counts.values())
 
 
 def test_any_array_of_messages():
-    fields = Fields(("country",))
+    fields = JsonFields(("country",))
     messages = [b'{"country":"%d"}' % i for i in range(10)] + [None, b""]
     wanted = [*map(str, range(10)), None, None]
     for kind in (pa.binary(), pa.large_binary()):
@@ -256,13 +256,13 @@ def test_messages_that_repeat_each_other_are_read_as_if_each_were_alone(distinct
     different = [fuzzed(rng) for _ in range(min(distinct, 3_000))] + [None]
     messages = [*different, *rng.choices(different, k=3_000)]
     rng.shuffle(messages)
-    for fields in (Fields((FIELD,)), Fields((FIELD,), "n"), Fields((FIELD,), scalars=True, framed=True)):
+    for fields in (JsonFields((FIELD,)), JsonFields((FIELD,), "n"), JsonFields((FIELD,), scalars=True, framed=True)):
         assert keys(fields, messages) == [keys(fields, [message])[0] for message in messages]
         assert keys(fields, messages[17:]) == keys(fields, messages)[17:]
 
 
 def test_a_message_whose_optional_field_is_null_gives_no_tuple():
-    fields = Fields(("bid", "auction"), scalars=True, optional=True)
+    fields = JsonFields(("bid", "auction"), scalars=True, optional=True)
     reasons = {
         '{"bid":{"auction":7},"person":null}': None,
         '{"bid":null,"person":{"id":7}}': None,
@@ -284,13 +284,13 @@ def test_a_message_whose_optional_field_is_null_gives_no_tuple():
     # Where messages repeat, each is read once.
     often = pa.array(messages * 200, pa.binary())
     assert fields.read(often)[1].to_pylist() == given * 200
-    counted = Fields(("bid", "auction"), "n", scalars=True, optional=True)
+    counted = JsonFields(("bid", "auction"), "n", scalars=True, optional=True)
     pair = pa.array([b'{"bid":{"auction":7},"n":3}', b'{"bid":null}'], pa.binary())
     assert counted(pa.record_batch([pair], [MESSAGE])).to_pydict() == {"key": ["7"], "count": [3]}
-    assert Fields(("bid", "auction"), scalars=True).reasons(array).to_pylist()[1] == "no field 'bid.auction'"
+    assert JsonFields(("bid", "auction"), scalars=True).reasons(array).to_pylist()[1] == "no field 'bid.auction'"
 
 
 def test_a_long_message():
     name, tags = r"\u00e9" * 30_000, ", ".join("1" * 100_000)
     long = f'{{"country": "{name}", "tags": [{tags}]}}'
-    assert keys(Fields(("country",)), [long.encode()]) == ["\u00e9" * 30_000]
+    assert keys(JsonFields(("country",)), [long.encode()]) == ["\u00e9" * 30_000]

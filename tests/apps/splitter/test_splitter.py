@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.oracle.messages import fuzzed, read, reason_of
-from unskew.apps.splitter.formats import splitter
+from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.errors import UsageError
 
@@ -53,7 +53,7 @@ def outcomes(spark, split, messages):
 def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
     rng = random.Random(11)
     messages = [fuzzed(rng) for _ in range(4000)]
-    found = outcomes(spark, splitter("COUNTRY_SKEW_R80"), messages)
+    found = outcomes(spark, get_splitter("COUNTRY_SKEW_R80"), messages)
     for message, (key, reason, rejected) in zip(messages, found, strict=True):
         assert rejected == (key is None), message
         found = (key, None) if key is not None else (None, reason_of(reason))
@@ -62,7 +62,7 @@ def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
 
 @pytest.mark.spark
 def test_every_kind_of_message(spark):
-    split = splitter("COUNTRY_SKEW_R80")
+    split = get_splitter("COUNTRY_SKEW_R80")
     outcome = outcomes(spark, split, [message for message, _, _ in MESSAGES])
     for (message, key, reason), found in zip(MESSAGES, outcome, strict=True):
         assert found == (key, reason, key is None), message
@@ -71,7 +71,7 @@ def test_every_kind_of_message(spark):
 @pytest.mark.spark
 @pytest.mark.parametrize("good", ['{"country":"Saõ Tomé"}', '{"country": "Saõ Tomé"}'])
 def test_a_key_or_a_reason_never_both_never_none(spark, good):
-    split = splitter("COUNTRY_HALF_SKEW_R80")
+    split = get_splitter("COUNTRY_HALF_SKEW_R80")
     # every prefix and every one-byte damage of a message
     good = good.encode()
     damaged = [good[:i] for i in range(len(good))] + [good[:i] + b'"' + good[i + 1 :] for i in range(len(good))]
@@ -84,10 +84,10 @@ def test_a_key_or_a_reason_never_both_never_none(spark, good):
 @pytest.mark.parametrize(
     ("split", "message"),
     [
-        (splitter("COLUMN", "key"), '{"key": "KEY"}'),
-        (splitter("TWITTER_ELECTION"), '{"hashtags": ["a", "KEY", "b"]}'),
-        (splitter("COLUMN", None, "text"), "KEY"),
-        (splitter("COLUMN", "2", "csv"), "a,KEY,b"),
+        (get_splitter("COLUMN", "key"), '{"key": "KEY"}'),
+        (get_splitter("TWITTER_ELECTION"), '{"hashtags": ["a", "KEY", "b"]}'),
+        (get_splitter("COLUMN", None, "text"), "KEY"),
+        (get_splitter("COLUMN", "2", "csv"), "a,KEY,b"),
     ],
 )
 def test_every_format_rejects_a_key_that_is_too_long(spark, split, message):
@@ -102,7 +102,7 @@ def test_every_format_rejects_a_key_that_is_too_long(spark, split, message):
 @pytest.mark.spark
 def test_spark_parses_a_message_once_or_not_at_all(spark):
     for name, times in {"TWITTER_ELECTION": 1, "COUNTRY_SKEW_R80": 0}.items():
-        rows = splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))
+        rows = get_splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))
         assert str(rows._jdf.queryExecution().optimizedPlan()).count("parseJson") == times
 
 
@@ -111,8 +111,8 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
     (tmp_path / "x.avsc").write_text('{"type": "record", "name": "X", "fields": [{"name": "x", "type": "string"}]}')
     made = "; ".join(
         [
-            "from unskew.apps.splitter.formats import Schemas",
-            "from unskew.apps.splitter.formats import SPLITTERS, splitter",
+            "from unskew.apps.splitter.formats import SchemaSource",
+            "from unskew.apps.splitter.formats import SPLITTERS, get_splitter",
             "[splitter(name) for name in SPLITTERS]",
             f"splitter('COLUMN', 'x', 'avro', schemas=Schemas(file={str(tmp_path / 'x.avsc')!r}))",
             "[splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",
@@ -123,4 +123,4 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
 
 def test_unknown_source_type_names_the_valid_ones():
     with pytest.raises(UsageError, match=r"'COUNTRY_SKEW_R85'.*valid: COUNTRY_SKEW_R0, "):
-        splitter("COUNTRY_SKEW_R85")
+        get_splitter("COUNTRY_SKEW_R85")

@@ -7,16 +7,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import KeyedWork, Now
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.operators.interface import KeyedOperator, Now
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker.stateful import merger, operator_output, worker
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.operator_output import OUT, RESULTS, Parcel
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.operator_output import OUT, RESULTS, OutputBlob
 from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.grouping import create
 
 
-class Tally(KeyedWork):
+class Tally(KeyedOperator):
     """Number and sum of a key's values, published whenever they are settled and when they leave."""
 
     state = pa.schema([("n", pa.int64()), ("total", pa.int64())])
@@ -41,10 +41,10 @@ class Tally(KeyedWork):
             columns.append(pa.array(total))
         return pa.record_batch(columns, schema=self.state)
 
-    def settle(self, before, after, now: Now):
+    def on_merge(self, before, after, now: Now):
         return self._rows("settled", after), after
 
-    def finish(self, states, now: Now):
+    def on_close(self, states, now: Now):
         return self._rows("finished", states)
 
     def _rows(self, kind, states):
@@ -84,7 +84,7 @@ def packets_of(rows: pa.RecordBatch, routed: NDArray[np.int32], workers: int) ->
     """Each worker's packets of these rows: none or one."""
     packets: list[list[bytes]] = [[] for _ in range(workers)]
     if rows.num_rows:
-        for to, packet in zip(*cut(rows, routed, workers).columns, strict=True):
+        for to, packet in zip(*cut_packets(rows, routed, workers).columns, strict=True):
             packets[to.as_py()].append(packet.as_py())
     return packets
 
@@ -99,7 +99,7 @@ class Engine:
 
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: KeyedOperatorConfig) -> None:
         self.program = program
         self.workers = [MemoryStore() for _ in range(program.workers)]
         self.mergers = [MemoryStore() for _ in range(program.mergers)]
@@ -111,27 +111,27 @@ class Engine:
         """Run one batch; worker w gets ``packets[w]``; ``empty``: as Spark does where only the watermark has moved."""
         program = self.program
         given = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
-        [batch] = {worker.going_on(program, Progress.read(store), given) for store in self.workers}
+        [batch] = {worker.advance_time(program, OperatorProgress.read(store), given) for store in self.workers}
         self.number += 1
-        sent: list[Parcel] = []
+        sent: list[OutputBlob] = []
         for w, store in enumerate(self.workers):
-            sent += worker.work(program, store, w, packets[w], batch, Progress.read(store))
+            sent += worker.run_batch(program, store, w, packets[w], batch, OperatorProgress.read(store))
         if program.split:
             arrived = [[p for p in sent if p.merger == h] for h in range(program.mergers)]
             sent = [parcel for parcel in sent if parcel.kind in OUT]
             for h, own in enumerate(arrived):
                 store = self.mergers[h] if program.mergers_keep else MemoryStore()
-                sent += merger.merge(program, store, h, own, batch)
+                sent += merger.merge_fragments(program, store, h, own, batch)
                 assert program.mergers_keep or not any(address[2] >= 0 for address in store.blobs)
         for parcel in sent:
-            for row in operator_output.read(parcel.blob).to_pylist() if parcel.kind in OUT else []:
+            for row in operator_output.read_rows(parcel.blob).to_pylist() if parcel.kind in OUT else []:
                 (self.results if parcel.kind == RESULTS else self.counts).append(tuple(row.values()))
 
 
 class Driver(Engine):
     """An engine whose sources route with a grouping."""
 
-    def __init__(self, program: Program, grouping: str, sources: int = 1, seed: int = 0) -> None:
+    def __init__(self, program: KeyedOperatorConfig, grouping: str, sources: int = 1, seed: int = 0) -> None:
         super().__init__(program)
         self.routers = [create(grouping, program.workers, seed=seed).at_source(s) for s in range(sources)]
 

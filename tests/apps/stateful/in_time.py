@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from pyspark.errors import StreamingQueryException
 
-from unskew.apps.driver.termination import LatePython, fault
+from unskew.apps.driver.termination import LatePython, translate_failure
 
 _ATTEMPTS = 5
 _T = TypeVar("_T")
@@ -17,6 +17,6 @@ def in_time(attempt: Callable[[int], _T]) -> _T:
         try:
             return attempt(number)
         except StreamingQueryException as error:
-            if not isinstance(fault(error), LatePython):
+            if not isinstance(translate_failure(error), LatePython):
                 raise
     return attempt(_ATTEMPTS - 1)

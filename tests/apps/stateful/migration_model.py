@@ -15,22 +15,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.apps.driver.plans.imitation import Memory
 from tests.apps.stateful.driver import Tally, packets_of
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.feedback_loop import end, record_workers
-from unskew.apps.driver.plans.plan_service import Beginnings
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.feedback_loop import end_batch, record_workers
+from unskew.apps.driver.plans.plan_service import BatchPlanner
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.router.router import Routing
 from unskew.apps.worker.stateful import operator_output, worker
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.migration import Transfers, owners, router_by
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.migration import StateTransfers, find_owners, make_router
 from unskew.apps.worker.stateful.operator_output import RESULTS
 from unskew.apps.worker.stateful.store import KEY, MemoryStore
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.errors import EnvironmentFault
 from unskew.grouping import create
 from unskew.grouping.feedback import Controller
-from unskew.grouping.feedback_loop import Loop
-from unskew.grouping.keys import encode, hash_keys
+from unskew.grouping.feedback_loop import FeedbackLoop
+from unskew.grouping.keys import encode_keys, hash_keys
 
 KEYS = 12
 NAMES = pa.array([f"k{key}" for key in range(KEYS)])
@@ -57,7 +57,7 @@ class Forced(Controller):
 def router_of(grouping):
     def new(workers):
         router = create(grouping, workers)
-        if router.moves:
+        if router.migrates_keys:
             router.controller = lambda: Forced(router)
         return router
 
@@ -143,12 +143,12 @@ class MigrationModel(RuleBasedStateMachine):
         self._start()
 
     def _start(self):
-        routing = Routing(self.grouping, self.workers, self.folder, plans=Plans(self.folder).at)
+        routing = Routing(self.grouping, self.workers, self.folder, plans=PlanStateLog(self.folder).at)
         lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
-        self.program = Program(
+        self.program = KeyedOperatorConfig(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives
         )
-        self.loop = Loop(router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
+        self.loop = FeedbackLoop(router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
 
     def send(self, batch, worker, report):
         self.batch.reports[worker] = report
@@ -183,7 +183,7 @@ class MigrationModel(RuleBasedStateMachine):
     def _task(self, number, packets):
         batch, store = self.batch, MemoryStore()
         store.blobs = dict(self.stores[number].blobs)
-        sent = list(worker.work(self.program, store, number, packets, batch.clock, Progress.read(store)))
+        sent = list(worker.run_batch(self.program, store, number, packets, batch.clock, OperatorProgress.read(store)))
         return store, sent
 
     def _attempt(self, order, twice, dies_after):
@@ -192,7 +192,7 @@ class MigrationModel(RuleBasedStateMachine):
         batch.reports = {}
         self._begun()
         plans = self.program.routing.plan_state(batch.clock.number)
-        router = router_by(self.program.routing, plans.active, plans.workers)
+        router = make_router(self.program.routing, plans.active, plans.workers)
         packets = packets_of(batch.rows, router.route(batch.rows.column("key")), MOST)
         some = {w for w in range(MOST) if packets[w]} | (
             self.timers if self.event and batch.called == "some" else set()
@@ -215,9 +215,9 @@ class MigrationModel(RuleBasedStateMachine):
             store = MemoryStore()
             store.blobs = dict(before)
             try:
-                list(worker.work(program, store, number, packets, clock, Progress.read(store)))
+                list(worker.run_batch(program, store, number, packets, clock, OperatorProgress.read(store)))
             except EnvironmentFault:
-                assert Plans(self.folder).at(clock.number) is None, "its batch is so old that its plans are gone"
+                assert PlanStateLog(self.folder).at(clock.number) is None, "its batch is so old that its plans are gone"
 
         return goes_on
 
@@ -261,7 +261,7 @@ class MigrationModel(RuleBasedStateMachine):
         results = Counter()
         for parcel in itertools.chain.from_iterable(sent for _, sent in done.values()):
             if parcel.kind == RESULTS:
-                for row in operator_output.read(parcel.blob).to_pylist():
+                for row in operator_output.read_rows(parcel.blob).to_pylist():
                     window, key, kind, n, total = row.values()
                     results[kind, (window, key), n, total] += 1
         assert self.batch.results in (None, results)
@@ -272,29 +272,31 @@ class MigrationModel(RuleBasedStateMachine):
         # No tuple waits for its key's state, or at a worker that no longer has it.
         assert sum(report.tuples for report in workers.values()) == self.batch.rows.num_rows
         self._ended(workers)
-        Transfers(self.folder).forget([workers[w].migration.taken if w in workers else 0 for w in range(self.most)])
+        StateTransfers(self.folder).forget(
+            [workers[w].migration.taken if w in workers else 0 for w in range(self.most)]
+        )
         return results
 
     def _ended(self, workers):
         """The driver's end of a batch, with its workers' reports."""
         # A run has a loop once there may be plans.
-        if self.loop.router(self.workers).controller() is not None or Plans(self.folder).newest() is not None:
-            end(self.loop, self.folder, self.number, TaskReports(workers=workers))
+        if self.loop.router(self.workers).controller() is not None or PlanStateLog(self.folder).newest() is not None:
+            end_batch(self.loop, self.folder, self.number, TaskReports(workers=workers))
 
     def _owned(self, called):
         plans = self.program.routing.plan_state(self.number)
-        routers = [router_by(self.program.routing, plans.active, plans.workers)]
+        routers = [make_router(self.program.routing, plans.active, plans.workers)]
         if plans.pending is not None:
-            routers.append(router_by(self.program.routing, plans.pending, plans.pending_workers))
+            routers.append(make_router(self.program.routing, plans.pending, plans.pending_workers))
         for number in called:
             for _, key in self._keys(number):
                 for router in routers:
-                    assert owners(router, encode([key]).hashes) == number
+                    assert find_owners(router, encode_keys([key]).hashes) == number
 
     def _keys(self, number):
         store = MemoryStore()
         store.blobs = dict(self.stores[number].blobs)
-        table = Table(store, 0, Tally.state, pa.string(), None if self.event else TTL)
+        table = StateTable(store, 0, Tally.state, pa.string(), None if self.event else TTL)
         return [
             (window, key)
             for window in table.windows
@@ -343,7 +345,7 @@ class AskedModel(MigrationModel):
         if self.batch.rows.num_rows or (self.ends and self.batch.called == "all"):
             if self.call is None:
                 self.reports = Memory()
-                self.call = Beginnings(self.loop, self.folder, self.reports)
+                self.call = BatchPlanner(self.loop, self.folder, self.reports)
             self.call.begin(self.number, str(self.run))
 
     def teardown(self):

@@ -14,20 +14,20 @@ import pytest
 
 from tests.apps.driver.plans.imitation import Memory
 from tests.apps.stateful.driver import Tally, packets_of
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.plan_service import Beginnings, Calls
-from unskew.apps.driver.plans.planner_server import Place
-from unskew.apps.library.keyed_map import _forgetting
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.plan_service import BatchPlanner, PlanService
+from unskew.apps.driver.plans.planner_server import ListenAddress
+from unskew.apps.library.keyed_map import _forget_transfers
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.router.router import Routing, SourceRouter
-from unskew.apps.worker.monitors import Monitors
+from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.stateful import operator_output
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
-from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.store import MemoryStore
-from unskew.apps.worker.stateful.worker import work
+from unskew.apps.worker.stateful.worker import run_batch
 from unskew.errors import EnvironmentFault
-from unskew.grouping.feedback_loop import Loop
+from unskew.grouping.feedback_loop import FeedbackLoop
 from unskew.loopback import LOOPBACK
 
 WORKERS, SOURCES, BATCHES, ROWS = 4, 2, 20, 200
@@ -45,13 +45,13 @@ class Driver:
     def __init__(self, grouping, checkpoint):
         reports = Memory()
         routing = Routing(grouping, WORKERS, checkpoint, ALWAYS[grouping], streaming=True, reports=reports)
-        loop = Loop(routing.router, WORKERS, moving=True, keyed=True)
-        self.server = Calls(Place(LOOPBACK))
-        call = Beginnings(loop, checkpoint, reports, _forgetting(routing))
+        loop = FeedbackLoop(routing.router, WORKERS, moving=True, keyed=True)
+        self.server = PlanService(ListenAddress(LOOPBACK))
+        call = BatchPlanner(loop, checkpoint, reports, _forget_transfers(routing))
         self.routing = replace(routing, plans=self.server.add(call, checkpoint))
-        self.program = Program(
+        self.program = KeyedOperatorConfig(
             Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
-            routing=self.routing, monitors=Monitors(self.routing),
+            routing=self.routing, monitors=WorkerMonitors(self.routing),
         )  # fmt: skip
 
     def attempt(self, batch, parts, before, called=(*range(WORKERS),)):
@@ -71,9 +71,9 @@ class Driver:
             own = MemoryStore()
             own.blobs = dict(store.blobs)
             clock = WorkerBatch(batch, 1000 + batch, 1000 + batch)
-            for parcel in work(self.program, own, worker, packets[worker], clock, Progress.read(own)):
+            for parcel in run_batch(self.program, own, worker, packets[worker], clock, OperatorProgress.read(own)):
                 if parcel.kind == operator_output.RESULTS:
-                    for row in operator_output.read(parcel.blob).to_pylist():
+                    for row in operator_output.read_rows(parcel.blob).to_pylist():
                         _, key, _, n, _ = row.values()
                         assert key not in published, "a key has one state"
                         published[key] = n
@@ -114,7 +114,7 @@ def play(grouping, folder, seed, *, before=0.0, after=0.0, called=None):
                 stores, _ = driver.attempt(next(number), [], stores, called(chance))
     finally:
         driver.server.close()
-    assert Plans(folder).newest().active.number > 2, "a query in which no keys move would prove nothing"
+    assert PlanStateLog(folder).newest().active.number > 2, "a query in which no keys move would prove nothing"
 
 
 @pytest.mark.parametrize("grouping", ALWAYS)
@@ -150,5 +150,5 @@ def test_files_that_cannot_be_removed_harm_nothing(tmp_path, monkeypatch):
     def broken(*_):
         raise EnvironmentFault("the store is away")
 
-    monkeypatch.setattr(Transfers, "forget", broken)
-    _forgetting(Routing("MIXED", WORKERS, str(tmp_path)))(TaskReports())
+    monkeypatch.setattr(StateTransfers, "forget", broken)
+    _forget_transfers(Routing("MIXED", WORKERS, str(tmp_path)))(TaskReports())

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.apps.stateful.driver import Driver, Tally
 from tests.sessions import sessions
 from unskew.apps.worker.stateful import store, table, worker
-from unskew.apps.worker.stateful.config import Period, Program, merging
-from unskew.grouping.registry import KEEPING, STANDALONE
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, choose_merge_period
+from unskew.grouping.registry import STANDALONE, STICKY
 from unskew.operators import Distinct, PerKey, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
@@ -63,17 +63,17 @@ def play(driver, batches, *, event):
 
 def program_of(work, workers, split, every, **lives):
     mergers, merge_every = 2 if workers > 1 else 1, every if split else None
-    return Program(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
+    return KeyedOperatorConfig(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
 
 
 runs = {"grouping": groupings, "batches": streams, "seed": st.integers(0, 9)}
 runs |= {"workers": st.integers(1, 4), "event": st.booleans()}
 
 
-@pytest.mark.parametrize("every", [None, Period(ms=EVERY), Period(batches=3)])
+@pytest.mark.parametrize("every", [None, MergePeriod(ms=EVERY), MergePeriod(batches=3)])
 @given(**runs)
 def test_windows(every, grouping, batches, seed, workers, event):
-    split = grouping not in KEEPING
+    split = grouping not in STICKY
     program = program_of(Tally(), workers, split, every, event=event, window_ms=WINDOW, counted_ms=WINDOW)
     driver = Driver(program, grouping, sources=2, seed=seed)
     truth, late_before = defaultdict(list), 0
@@ -102,11 +102,11 @@ def test_null_is_a_key_of_its_own(kind, grouping):
         state=pa.schema([("n", pa.int64()), ("none", pa.bool_())]),
         results=pa.schema([("n", pa.int64()), ("none", pa.bool_())]),
         merge=lambda states: {"n": sum(state["n"] for state in states), "none": states[0]["none"]},
-        finish=lambda state: [state],
+        on_close=lambda state: [state],
     )
     split = grouping == "SHUFFLE"
-    every = Period(batches=2) if split else None
-    program = Program(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
+    every = MergePeriod(batches=2) if split else None
+    program = KeyedOperatorConfig(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
     driver = Driver(program, grouping, sources=1)
     texts = [None if n % 3 == 0 else str(n % 20) for n in range(240)]
     keys = pa.array(texts, pa.string()).cast(kind)
@@ -119,8 +119,8 @@ def test_null_is_a_key_of_its_own(kind, grouping):
 
 @given(**runs, by_time=st.booleans())
 def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
-    split = grouping not in KEEPING
-    every = Period(ms=EVERY) if by_time else Period(batches=2)
+    split = grouping not in STICKY
+    every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
     program = program_of(Tally(), workers, split, every, event=event, ttl_ms=TTL)
     driver = Driver(program, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch, which is empty, is one of those that meet
@@ -154,8 +154,8 @@ GAP = 20
 
 @given(**runs, by_time=st.booleans())
 def test_sessions(grouping, batches, seed, workers, event, by_time):
-    split, work = grouping not in KEEPING, Sessions(gap=GAP / 1000)
-    every = Period(ms=EVERY) if by_time else Period(batches=2)
+    split, work = grouping not in STICKY, Sessions(gap=GAP / 1000)
+    every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
     program = program_of(work, workers, split, every, event=event, ttl_ms=work.ttl_ms)
     driver = Driver(program, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
@@ -189,8 +189,8 @@ def in_batches(chosen, cuts):
 
 def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
     """A driver by event time, with merges as they are by default."""
-    split = grouping not in KEEPING and workers > 1
-    period = merging(every if split else None, grouping, split=split, event=True, window_ms=None)
+    split = grouping not in STICKY and workers > 1
+    period = choose_merge_period(every if split else None, grouping, split=split, event=True, window_ms=None)
     program = program_of(work, workers, split, period, event=True, **life)
     return Driver(program, grouping, sources=2, seed=seed)
 
@@ -232,10 +232,10 @@ def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(groupi
         assert sorted(split.results) == sorted(whole.results)
 
 
-@pytest.mark.parametrize("every", [None, Period(batches=3)])
+@pytest.mark.parametrize("every", [None, MergePeriod(batches=3)])
 @given(**runs)
 def test_distinct(every, grouping, batches, seed, workers, event):
-    split = grouping not in KEEPING
+    split = grouping not in STICKY
     program = program_of(Distinct("value", "int64"), workers, split, every, event=event, window_ms=WINDOW)
     driver = Driver(program, grouping, sources=2, seed=seed)
     times = defaultdict(list)
@@ -251,10 +251,12 @@ def test_distinct(every, grouping, batches, seed, workers, event):
 
 
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
-@pytest.mark.parametrize("every", [None, Period(batches=2)])
+@pytest.mark.parametrize("every", [None, MergePeriod(batches=2)])
 def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     split = grouping != "KEY"
-    program = Program(Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None)
+    program = KeyedOperatorConfig(
+        Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None
+    )
     driver = Driver(program, grouping, sources=2)
     times = 90, 130, 95, 60, 125, 170, 10  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
     for ms in times:
@@ -285,7 +287,7 @@ def test_texts_of_a_batch_may_be_more_than_an_array_of_their_type_has(monkeypatc
 
     texts = pa.schema([("texts", pa.list_(kind))])
     work = Joined(append, state=texts, results=texts, columns=("value",))
-    driver = Driver(Program(work, pa.string(), 1, split=False, ttl_ms=TTL), "KEY", sources=2)
+    driver = Driver(KeyedOperatorConfig(work, pa.string(), 1, split=False, ttl_ms=TTL), "KEY", sources=2)
     values = pa.array([f"text {i}" for i in range(6)]).cast(kind)
     keys = pa.array(["a", "b", None] * 2)
     driver.batch([pa.record_batch([keys, values], ["key", "value"])] * 2, 5)
@@ -297,7 +299,7 @@ def test_texts_of_a_batch_may_be_more_than_an_array_of_their_type_has(monkeypatc
 @pytest.mark.parametrize("lives", [{"ttl_ms": TTL}, {"window_ms": WINDOW}])
 def test_a_streams_watermark_begins_at_1970(lives):
     """A backfill, which has no watermark, takes older tuples (``test_static``)."""
-    driver = Driver(Program(Tally(), pa.string(), 1, split=False, event=True, **lives), "KEY")
+    driver = Driver(KeyedOperatorConfig(Tally(), pa.string(), 1, split=False, event=True, **lives), "KEY")
     times = pa.array([-3 * WINDOW, 5], pa.timestamp("ms", "UTC"))
     driver.batch(
         [pa.record_batch([pa.array(["before", "after"]), pa.array([7, 8]), times], ["key", "value", "time"])], 10, 0
@@ -325,10 +327,12 @@ def test_large_states_are_few_at_a_time(monkeypatch, split):
         state=texts,
         results=texts,
         merge=lambda states: states[-1],
-        finish=lambda state: [state],
+        on_close=lambda state: [state],
     )
     workers = 2 if split else 1
-    program = Program(work, pa.string(), workers, split, workers, ttl_ms=TTL, merge_every=Period(1) if split else None)
+    program = KeyedOperatorConfig(
+        work, pa.string(), workers, split, workers, ttl_ms=TTL, merge_every=MergePeriod(1) if split else None
+    )
     driver = Driver(program, "SHUFFLE" if split else "KEY")
     keys = [f"key {i:03}" for i in range(200)]
     for batch_ms in (1, 2, 3):

@@ -91,7 +91,7 @@ def naive_bayes(rows):
 
 
 CHECKS = {
-    "Running": running,
+    "Statistics": running,
     "Distinct": distinct,
     "DistinctCount": distinct_count,
     "Sessions": sessions,
@@ -106,7 +106,7 @@ CHECKS = {
 
 @pytest.mark.parametrize(
     "name",
-    [name if name == "Running" else pytest.param(name, marks=pytest.mark.nightly(group="keyed")) for name in WORKS],
+    [name if name == "Statistics" else pytest.param(name, marks=pytest.mark.nightly(group="keyed")) for name in WORKS],
 )
 def test_a_work(spark, tmp_path, name):
     rows = in_time(lambda attempt: run(spark, name, tmp_path / str(attempt)))

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.stateful.driver import Driver, Hoard, Tally
-from unskew.apps.cli.option_groups import load_work
-from unskew.apps.driver.dataflow import Dataflow, stage_of
-from unskew.apps.driver.termination import cause
+from unskew.apps.cli.option_groups import load_operator
+from unskew.apps.driver.dataflow import Dataflow, make_stage
+from unskew.apps.driver.termination import describe_cause
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.settings import Settings
-from unskew.apps.worker.stateful.config import Period, Program, lifetime, splits
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, parse_lifetime, splits_keys
 from unskew.errors import UsageError
-from unskew.grouping.registry import GROUPINGS, KEEPING, STANDALONE
+from unskew.grouping.registry import GROUPINGS, STANDALONE, STICKY
 from unskew.kafka.connection import Connection
 from unskew.operators import DistinctCount
 
@@ -23,7 +23,7 @@ KEYS = [f"k{i}" for i in range(40)]
 
 
 def run(work, grouping="KEY", values=None):
-    program = Program(work, pa.string(), 3, grouping != "KEY", window_ms=1000)
+    program = KeyedOperatorConfig(work, pa.string(), 3, grouping != "KEY", window_ms=1000)
     batch = pa.RecordBatch.from_pydict({"key": KEYS, "value": pa.array(values or list(range(40)), pa.int64())})
     driver = Driver(program, grouping)
     driver.batch([batch], 500)
@@ -48,15 +48,15 @@ class Picky(Tally):
             self._check(states.column("total").to_pylist())
         return super().merge(states, slots, keys)
 
-    def settle(self, before, after, now):
+    def on_merge(self, before, after, now):
         if self.method == "settle":
             self._check(after.column("total").to_pylist())
-        return super().settle(before, after, now)
+        return super().on_merge(before, after, now)
 
-    def finish(self, states, now):
+    def on_close(self, states, now):
         if self.method == "finish":
             self._check(states.column("total").to_pylist())
-        return super().finish(states, now)
+        return super().on_close(states, now)
 
 
 def test_the_error_of_a_work_names_the_key(subtests):
@@ -74,7 +74,7 @@ def test_the_error_of_a_work_names_the_key(subtests):
             assert str(fault.value) == message
     traceback = f"Traceback…\nunskew.works.faults.StateFault: {message}\n"
     wrapped = type("Wrapped", (), {"__str__": lambda _: traceback})
-    assert cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
+    assert describe_cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
 
 
 class Wrong(Tally):
@@ -124,14 +124,14 @@ def test_a_work_without_a_merge_needs_a_grouping_that_keeps_keys():
     class Alone(Tally):
         merge = Tally.__base__.merge
 
-    assert KEEPING == ("KEY",)
+    assert STICKY == ("KEY",)
     with pytest.raises(
         UsageError, match=r"D_CHOICES puts a key on several workers, and Alone has no merge; valid: KEY"
     ):
-        splits(Alone(), "D_CHOICES", 4)
-    assert not splits(Alone(), "KEY", 4)
-    assert not splits(Alone(), "SHUFFLE", 1)
-    assert splits(Tally(), "SHUFFLE", 2)
+        splits_keys(Alone(), "D_CHOICES", 4)
+    assert not splits_keys(Alone(), "KEY", 4)
+    assert not splits_keys(Alone(), "SHUFFLE", 1)
+    assert splits_keys(Tally(), "SHUFFLE", 2)
 
 
 @pytest.mark.parametrize("name", STANDALONE)
@@ -143,31 +143,31 @@ def test_a_grouping_keeps_keys_or_doesnt(name):
         GROUPINGS[name](5).at_source(source).route(keys[source::2], times=np.arange(n // 2) * 10) for source in (0, 1)
     ]
     replicas = {(key, int(w)) for source in (0, 1) for key, w in zip(keys[source::2], routed[source], strict=True)}
-    assert (len(replicas) == len(set(keys))) == GROUPINGS[name].keeps
+    assert (len(replicas) == len(set(keys))) == GROUPINGS[name].is_sticky
 
 
 def test_lifetimes_and_periods():
     work = Tally()
-    assert lifetime(work, 15.0, None) == (15_000, None)
-    assert lifetime(work, 15.0, 2.0) == (None, 2_000)
+    assert parse_lifetime(work, 15.0, None) == (15_000, None)
+    assert parse_lifetime(work, 15.0, 2.0) == (None, 2_000)
     with pytest.raises(UsageError, match="Tally's states would live for ever: give ttl or window"):
-        lifetime(work, None, None)
+        parse_lifetime(work, None, None)
     work.ttl_ms = 30_000
-    assert lifetime(work, None, None) == (None, 30_000)
+    assert parse_lifetime(work, None, None) == (None, 30_000)
     with pytest.raises(UsageError, match=r"ttl is 2\.0; valid for Tally: at least 30 s"):
-        lifetime(work, None, 2.0)
-    assert lifetime(work, timedelta(minutes=1), None) == (60_000, None)
-    assert lifetime(work, None, "1 hour 30 minutes") == (None, 5_400_000)
-    assert [Period.of(each).ms for each in (timedelta(seconds=2), 2.5, "5 minutes", "30s")] == [
+        parse_lifetime(work, None, 2.0)
+    assert parse_lifetime(work, timedelta(minutes=1), None) == (60_000, None)
+    assert parse_lifetime(work, None, "1 hour 30 minutes") == (None, 5_400_000)
+    assert [MergePeriod.of(each).ms for each in (timedelta(seconds=2), 2.5, "5 minutes", "30s")] == [
         2000,
         2500,
         300_000,
         30_000,
     ]
-    assert [Period.of(each).batches for each in ("1 batch", "5 batches", "7b")] == [1, 5, 7]
+    assert [MergePeriod.of(each).batches for each in ("1 batch", "5 batches", "7b")] == [1, 5, 7]
     for given in ("0", "-1s", "1.5b", "0 batches", "", 0, timedelta()):
         with pytest.raises(UsageError, match=r"merge_every is .*; valid: .* or batches \('5 batches'\)"):
-            Period.of(given)
+            MergePeriod.of(given)
 
 
 @pytest.mark.parametrize(
@@ -185,14 +185,14 @@ def test_settings_that_dont_fit(given, message):
     valid = {"mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "topic": "t", "sources": 1}
     valid |= {"workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c"}
     valid["work"] = Tally("offset")
-    assert stage_of(Settings(**valid)).keyed
+    assert make_stage(Settings(**valid)).keyed
     with pytest.raises(UsageError, match=message):
         Dataflow.of(Settings(**valid | given))
 
 
 def test_works_by_name():
-    assert load_work("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
-    assert load_work("tests.apps.stateful.test_faults:run", {}) is run
+    assert load_operator("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
+    assert load_operator("tests.apps.stateful.test_faults:run", {}) is run
     for path, options, message in (
         ("unskew.operators:Sessions", {"gep": "7"}, "has no option 'gep'; valid: gap"),
         ("unskew.operators:Sessions", {"gap": "x"}, "gap is 'x'; valid: a duration"),
@@ -200,7 +200,7 @@ def test_works_by_name():
         (None, {"gap": "7"}, "there is no --work"),
     ):
         with pytest.raises(UsageError, match=message):
-            load_work(path, options)
+            load_operator(path, options)
 
 
 def test_states_made_with_other_parameters_are_another_runs():

@@ -24,7 +24,7 @@ from tests.harness.query import QueryProcess
 from tests.oracle.rows import written
 from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.errors import EnvironmentFault, UsageError
 
 pytestmark = pytest.mark.spark
@@ -87,7 +87,7 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
         batches = in_time(attempt)
         moved += sum(batch.moved for batch in batches)
         assert all(batch.grouping == grouping for batch in batches)
-    state = Plans(checkpoint).newest()
+    state = PlanStateLog(checkpoint).newest()
     assert state is not None, "sources have asked for plans"
     most: dict[str, tuple[int, int]] = {}
     for row in spark.read.parquet(out).collect():
@@ -107,15 +107,15 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from unskew import keyed_map, settings
-from unskew.operators import Running
+from unskew import keyed_map, spark_settings
+from unskew.operators import Statistics
 
 folder = sys.argv[1]
-conf = {"spark.ui.enabled": "false", **settings(workers=4)}
+conf = {"spark.ui.enabled": "false", **spark_settings(workers=4)}
 spark = SparkSession.builder.master("local[2]").config(map=conf).getOrCreate()
 rows = spark.readStream.schema("user string, value long").option("maxFilesPerTrigger", 1).parquet(folder + "/in")
 found = keyed_map(
-    rows, "user", 4, Running("value"), "MIXED", folder + "/cp", ttl="1 hour", theta_max=0.0, window=1
+    rows, "user", 4, Statistics("value"), "MIXED", folder + "/cp", ttl="1 hour", theta_max=0.0, window=1
 )
 writer = found.select("user", "count", "sum").writeStream.format("parquet").option("checkpointLocation", folder + "/cp")
 writer.trigger(availableNow=True).start(folder + "/out").awaitTermination()
@@ -148,21 +148,21 @@ def test_whatever_batch_it_is_killed_in(tmp_path, kills, seed):
     for user, count, total in zip(*(found[name].to_pylist() for name in ("user", "count", "sum")), strict=True):
         most[user] = max(most.get(user, (0, 0.0)), (count, total))
     assert most == {user: (len(values), float(sum(values))) for user, values in truth.items()}
-    state = Plans(str(tmp_path / "cp")).newest()
+    state = PlanStateLog(str(tmp_path / "cp")).newest()
     assert state.active.number > 2, "a query in which no keys move would prove nothing"
 
 
 CONNECT = """
 import sys
 from pyspark.sql import SparkSession
-from unskew import keyed_map, settings
-from unskew.operators import Running
+from unskew import keyed_map, spark_settings
+from unskew.operators import Statistics
 
-conf = {"spark.ui.enabled": "false", **settings(workers=4)}
+conf = {"spark.ui.enabled": "false", **spark_settings(workers=4)}
 spark = SparkSession.builder.config(map=conf).remote("local[1]").getOrCreate()
 rows = spark.readStream.schema("user string, value long").parquet(sys.argv[1] + "/in")
 try:
-    keyed_map(rows, "user", 4, Running("value"), "MIXED", sys.argv[1] + "/cp", ttl="1 hour")
+    keyed_map(rows, "user", 4, Statistics("value"), "MIXED", sys.argv[1] + "/cp", ttl="1 hour")
 except ValueError as error:
     print(error)
 spark.stop()

@@ -9,7 +9,7 @@ from tests.apps.conftest import records
 from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.harness.topology import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.kafka.topics import end_offsets
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(2400)]
@@ -55,7 +55,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grou
     published = records(connection, results)
     latest = dict(published).values()
     if grouping == "MIXED":
-        state = Plans(str(topology.checkpoint)).newest()
+        state = PlanStateLog(str(topology.checkpoint)).newest()
         print(f"plan {state.active.number} is active at the end")
         assert state.active.number > 2, "a run in which no keys move would prove nothing"
     print(f"{len(published)} records of {len(latest)} results, {sum(end_offsets(connection, results).values())} in all")

@@ -21,11 +21,11 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import Hoard, Tally
 from tests.apps.stateful.in_time import in_time
 from unskew import durations, keyed_map, watch
-from unskew.apps.driver.termination import cause
+from unskew.apps.driver.termination import describe_cause
 from unskew.errors import UsageError
 from unskew.grouping.registry import CAPPED
 from unskew.operators import PerKey, Sessions
-from unskew.spark.compat import tokens
+from unskew.spark.compat import choose_tokens
 
 pytestmark = pytest.mark.spark
 
@@ -194,7 +194,7 @@ def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark
         spark.conf.set(setting, 5)
         with pytest.raises(StreamingQueryException) as error:
             collect(query, tmp_path)
-        assert cause(error.value).startswith(
+        assert describe_cause(error.value).startswith(
             f"{setting} was 2 when the work's states got their places, and is 5 in the"
         )
         # No state is written: it begins with the query's number, and keeps that over a restart.
@@ -203,9 +203,9 @@ def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark
         assert {row["user"]: row["n"] for row in sorted(collect(query, tmp_path), key=lambda row: row["n"])} == Counter(
             user for user, *_ in rows
         )
-        assert (record()["statePartitions"], record()["tokens"]) == (5, tokens(3, 5))
+        assert (record()["statePartitions"], record()["tokens"]) == (5, choose_tokens(3, 5))
         defined()
-        changed = record() | {"tokens": tokens(3, 4)}
+        changed = record() | {"tokens": choose_tokens(3, 4)}
         (checkpoint / "unskew" / "run.json").write_bytes(orjson.dumps(changed))
         with pytest.raises(UsageError, match=r"belongs to a run with tokens \[.*\], this one has \["):
             defined()
@@ -241,7 +241,7 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     spark.createDataFrame([(1, 30)], schema).coalesce(1).write.mode("append").parquet(str(folder))
     with pytest.raises(StreamingQueryException) as error:
         collect(again(Hoard(1 << 20)), tmp_path)
-    assert cause(error.value).startswith("the state of key 1 has 52,428,8")
+    assert describe_cause(error.value).startswith("the state of key 1 has 52,428,8")
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_durations_are_read_as_spark_reads_them(spark):
         *("500 milliseconds 250 microseconds", "1.5 second"),
     ):
         later = spark.range(1).select(F.expr(f"timestamp_micros(0) + CAST('{text}' AS INTERVAL)").alias("later"))
-        assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.seconds("text", text))
+        assert later.select(F.unix_micros("later")).first()[0] == round(1e6 * durations.parse_seconds("text", text))
 
 
 def test_columns_of_any_name(spark):

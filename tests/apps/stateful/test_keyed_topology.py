@@ -14,8 +14,8 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.apps.stateful.tallies import published
 from tests.harness.topology import START
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.worker.stateful.stage import Keyed
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.worker.stateful.stage import KeyedStage
 from unskew.apps.worker.stateful.state_reader import States
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -43,7 +43,7 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     expected = {state: (len(offsets), sum(offsets)) for state, offsets in truth.items()}
     assert published(connection, run, "finished") == expected
     assert published(connection, run, "settled") == expected
-    counts = final_counts(connection, result_topics(run)["aggregator"])
+    counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert counts == {state: n for state, (n, _) in expected.items()}
     assert reports[-1].totals.tuples == len(keys)
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
@@ -59,7 +59,7 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
         _, reports = drain(run)
     found = published(connection, run, "settled")
     assert {key: n for (_, key), (n, _) in found.items()} == Counter(keys)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
     assert reports[-1].states.states.sum() == len(set(keys))
     states = States(spark, run.checkpoint)
     rows = states.rows().collect()
@@ -75,8 +75,8 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_results_that_are_too_many_for_spark(grouping, settings, drain, connection, topic, monkeypatch):
     """They arrive all the same, and the files of earlier batches don't stay."""
-    program = Keyed.program
-    monkeypatch.setattr(Keyed, "program", lambda self, *given: replace(program(self, *given), most=100))
+    program = KeyedStage.config
+    monkeypatch.setattr(KeyedStage, "config", lambda self, *given: replace(program(self, *given), most=100))
     keys = skewed(3_000)
     ms = [START + 7 * i for i in range(len(keys))]  # 21 s, in order
     publish(connection, topic, 2, countries(keys), ms=ms)
@@ -84,7 +84,7 @@ def test_results_that_are_too_many_for_spark(grouping, settings, drain, connecti
     drain(run)
     truth = Counter((str(np.datetime64(t // 5000 * 5000, "ms")) + "Z", key) for t, key in zip(ms, keys, strict=True))
     assert {state: n for state, (n, _) in published(connection, run, "finished").items()} == truth
-    assert final_counts(connection, result_topics(run)["aggregator"]) == truth
+    assert final_counts(connection, list_result_topics(run)["aggregator"]) == truth
     senders = [*Path(run.checkpoint).glob("unskew/overflow/*")]
     assert {sender.name.split("-")[0] for sender in senders} >= {"worker"}
     assert all(len([*sender.iterdir()]) <= 1 for sender in senders), "those of batches before the last"

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.operators import Running
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.operators import Statistics
 
 pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]
 
@@ -25,8 +25,8 @@ def test_a_batch_is_planned_again(spark, settings, drain, connection, topic, tmp
     script.chmod(0o755)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(script))
     publish(connection, topic, 2, countries([f"Country {i % 7}" for i in range(100)]))
-    run = settings("KEY", work=Running("offset"))
+    run = settings("KEY", work=Statistics("offset"))
     drain(run)
     assert flag.exists()
-    counted = final_counts(connection, result_topics(run)["aggregator"])
+    counted = final_counts(connection, list_result_topics(run)["aggregator"])
     assert by_key(counted) == {f"Country {i}": 100 // 7 + (i < 100 % 7) for i in range(7)}

@@ -9,21 +9,21 @@ import pytest
 from tests.apps.stateful.driver import Tally
 from tests.apps.stateful.migration_model import MOST, MigrationModel
 from unskew.apps.checkpoint import folders
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.feedback_loop import end
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.feedback_loop import end_batch
 from unskew.apps.metrics.task_reports import TaskReports, WorkerReport
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.router.router import Routing
 from unskew.apps.worker.stateful import store
-from unskew.apps.worker.stateful.config import Progress
-from unskew.apps.worker.stateful.migration import Migration, Transfers
-from unskew.apps.worker.stateful.operator_output import windowed
-from unskew.apps.worker.stateful.store import KEY, Delayed, MemoryStore
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.config import OperatorProgress
+from unskew.apps.worker.stateful.migration import Migration, StateTransfers
+from unskew.apps.worker.stateful.operator_output import add_window
+from unskew.apps.worker.stateful.store import KEY, BufferedStore, MemoryStore
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback import Plan
-from unskew.grouping.feedback_loop import Loop, PlanState
-from unskew.grouping.keys import encode, hash_keys
+from unskew.grouping.feedback_loop import FeedbackLoop, PlanState
+from unskew.grouping.keys import encode_keys, hash_keys
 
 N = 4_000
 NAMES = pa.array([f"k{i}" for i in range(N)])
@@ -51,13 +51,13 @@ class Counting(MemoryStore):
 
 
 def table_of(store):
-    return Table(store, 0, Tally.state, pa.string(), None)
+    return StateTable(store, 0, Tally.state, pa.string(), None)
 
 
 def filled(store, windows=(0,)):
     table = table_of(store)
     for window in windows:
-        touched = table.touch(window, encode(NAMES))
+        touched = table.touch(window, encode_keys(NAMES))
         states = pa.record_batch([pa.array(np.arange(N)), pa.array(np.arange(N) + window)], schema=Tally.state)
         table.put(window, touched, np.arange(N) + 5, states)
     table.close()
@@ -113,7 +113,7 @@ def test_a_key_that_has_a_state_already_is_refused():
 
 def test_the_same_rows_are_the_same_bytes(tmp_path):
     (_, part, _), *_ = filled(MemoryStore()).release(to_one(lambda hashes: hashes > 0), None)
-    rows, transfers = windowed(0, part), Transfers(str(tmp_path))
+    rows, transfers = add_window(0, part), StateTransfers(str(tmp_path))
     written = []
     for order in (np.arange(rows.num_rows), np.random.default_rng(1).permutation(rows.num_rows)):
         size = transfers.write(3, 1, 5, {1: rows.take(pa.array(order)), 0: rows.slice(0, 2)}, rows.schema)
@@ -121,14 +121,14 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
         written.append(path.read_bytes())
         assert size == len(written[-1])
     assert written[0] == written[1]
-    assert transfers.listed(1, 6) == {3: 5}
+    assert transfers.list_files(1, 6) == {3: 5}
     assert [part.num_rows for part in transfers.to(0, 1, {3: 5})] == [2]
     assert sorted(transfers.to(1, 1, {3: 5})[0].to_pylist(), key=str) == sorted(rows.to_pylist(), key=str)
     assert sum(part.num_rows for part in transfers.by(3, 1, 5)) == rows.num_rows + 2
     assert transfers.to(2, 1, {3: 5}) == []
-    assert transfers.listed(1, 5) == {}, "what a batch writes it doesn't read"
+    assert transfers.list_files(1, 5) == {}, "what a batch writes it doesn't read"
     transfers.write(3, 1, 7, {}, rows.schema)
-    assert transfers.listed(1, 8) == {3: 7}, "the newest file counts"
+    assert transfers.list_files(1, 8) == {3: 7}, "the newest file counts"
     assert transfers.to(1, 1, {3: 7}) == []
     transfers.forget([1, 0])
     assert transfers.plans() == [1]
@@ -141,7 +141,7 @@ def test_a_bucket_that_changes_twice_is_fetched_and_stored_once():
     filled(store)
     expected = dict(store.blobs)
     store.reads = store.writes = 0
-    later = Delayed(store)
+    later = BufferedStore(store)
     table = filled(later)  # all buckets
     rows = list(table.release(to_one(lambda hashes: hashes % np.uint64(2) == 0), None))
     for window, part, _ in rows:
@@ -162,9 +162,9 @@ def test_a_bucket_that_changes_twice_is_fetched_and_stored_once():
 def test_progress_of_an_older_version():
     store = MemoryStore()
     store.put((0, 0, -2), np.array([1, 2, 3], np.int64).tobytes())
-    assert Progress.read(store) == Progress(1, 2, 3)
-    Progress(1, 2, 3, 4, 5).write(store)
-    assert Progress.read(store) == Progress(1, 2, 3, 4, 5)
+    assert OperatorProgress.read(store) == OperatorProgress(1, 2, 3)
+    OperatorProgress(1, 2, 3, 4, 5).write(store)
+    assert OperatorProgress.read(store) == OperatorProgress(1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("grouping", ["MIXED", "CONSISTENT_HASH"])
@@ -188,12 +188,12 @@ def test_no_tuple_waits_at_a_worker_that_loses_its_key(grouping):
 
 def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
     """A worker that releases states, takes them back and has none to release any more reports that."""
-    routing = Routing("KEY", 1, str(tmp_path), plans=Plans(str(tmp_path)).at)
+    routing = Routing("KEY", 1, str(tmp_path), plans=PlanStateLog(str(tmp_path)).at)
     plan = Plan(1, 0, routing.router(2).identity, {})
     before = PlanState(1, pending=plan, pending_workers=2)
-    loop = Loop(routing.router, 2, keyed=True)
-    Plans(str(tmp_path)).write(5, before)
-    table, progress, transfers = filled(MemoryStore()), Progress(), Transfers(str(tmp_path))
+    loop = FeedbackLoop(routing.router, 2, keyed=True)
+    PlanStateLog(str(tmp_path)).write(5, before)
+    table, progress, transfers = filled(MemoryStore()), OperatorProgress(), StateTransfers(str(tmp_path))
     for batch in (5, 6):
         worker = Migration(routing, 0, batch, progress)
         worker.take_in(table)
@@ -203,8 +203,10 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
         worker.release(table, split=False)
         progress = worker.progress
         assert progress.released == 1
-        end(loop, str(tmp_path), batch, TaskReports(workers={0: WorkerReport(0, 0, 0.0, migration=worker.report())}))
-        files = Plans(str(tmp_path)).at(batch + 1).pending_files
+        end_batch(
+            loop, str(tmp_path), batch, TaskReports(workers={0: WorkerReport(0, 0, 0.0, migration=worker.report())})
+        )
+        files = PlanStateLog(str(tmp_path)).at(batch + 1).pending_files
         assert files == {0: batch}
         there = sum(part.num_rows for part in transfers.to(1, 1, files))
         assert there == (N - table.keys if batch == 5 else 0)
@@ -214,28 +216,28 @@ def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
 def test_a_new_worker_asks_for_no_file_of_a_plan_before_it(tmp_path, monkeypatch):
     """All workers that there were have taken in the plan's states, so the files are gone."""
     monkeypatch.setattr(folders, "PATIENCE", 0.0)
-    routing = Routing("KEY", 4, str(tmp_path), plans=Plans(str(tmp_path)).at)
-    Plans(str(tmp_path)).write(5, PlanState(2, Plan(3, 2, routing.router(2).identity, {}), files={0: 3}))
-    new = Migration(routing, 2, 5, Progress())
+    routing = Routing("KEY", 4, str(tmp_path), plans=PlanStateLog(str(tmp_path)).at)
+    PlanStateLog(str(tmp_path)).write(5, PlanState(2, Plan(3, 2, routing.router(2).identity, {}), files={0: 3}))
+    new = Migration(routing, 2, 5, OperatorProgress())
     new.take_in(table_of(MemoryStore()))
     assert new.progress.taken == 3
     with pytest.raises(EnvironmentFault, match="worker 0 released in batch 3"):
-        Migration(routing, 1, 5, Progress()).take_in(table_of(MemoryStore()))
+        Migration(routing, 1, 5, OperatorProgress()).take_in(table_of(MemoryStore()))
 
 
 def test_plans_older_than_the_states_are_refused(tmp_path):
     """As in a checkpoint that was copied while its run went on, or that has lost its plans."""
-    routing = Routing("KEY", 2, str(tmp_path), plans=Plans(str(tmp_path)).at)
-    plans = Plans(str(tmp_path))
+    routing = Routing("KEY", 2, str(tmp_path), plans=PlanStateLog(str(tmp_path)).at)
+    plans = PlanStateLog(str(tmp_path))
     identity = routing.router(2).identity
     behind = r"the states of worker 0 lie as plan {} has it, which isn't in .*unskew/plans: the checkpoint isn't whole"
-    for progress in (Progress(taken=1, released=1), Progress(released=1)):
+    for progress in (OperatorProgress(taken=1, released=1), OperatorProgress(released=1)):
         with pytest.raises(EnvironmentFault, match=behind.format(1)):
             Migration(routing, 0, 5, progress)
     plans.write(5, PlanState(2, Plan(3, 2, identity, {}), Plan(4, 3, identity, {})))
-    for progress in (Progress(), Progress(taken=2, released=3), Progress(taken=3, released=4)):
+    for progress in (OperatorProgress(), OperatorProgress(taken=2, released=3), OperatorProgress(taken=3, released=4)):
         Migration(routing, 0, 5, progress)
-    for progress in (Progress(taken=4, released=4), Progress(taken=3, released=5)):
+    for progress in (OperatorProgress(taken=4, released=4), OperatorProgress(taken=3, released=5)):
         with pytest.raises(EnvironmentFault, match=behind.format(max(progress.taken, progress.released))):
             Migration(routing, 0, 5, progress)
-    Migration(None, 0, 5, Progress())
+    Migration(None, 0, 5, OperatorProgress())

@@ -13,8 +13,8 @@ from tests.apps.stateful.migration_model import MOST, AskedModel, MigrationModel
 from unskew.apps.checkpoint import folders
 from unskew.apps.driver.plans import feedback_loop as feedback
 from unskew.apps.worker.stateful import store
-from unskew.apps.worker.stateful.migration import Migration, Transfers
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.migration import Migration, StateTransfers
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.grouping import feedback_loop
 from unskew.grouping.table.router import TableRouter
 
@@ -38,18 +38,24 @@ def test_whatever_dies_and_whenever(model):
     )
 
 
-NAMED, FORGET, RESCALED = feedback_loop._released, Transfers.forget, feedback_loop.rescaled
+NAMED, FORGET, RESCALED = feedback_loop._apply_releases, StateTransfers.forget, feedback_loop.rescale_plan
 
 
 MISTAKES = {
-    "nothing is released": ("MIXED", moves, TableRouter, "moving", lambda *_: np.empty(0, np.uint64)),
-    "nothing is taken in": ("MIXED", moves, Transfers, "to", lambda *_: []),
-    "rows stay": ("MIXED", moves, Table, "release", lambda self, to, among: iter(())),
-    "files go too early": ("MIXED", moves, Transfers, "forget", lambda self, taken: FORGET(self, [99])),
-    "nothing is taken back": ("MIXED", partly, Transfers, "by", lambda *_: []),
-    "files aren't named": ("MIXED", moves, feedback_loop, "_released", lambda *of: replace(NAMED(*of), files={})),
+    "nothing is released": ("MIXED", moves, TableRouter, "moving_keys", lambda *_: np.empty(0, np.uint64)),
+    "nothing is taken in": ("MIXED", moves, StateTransfers, "to", lambda *_: []),
+    "rows stay": ("MIXED", moves, StateTable, "release", lambda self, to, among: iter(())),
+    "files go too early": ("MIXED", moves, StateTransfers, "forget", lambda self, taken: FORGET(self, [99])),
+    "nothing is taken back": ("MIXED", partly, StateTransfers, "by", lambda *_: []),
+    "files aren't named": ("MIXED", moves, feedback_loop, "_apply_releases", lambda *of: replace(NAMED(*of), files={})),
     "W isn't recorded": ("KEY", rescales, migration_model, "record_workers", lambda *_: None),
-    "W changes at once": ("KEY", rescales, feedback_loop, "rescaled", lambda *of, waits: RESCALED(*of, waits=False)),
+    "W changes at once": (
+        "KEY",
+        rescales,
+        feedback_loop,
+        "rescale_plan",
+        lambda *of, waits: RESCALED(*of, waits=False),
+    ),
 }
 
 

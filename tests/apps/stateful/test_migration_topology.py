@@ -11,8 +11,8 @@ from tests.apps.stateful.driver import TallyOfKinds
 from tests.apps.stateful.tallies import published
 from tests.harness.topology import START
 from tests.sessions import sessions
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.worker.stateful.state_reader import States
 from unskew.operators import Sessions
 
@@ -37,7 +37,7 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     _, reports = drain(run)
     found = Counter(
         (value["key"], *(value["fields"][name] for name in ("start", "last", "count")))
-        for value in dict(records(connection, result_topics(run)["results"])).values()
+        for value in dict(records(connection, list_result_topics(run)["results"])).values()
     )
     expected = Counter(sessions(zip(keys, ms, strict=True), gap))
     assert set(found) <= set(expected)
@@ -47,7 +47,7 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     moved = [rebalance for report in reports for rebalance in report.rebalances]
     assert len(moved) > 2
     assert sum(rebalance.keys for rebalance in moved) > 10
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_more_workers_and_fewer(grouping, more, settings, spark, drain, connecti
             assert ("the states of" in lines[0]) == (grouping != "D_CHOICES")
         results.append(published(connection, run, "settled"))
         assert {key: n for (_, key), (n, _) in results[-1].items()}.items() <= Counter(keys[:stop]).items()
-        assert Plans(run.checkpoint).newest() is None or Plans(run.checkpoint).newest().workers == workers
+        assert PlanStateLog(run.checkpoint).newest() is None or PlanStateLog(run.checkpoint).newest().workers == workers
         assert reports[-1].totals.routed == stop
         seen = stop
     rows = States(spark, run.checkpoint).rows().collect()

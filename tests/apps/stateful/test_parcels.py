@@ -7,12 +7,12 @@ from unskew.apps.worker.stateful import operator_output
 from unskew.apps.worker.stateful.operator_output import (
     FRAGMENTS,
     RESULTS,
-    by_keys,
-    by_window,
-    mergers,
-    packed,
-    read,
-    spread,
+    choose_mergers,
+    group_by_key,
+    pack_rows,
+    read_rows,
+    split_by_window,
+    spread_over_mergers,
 )
 from unskew.apps.worker.stateful.store import KEY
 
@@ -35,29 +35,32 @@ ROWS = [(0, states(0, 900)), (0, states(5, 0)), (60, states(0, 3)), (120, states
 
 def opened(made):
     return [
-        (window, row) for parcel in made for window, rows in by_window(read(parcel.blob)) for row in rows.to_pylist()
+        (window, row)
+        for parcel in made
+        for window, rows in split_by_window(read_rows(parcel.blob))
+        for row in rows.to_pylist()
     ]
 
 
 def test_rows_come_in_pieces():
-    made = list(packed(RESULTS, 3, ROWS))
+    made = list(pack_rows(RESULTS, 3, ROWS))
     assert opened(made) == [(window, row) for window, rows in ROWS for row in rows.to_pylist()]
     assert {(parcel.kind, parcel.merger) for parcel in made} == {(RESULTS, 3)}
-    sizes = [read(parcel.blob).nbytes for parcel in made]
+    sizes = [read_rows(parcel.blob).nbytes for parcel in made]
     # but for rows that are larger, and what the windows' numbers add
     assert [size for size in sizes if size > 2 * LARGEST] == [size for size in sizes if size > 10_000]
     assert len([size for size in sizes if size > 10_000]) == 5
-    assert list(packed(RESULTS, 0, [(0, states(0, 0))])) == []
-    (one,) = packed(RESULTS, 0, [(0, states(0, 4)), (60, states(0, 4))])
+    assert list(pack_rows(RESULTS, 0, [(0, states(0, 0))])) == []
+    (one,) = pack_rows(RESULTS, 0, [(0, states(0, 4)), (60, states(0, 4))])
     assert len(opened([one])) == 8
 
 
 def test_fragments_come_in_pieces_each_to_its_merger():
-    made = list(spread(ROWS, 4))
+    made = list(spread_over_mergers(ROWS, 4))
     assert all(parcel.kind == FRAGMENTS for parcel in made)
     for parcel in made:
-        rows = read(parcel.blob)
-        assert set(mergers(rows.column(KEY), 4).tolist()) == {parcel.merger}
+        rows = read_rows(parcel.blob)
+        assert set(choose_mergers(rows.column(KEY), 4).tolist()) == {parcel.merger}
         assert rows.nbytes <= 2 * LARGEST or rows.num_rows == 1
     together = [(window, row) for window, rows in ROWS for row in rows.to_pylist()]
     assert sorted(opened(made), key=repr) == sorted(together, key=repr)
@@ -65,9 +68,9 @@ def test_fragments_come_in_pieces_each_to_its_merger():
 
 def test_all_fragments_of_a_key_meet_in_one_piece():
     rows = [states(0, 900), states(300, 900), states(0, 5)]
-    pieces = list(by_keys(rows))
+    pieces = list(group_by_key(rows))
     assert len(pieces) > 3
     keys = [set(piece.column(KEY).to_pylist()) for piece in pieces]
     assert sum(map(len, keys)) == len(set.union(*keys)) == 1200
     assert sum(piece.num_rows for piece in pieces) == 1805
-    assert list(by_keys([])) == []
+    assert list(group_by_key([])) == []

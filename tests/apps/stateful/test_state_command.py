@@ -15,7 +15,7 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import Tally
 from tests.commands import unskew
 from unskew.apps.driver import session
-from unskew.apps.worker.stateful.state_reader import States, _rows
+from unskew.apps.worker.stateful.state_reader import States, _decode_states
 from unskew.apps.worker.stateful.store import KEY, LAST
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
@@ -24,7 +24,7 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 @pytest.fixture
 def state(spark, monkeypatch):
     """The command, with the Spark of the tests, which it leaves as it is."""
-    monkeypatch.setattr(session, "lasting", lambda *_: nullcontext())
+    monkeypatch.setattr(session, "keep_session", lambda *_: nullcontext())
     return lambda *arguments: unskew("state", *arguments)
 
 
@@ -90,5 +90,5 @@ def test_any_type_of_a_state_is_shown():
         columns = [pa.array(["k"]), pa.array([0]), pa.array([value], kind)]
         states = pa.record_batch(columns, [KEY, LAST, "of"])
         blobs = pa.RecordBatch.from_pylist([{"token": 5, "window": 0, "blob": states.serialize().to_pybytes()}])
-        found = next(_rows("worker", {5: 0}, {0: states.schema}, full=True, key=None)(iter([blobs])))
+        found = next(_decode_states("worker", {5: 0}, {0: states.schema}, full=True, key=None)(iter([blobs])))
         assert orjson.loads(found.column("state")[0].as_py()) == {"of": shown}

@@ -8,10 +8,10 @@ import pytest
 
 from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.library import static_keyed_map
-from unskew.apps.library.static_keyed_map import AT_THE_END, END, at_worker
-from unskew.apps.worker.stateful.config import Program, WorkerBatch
-from unskew.apps.worker.stateful.merger import merge
-from unskew.apps.worker.stateful.operator_output import RESULTS, read
+from unskew.apps.library.static_keyed_map import AT_THE_END, END, execute_worker
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, WorkerBatch
+from unskew.apps.worker.stateful.merger import merge_fragments
+from unskew.apps.worker.stateful.operator_output import RESULTS, read_rows
 from unskew.apps.worker.stateful.store import MemoryStore
 
 WORKERS = 3
@@ -19,7 +19,7 @@ EARLY = -86_400_000  # a day before 1970
 
 
 def rows_of(parcels):
-    return [row for parcel in parcels if parcel.kind == RESULTS for row in read(parcel.blob).to_pylist()]
+    return [row for parcel in parcels if parcel.kind == RESULTS for row in read_rows(parcel.blob).to_pylist()]
 
 
 @pytest.mark.parametrize("split", [False, True])
@@ -38,13 +38,13 @@ def test_all_states_end(monkeypatch, split, together):
             packets[worker] += of
         truth.update((int(ms) // 1000 * 1000, f"k{key}") for key, ms in zip(keys, times, strict=True))
     every = AT_THE_END if split else None
-    program = Program(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
-    parcels = [each for worker, of in packets.items() for each in at_worker(program, worker, of, 0)]
+    program = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
+    parcels = [each for worker, of in packets.items() for each in execute_worker(program, worker, of, 0)]
     found = rows_of(parcels)
     if split:
         assert not found
         for merger in range(WORKERS):
             arrived = [each for each in parcels if each.merger == merger]
-            found += rows_of(merge(program, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
+            found += rows_of(merge_fragments(program, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
     finished = {(row["__window"], row["__key"]): row["n"] for row in found if row["kind"] == "finished"}
     assert finished == truth

@@ -14,13 +14,13 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import Driver, Tally
 from tests.apps.stateful.in_time import in_time
 from unskew import keyed_map
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.worker.stateful.config import Period, Program, taken_over
-from unskew.apps.worker.stateful.lifecycle import Calls
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, find_changed_fields
+from unskew.apps.worker.stateful.lifecycle import OperatorCalls
 from unskew.apps.worker.stateful.store import MemoryStore
-from unskew.apps.worker.stateful.table import Table
+from unskew.apps.worker.stateful.table import StateTable
 from unskew.errors import UsageError
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
@@ -34,7 +34,7 @@ class Mended(Tally):
 
     state = pa.schema([*Tally.state, pa.field("most", pa.int64())])
     results = pa.schema([*Tally.results, pa.field("most", pa.int64())])
-    older = (Tally.state,)
+    previous_schemas = (Tally.state,)
 
     def update(self, tuples, states, now):
         _, after = Tally(*self.columns).update(tuples, states.select(Tally.state.names), now)
@@ -59,7 +59,7 @@ class Mean(Tally):
 
     state = pa.schema([("n", pa.int64()), ("mean", pa.float64())])
     results = pa.schema([("kind", pa.string()), ("n", pa.int64()), ("mean", pa.float64())])
-    older = (Tally.state,)
+    previous_schemas = (Tally.state,)
 
     def update(self, tuples, states, now):
         return None, states
@@ -72,7 +72,7 @@ class Mean(Tally):
 class Silent(Mended):
     """Doesn't say that it has an older version."""
 
-    older = ()
+    previous_schemas = ()
 
 
 class Raw(Mean):
@@ -89,8 +89,10 @@ def rows(keys, values):
 
 def running(work, split, stores=None, **life):
     """A driver of two workers and mergers; perhaps with the stores, and the batches, of an earlier one."""
-    every = Period(batches=2) if split else None
-    program = Program(work, pa.string(), 2, split, mergers=2, merge_every=every, **(life or {"ttl_ms": 1 << 40}))
+    every = MergePeriod(batches=2) if split else None
+    program = KeyedOperatorConfig(
+        work, pa.string(), 2, split, mergers=2, merge_every=every, **(life or {"ttl_ms": 1 << 40})
+    )
     found = Driver(program, "D_CHOICES" if split else "KEY")
     if stores is not None:
         found.workers, found.mergers, found.number = stores.workers, stores.mergers, stores.number
@@ -123,7 +125,7 @@ def test_a_work_says_how_an_old_state_becomes_a_new_one():
     old.batch([rows(KEYS * 2, list(range(40)) * 2)], 10)
     new = running(Mean(), split=False, stores=old)
     new.batch([rows([], [])], 20)
-    tables = [Table(store, 0, Mean.state, pa.string(), 1 << 40) for store in new.workers]
+    tables = [StateTable(store, 0, Mean.state, pa.string(), 1 << 40) for store in new.workers]
     found = {
         row["__key"]: (row["n"], row["mean"]) for table in tables for rows in table.take(0) for row in rows.to_pylist()
     }
@@ -147,8 +149,8 @@ def test_a_work_that_doesnt_say_how_is_refused_and_the_states_stay(work, message
 
 
 def test_states_on_their_way_to_another_worker_are_upgraded_there():
-    calls, old = Calls(Mended()), pa.schema([("__key", pa.string()), ("__last", pa.int64()), *Tally.state])
-    table = Table(MemoryStore(), 0, Mended.state, pa.string(), None, upgrade=calls.upgrade)
+    calls, old = OperatorCalls(Mended()), pa.schema([("__key", pa.string()), ("__last", pa.int64()), *Tally.state])
+    table = StateTable(MemoryStore(), 0, Mended.state, pa.string(), None, upgrade=calls.upgrade)
     table.take_in(0, pa.RecordBatch.from_pylist([{"__key": "a", "__last": 1, "n": 2, "total": 3}], schema=old))
     assert [row for rows in table.take(0) for row in rows.to_pylist()] == [
         {"__key": "a", "__last": 1, "n": 2, "total": 3, "most": None}
@@ -158,7 +160,7 @@ def test_states_on_their_way_to_another_worker_are_upgraded_there():
 def test_a_checkpoint_is_taken_over_and_may_be_given_back(tmp_path):
     def claim(work):
         checkpoint = Checkpoint(str(tmp_path))
-        new = taken_over(work, checkpoint.claimed())
+        new = find_changed_fields(work, checkpoint.read_record())
         run = {"work": "Tally", "state": {field.name: str(field.type) for field in work.state}}
         checkpoint.claim(run | new, tuple(new))
 
@@ -211,6 +213,6 @@ def test_a_run_goes_on_with_its_states(settings, drain, connection, topic):
         publish(connection, topic, 2, countries(part))
         run = settings("D_CHOICES", ttl=3600.0, merge_every="1 batch", work=work)
         drain(run)
-    latest = dict(records(connection, result_topics(run)["results"]))
+    latest = dict(records(connection, list_result_topics(run)["results"]))
     found = {value["key"]: value["fields"]["n"] for value in latest.values()}
     assert found == Counter(keys)

@@ -9,9 +9,9 @@ from tests.apps.stores.servers import S3, Azure, Google, Hadoop
 from tests.programs import found
 from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import PATIENCE
-from unskew.deploy.servers.server import Server
+from unskew.deploy.servers.server import ServerProcess
 
-S = TypeVar("S", bound=Server)
+S = TypeVar("S", bound=ServerProcess)
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,9 @@ from pyarrow import fs
 from tests.programs.clouds import azurite, fake_gcs
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
-from unskew.deploy.installation.jars import described_jars, pyspark_home
+from unskew.deploy.installation.jars import pyspark_home, resolve_jars
 from unskew.deploy.installation.machine import find_java
-from unskew.deploy.servers.server import Server
+from unskew.deploy.servers.server import ServerProcess
 from unskew.loopback import LOOPBACK
 
 _ARCHIVES = Path(__file__).with_name("servers.xml")
@@ -29,14 +29,14 @@ BUCKET = "bucket"
 
 
 def _jars(configuration: str) -> list[Path]:
-    return described_jars(_ARCHIVES, configuration, "S3Proxy and Hadoop's minicluster for tests", 5, "about 115 MB")
+    return resolve_jars(_ARCHIVES, configuration, "S3Proxy and Hadoop's minicluster for tests", 5, "about 115 MB")
 
 
-class Store(Server):
+class Store(ServerProcess):
     """A server whose address is all that its clients have to know."""
 
     def _announcement(self) -> dict[str, str]:
-        return {"endpoint": self.listens}
+        return {"endpoint": self.listen_address}
 
 
 class S3(Store):
@@ -49,7 +49,7 @@ class S3(Store):
     def location(self, name: str) -> Location:
         """A location in the bucket."""
         keys = {"fs.s3a.access.key": self.user, "fs.s3a.secret.key": self.secret}
-        return Location(f"s3a://{BUCKET}/{name}", {"fs.s3a.endpoint": f"http://{self.listens}", **keys})
+        return Location(f"s3a://{BUCKET}/{name}", {"fs.s3a.endpoint": f"http://{self.listen_address}", **keys})
 
     @property
     def environment(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ class S3(Store):
         return {
             "AWS_ACCESS_KEY_ID": self.user,
             "AWS_SECRET_ACCESS_KEY": self.secret,
-            "AWS_ENDPOINT_URL": f"http://{self.listens}",
+            "AWS_ENDPOINT_URL": f"http://{self.listen_address}",
         }
 
     def files(self, name: str) -> Iterator[tuple[str, bytes]]:
@@ -70,7 +70,7 @@ class S3(Store):
 
     def _client(self) -> fs.S3FileSystem:
         keys = {"access_key": self.user, "secret_key": self.secret, "region": "us-east-1"}
-        return fs.S3FileSystem(endpoint_override=self.listens, scheme="http", allow_bucket_creation=True, **keys)
+        return fs.S3FileSystem(endpoint_override=self.listen_address, scheme="http", allow_bucket_creation=True, **keys)
 
     def requests(self) -> list[tuple[str, str]]:
         """All requests so far, as (method, path with query)."""
@@ -79,7 +79,7 @@ class S3(Store):
     def _command(self) -> list[str | Path]:
         settings = self.directory / "s3proxy.properties"
         settings.write_text(
-            f"s3proxy.endpoint=http://{self.listens}\ns3proxy.authorization=aws-v2-or-v4\ns3proxy.identity={self.user}\n"
+            f"s3proxy.endpoint=http://{self.listen_address}\ns3proxy.authorization=aws-v2-or-v4\ns3proxy.identity={self.user}\n"
             f"s3proxy.credential={self.secret}\njclouds.provider=transient\n"
         )
         (archive,) = _jars("s3")
@@ -102,7 +102,7 @@ class Google(Store):
     @property
     def url(self) -> str:
         """Its URL for clients."""
-        return f"http://{self.listens}"
+        return f"http://{self.listen_address}"
 
     def location(self, name: str) -> Location:
         """A location in the bucket."""
@@ -115,13 +115,13 @@ class Google(Store):
         return {"fs.gs.storage.root.url": f"{self.url}/", "fs.gs.auth.type": "UNAUTHENTICATED", **never}
 
     def _command(self) -> list[str | Path]:
-        host, _, port = self.listens.rpartition(":")
-        urls = ("-external-url", self.url, "-public-host", self.listens)
+        host, _, port = self.listen_address.rpartition(":")
+        urls = ("-external-url", self.url, "-public-host", self.listen_address)
         return [fake_gcs(), "-backend", "memory", "-scheme", "http", "-host", host, "-port", port, *urls]
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection((LOOPBACK, int(self.listens.rpartition(":")[2])), timeout=1):
+            with socket.create_connection((LOOPBACK, int(self.listen_address.rpartition(":")[2])), timeout=1):
                 pass  # Google's client tries for two minutes where nobody listens
         except OSError:
             return False
@@ -147,7 +147,7 @@ class Azure(Store):
         blobs = {"fs.azure.fns.account.service.type": "BLOB", "fs.azure.account.hns.enabled": "false"}
         # Apache's client, Hadoop's default, fails without TLS.
         client = {"fs.azure.networking.library": "JDK_HTTP_URL_CONNECTION"}
-        return {"fs.azure.abfs.endpoint": self.listens, "fs.azure.always.use.https": "false", **blobs, **client}
+        return {"fs.azure.abfs.endpoint": self.listen_address, "fs.azure.always.use.https": "false", **blobs, **client}
 
     @property
     def environment(self) -> dict[str, str]:
@@ -162,10 +162,10 @@ class Azure(Store):
 
     def _client(self) -> ContainerClient:
         key = AzureNamedKeyCredential(self.user, self.secret)
-        return ContainerClient(f"http://{self.listens}/{self.user}", BUCKET, key, retry_total=0)
+        return ContainerClient(f"http://{self.listen_address}/{self.user}", BUCKET, key, retry_total=0)
 
     def _command(self) -> list[str | Path]:
-        host, _, port = self.listens.rpartition(":")
+        host, _, port = self.listen_address.rpartition(":")
         # Azure's client speaks a newer version of the protocol than Azurite knows by name.
         flags = ("--inMemoryPersistence", "--skipApiVersionCheck", "--disableTelemetry")
         account = f"AZURITE_ACCOUNTS={self.user}:{self.secret}"
@@ -180,7 +180,7 @@ class Azure(Store):
         return True
 
 
-class Hadoop(Server):
+class Hadoop(ServerProcess):
     """HDFS, a name node and a data node; and YARN, once somebody asks for it.
 
     YARN's nodes find programs in the folder `programs` first.
@@ -197,7 +197,7 @@ class Hadoop(Server):
 
     def location(self, name: str) -> Location:
         """A location in the file system."""
-        return Location(f"hdfs://{self.listens}/{name}")
+        return Location(f"hdfs://{self.listen_address}/{name}")
 
     def yarn(self) -> Path:
         """`HADOOP_CONF_DIR` of YARN, which is started now unless it runs."""
@@ -219,7 +219,7 @@ class Hadoop(Server):
         needed = ("hadoop-client-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*", "commons-*", "jackson-*")
         path = [*_jars("hadoop"), *(jar for pattern in needed for jar in sorted(shipped.glob(f"{pattern}.jar")))]
         source = Path(__file__).with_name("MiniHadoop.java")
-        port = self.listens.rpartition(":")[2]
+        port = self.listen_address.rpartition(":")[2]
         return [
             *(find_java().launcher, *_LEAN, "-cp", ":".join(map(str, path)), source, port),
             *(self.directory / "data", self._configuration, self.programs),
@@ -229,7 +229,7 @@ class Hadoop(Server):
         return "ready" in self._output().splitlines()
 
     def _announcement(self) -> dict[str, str]:
-        return {"address": f"hdfs://{self.listens}"}
+        return {"address": f"hdfs://{self.listen_address}"}
 
 
 def _is_executor(process: psutil.Process) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from unskew.apps.checkpoint.location import location_in
+from unskew.apps.checkpoint.location import resolve_location
 
 pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.slow, pytest.mark.spark]
 
@@ -12,8 +12,8 @@ def test_the_sessions_settings_of_a_store_are_found(spark):
     spark.conf.set(name, "s3cret")
     spark.conf.set("fs.gs.auth.type", "UNAUTHENTICATED")
     try:
-        azure = location_in(spark, "abfss://container@account.dfs.core.windows.net/a")
-        google = location_in(spark, "gs://bucket/a")
+        azure = resolve_location(spark, "abfss://container@account.dfs.core.windows.net/a")
+        google = resolve_location(spark, "gs://bucket/a")
     finally:
         spark.conf.unset(name)
         spark.conf.unset("fs.gs.auth.type")

@@ -101,7 +101,7 @@ def test_one_of_many_runs_claims_a_checkpoint(location):
     with ThreadPoolExecutor(CREATORS) as pool:
         claimed = [*pool.map(claim, range(CREATORS))]
     assert claimed.count(True) == 1
-    assert Checkpoint(location).claimed()["numWorkers"] == claimed.index(True)
+    assert Checkpoint(location).read_record()["numWorkers"] == claimed.index(True)
 
 
 def test_a_creator_in_s3_tries_again_and_tells_what_the_store_refuses(conditional):

@@ -3,7 +3,7 @@
 import pytest
 
 from unskew import balance
-from unskew.apps.checkpoint.location import location_in
+from unskew.apps.checkpoint.location import resolve_location
 
 pytestmark = [
     pytest.mark.nightly(group="clusters"),
@@ -17,18 +17,18 @@ pytestmark = [
 def test_ours_are_where_spark_has_its_own(spark, hdfs, tmp_path):
     source = f"file:{tmp_path}/in"
     spark.range(500).selectExpr("id % 7 as key").write.parquet(source)
-    spark.conf.set("fs.defaultFS", f"hdfs://{hdfs.listens}")
+    spark.conf.set("fs.defaultFS", f"hdfs://{hdfs.listen_address}")
     spark.conf.set("dfs.client.use.datanode.hostname", "false")
     try:
         stream = spark.readStream.schema("key long").parquet(source)
         placed = balance(stream, "key", 3, "SHUFFLE", "/placed")
         writer = placed.writeStream.format("parquet").option("path", f"file:{tmp_path}/out")
         writer.option("checkpointLocation", "/placed").trigger(availableNow=True).start().awaitTermination()
-        location = location_in(spark, "/placed")
+        location = resolve_location(spark, "/placed")
     finally:
         spark.conf.unset("fs.defaultFS")
         spark.conf.unset("dfs.client.use.datanode.hostname")
-    assert str(location) == f"hdfs://{hdfs.listens}/placed"
+    assert str(location) == f"hdfs://{hdfs.listen_address}/placed"
     # What is set in the session reaches our client, too.
     assert location.access["dfs.client.use.datanode.hostname"] == "false"
     assert {"metadata", "unskew"} <= {*hdfs.location("placed").folder().names()}

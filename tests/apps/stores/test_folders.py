@@ -6,7 +6,7 @@ import pytest
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.worker.stateful.migration import Transfers
+from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import WINDOW
 from unskew.apps.worker.stateful.store import KEY
 from unskew.errors import EnvironmentFault
@@ -61,10 +61,10 @@ def test_versions(location):
 
 def test_states_on_their_way(location):
     rows = pa.record_batch({WINDOW: pa.array([0, 0]), KEY: ["a", "b"]})
-    transfers = Transfers(location)
+    transfers = StateTransfers(location)
     transfers.write(1, 7, 4, {2: rows, 3: rows.slice(0, 1)}, rows.schema)
     assert transfers.plans() == [7]
-    assert transfers.listed(7, 5) == {1: 4}
+    assert transfers.list_files(7, 5) == {1: 4}
     assert transfers.to(3, 7, {1: 4})[0].num_rows == 1
     assert sum(part.num_rows for part in transfers.by(1, 7, 4)) == 3
     transfers.forget([7])
@@ -72,9 +72,9 @@ def test_states_on_their_way(location):
 
 
 def test_a_checkpoint_is_claimed_once_and_for_all(location):
-    assert Checkpoint(location).claimed() == {}
+    assert Checkpoint(location).read_record() == {}
     Checkpoint(location).claim({"numWorkers": 4})
-    assert Checkpoint(location).claimed()["numWorkers"] == 4
+    assert Checkpoint(location).read_record()["numWorkers"] == 4
     Checkpoint(location).clock.set_ahead(3, 250)
     assert Checkpoint(location).clock.ahead_ms == 250
 

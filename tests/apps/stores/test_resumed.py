@@ -11,7 +11,7 @@ from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessio
 from tests.commands import UNSKEW
 from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import PATIENCE
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.directories import data_directory
 
 pytestmark = [
@@ -43,7 +43,7 @@ def test_states_that_move(connection, topic, truth, launch, request, store):
     check(connection, topic, "mixed", truth)
     results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
     assert results == Counter(sessions_of(stream()))
-    assert Plans(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
+    assert PlanStateLog(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
 
     if store != "azure":  # of Azurite's blobs Hadoop's client lists each folder twice, which Spark's reader refuses
         command = [*UNSKEW, "state", str(location), *settings]

@@ -19,7 +19,7 @@ from tests.conftest import SHORT_LIVED
 from tests.harness.topology import Topology, check, launch, stream, truth  # noqa: F401  fixtures
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans.planner import FOLDER
 from unskew.deploy.installation.jars import pyspark_home
 from unskew.deploy.installation.machine import find_java
@@ -148,4 +148,4 @@ def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp
     check(connection, topic, "mixed", truth)
     results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
     assert results == Counter(sessions_of(stream()))
-    assert Plans(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
+    assert PlanStateLog(location).newest().active.number > 1, "a run in which no keys move would prove nothing"

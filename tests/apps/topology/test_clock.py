@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.checkpoint.versions import Clock
-from unskew.apps.cli.result_topics.reader import Record, Selection
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.checkpoint.versions import BatchClock
+from unskew.apps.cli.result_topics.reader import Record, RecordSelection
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.kafka.reader import TopicReader
-from unskew.operators import Running
+from unskew.operators import Statistics
 
 HOUR = 3_600_000  # ms
 
 
 def test_what_a_replay_finds(tmp_path):
-    clock = Clock(str(tmp_path))
+    clock = BatchClock(str(tmp_path))
     assert clock.ahead_ms == 0
     clock.set_ahead(7, 100)
     clock.set_ahead(9, 20)
-    assert clock.ahead_ms == Clock(str(tmp_path)).ahead_ms == 20
+    assert clock.ahead_ms == BatchClock(str(tmp_path)).ahead_ms == 20
 
 
 def by_a_clock_that_was_ahead(checkpoint: str) -> None:
@@ -48,7 +48,7 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
     by_a_clock_that_was_ahead(run.checkpoint)
     publish(connection, topic, 2, countries(["b", "c"] * 50))
     _, reports = drain(run)
-    counts = final_counts(connection, result_topics(run)["aggregator"])
+    counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert by_key(counts) == Counter(a=50, b=100, c=50)
     assert reports[-1].totals.late == 0
     times = [report.batch.time_ms for report in reports]
@@ -59,7 +59,7 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
     publish(connection, topic, 2, countries(["d"] * 10))
     _, more = drain(run)
     assert more[0].batch.time_ms >= times[-1]
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"]))["d"] == 10
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"]))["d"] == 10
 
 
 @pytest.mark.nightly(group="groupings")
@@ -73,11 +73,11 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
     # Once the query runs the clock is set forward, or not, and later set back.
     monkeypatch.setattr(time, "time", lambda: clock() + (0, early, late)[min(len(reports), 2)])
     run = settings("SHUFFLE", window=0.5, run_time=600.0, max_tuples=50)
-    assert Run(run, [reports.append], [progress.append]).run(spark).drained
+    assert StreamingJob(run, [reports.append], [progress.append]).run(spark).drained
     assert len({each["runId"] for each in progress}) == 2
     numbers = [report.batch.number for report in reports]
     assert numbers == sorted(set(numbers))
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 300}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 300}
 
 
 @pytest.mark.ci
@@ -87,9 +87,9 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
 def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connection, topic, monkeypatch):
     """By event time, though each driver's clock is behind that of the one before."""
     run = settings(
-        "KEY", time="event", window=60.0, work=Running("offset"), max_tuples=100, until_drained=False, run_time=120.0
+        "KEY", time="event", window=60.0, work=Statistics("offset"), max_tuples=100, until_drained=False, run_time=120.0
     )
-    results = result_topics(run)["results"]
+    results = list_result_topics(run)["results"]
     now = round(1000 * time.time()) // 60_000 * 60_000
     runs, reports = [], []
 
@@ -98,17 +98,17 @@ def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connectio
         if report.totals.routed == 100 * len(runs):
             runs[-1].stop()
 
-    Clock(run.checkpoint).set_ahead(0, HOUR // 3)
+    BatchClock(run.checkpoint).set_ahead(0, HOUR // 3)
     for n, (ahead_ms, checkpoint) in enumerate([(HOUR // 3, ""), (HOUR // 6, ""), (0, "-new")], 1):
         publish(connection, topic, 2, countries(["a"] * 100), ms=[now + i for i in range(100)])
         monkeypatch.setattr(
             "unskew.apps.driver.streaming_job.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of
         )
-        runs.append(Run(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
+        runs.append(StreamingJob(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
         runs[-1].run(spark)
         with TopicReader(connection, results) as reader:
-            selection = Selection()
+            selection = RecordSelection()
             selection.add(map(Record.of, reader.to_end()))
         [[record]] = [kept.values() for kept in selection.windows.values()]
-        assert record.parsed()["fields"]["count"] == 100 * n
+        assert record.parse()["fields"]["count"] == 100 * n
     assert reports[0].batch.time_ms > reports[-1].batch.time_ms, "the last batch has an earlier time"

@@ -8,7 +8,7 @@ import pytest
 from tests.apps.conftest import countries, publish
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.driver import streaming_job as run_
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 
 HOUR = 3_600_000  # ms
 YEARS = 10 * 8760 * HOUR
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.kafka
 
 def begun(settings, unplanned=0):
     """A run as its query begins."""
-    run = Run(settings("KEY", time="batch"), [])
-    run._hold.take()
+    run = StreamingJob(settings("KEY", time="batch"), [])
+    run._hold.acquire()
     run._unplanned = unplanned
     return run
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.aggregator import MERGED, Merger, records
-from unskew.apps.aggregator.observer import HOTTEST, Distribution, Observer, together
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.batch_committer import Sink
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.aggregator import MERGED, PartialMerger, make_count_records
+from unskew.apps.aggregator.observer import HOTTEST, Distribution, Observer, merge_distributions
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.errors import EnvironmentFault
 
 W, LENGTH = 3, 500
@@ -46,16 +46,16 @@ def rows(partials):
 def pass_by(batch, cuts):
     """Pass rows through a merger and an observer in pieces; what these give."""
     bounds = sorted({0, batch.num_rows, *(cut % (batch.num_rows + 1) for cut in cuts)})
-    merger, observer, merged, parts = Merger(), Observer(W), [], []
+    merger, observer, merged, parts = PartialMerger(), Observer(W), [], []
     for start, stop in pairwise(bounds):
         piece = batch.slice(start, stop - start)
         observer.rows(piece)
         merged.append(merger.add(piece))
         observer.keys(merged[-1])
-        parts += observer.finished(before=piece.column("start")[-1].as_py())
+        parts += observer.finish(before=piece.column("start")[-1].as_py())
     merged.append(merger.finish())
     observer.keys(merged[-1])
-    return pa.concat_tables(merged), [*parts, *observer.finished()]
+    return pa.concat_tables(merged), [*parts, *observer.finish()]
 
 
 @given(partials, st.lists(st.integers(0, 200), max_size=5))
@@ -74,11 +74,11 @@ def test_the_tasks_parts_make_up_the_windows(partials, cuts, tasks):
     parts: list[list[Distribution]] = []
     for task in range(tasks):
         share = {row: on for row, on in partials.items() if ord(row[1]) % tasks == task}
-        parts.append([Distribution.unpacked(part.packed()) for part in pass_by(rows(share), cuts)[1]])
+        parts.append([Distribution.unpack(part.packed()) for part in pass_by(rows(share), cuts)[1]])
     windows = defaultdict(dict)
     for (window, key), on in partials.items():
         windows[window][key] = on
-    found = list(together(parts))
+    found = list(merge_distributions(parts))
     assert [(d.start_ms, d.end_ms) for d in found] == [(LENGTH * w, LENGTH * (w + 1)) for w in sorted(windows)]
     for distribution in found:
         keys = windows[distribution.start_ms // LENGTH]
@@ -112,10 +112,10 @@ def test_records_are_those_that_spark_wrote(spark):
     rows = spark.createDataFrame(given_rows, kinds).select(name.cast("binary"), F.to_json(body).cast("binary"))
     columns = zip(*given_rows, strict=True)
     merged = pa.table([pa.array(column, field.type) for column, field in zip(columns, MERGED, strict=True)], MERGED)
-    for key, ours, (name, value) in zip(odd, records(merged), rows.collect(), strict=True):
+    for key, ours, (name, value) in zip(odd, make_count_records(merged), rows.collect(), strict=True):
         assert (ours["key"], orjson.loads(ours["value"])) == (bytes(name), orjson.loads(bytes(value)))
         assert ours["value"] == bytes(value) or min(key) < " ", "else the same bytes"
-    assert all(orjson.loads(r["value"])["key"] == key for r, key in zip(records(merged), odd, strict=True))
+    assert all(orjson.loads(r["value"])["key"] == key for r, key in zip(make_count_records(merged), odd, strict=True))
 
 
 @pytest.mark.nightly(group="groupings")
@@ -125,21 +125,21 @@ def test_a_batch_is_one_job(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
     progress: list = []
     run = settings("PARTIAL_KEY", max_tuples=200, window=0.5)
-    outcome = Run(run, [], [progress.append]).run(spark)
+    outcome = StreamingJob(run, [], [progress.append]).run(spark)
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(progress[0]["runId"])
     assert len(jobs) == outcome.batches == len(progress)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("abc", 200)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("abc", 200)
 
 
 @pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connection, topic, monkeypatch):
-    monkeypatch.setattr(Sink, "_may_close", lambda *_: False)
+    monkeypatch.setattr(BatchCommitter, "_may_close", lambda *_: False)
     publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
     run = settings("SHUFFLE", max_tuples=200, window=0.5)
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts == Counter(dict.fromkeys("abc", 200))
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 600
 
@@ -150,7 +150,7 @@ def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connectio
 def test_a_record_that_kafka_refuses_ends_the_run_in_one_line(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a", "b" * 2000]))
     run = settings("KEY")
-    results = result_topics(run)["aggregator"]
+    results = list_result_topics(run)["aggregator"]
 
     def lower(_):
         """After a batch, whose window is still open: a limit that was too low at the start would have been refused."""
@@ -161,7 +161,7 @@ def test_a_record_that_kafka_refuses_ends_the_run_in_one_line(settings, spark, c
             done.result()
 
     with pytest.raises(EnvironmentFault) as error:
-        Run(run, [lower]).run(spark)
+        StreamingJob(run, [lower]).run(spark)
     line = str(error.value)
     assert "\n" not in line
     written = f"records were not written to {results} (Broker: Message size too large)"

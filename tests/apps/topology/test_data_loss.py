@@ -8,11 +8,11 @@ from confluent_kafka.admin import AdminClient
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
 from tests.waiting import awaited
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.splitter.kafka_source import lost_messages
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.splitter.kafka_source import count_lost_messages
 from unskew.errors import EnvironmentFault
-from unskew.kafka.topics import first_offsets, partitions_of
+from unskew.kafka.topics import count_partitions, first_offsets
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -29,10 +29,10 @@ def remove(connection, topic, **before) -> None:
 def test_what_is_gone(connection, topic):
     publish(connection, topic, 2, countries(["a"] * 20))
     remove(connection, topic, p0=7, p1=0)
-    assert lost_messages(connection, topic, {"0": 3, "1": 0}) == {0: 4}
-    assert lost_messages(connection, topic, {"0": 3, "1": 0}, {"0": 5, "1": 9}) == {0: 2}
-    assert lost_messages(connection, topic, {"0": 8, "1": 10}) == {}
-    assert lost_messages(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
+    assert count_lost_messages(connection, topic, {"0": 3, "1": 0}) == {0: 4}
+    assert count_lost_messages(connection, topic, {"0": 3, "1": 0}, {"0": 5, "1": 9}) == {0: 2}
+    assert count_lost_messages(connection, topic, {"0": 8, "1": 10}) == {}
+    assert count_lost_messages(connection, topic, {"0": 10, "1": 50}) == {1: 10}, "a topic that was made anew"
 
 
 @pytest.mark.nightly(group="groupings")
@@ -43,18 +43,18 @@ def test_it_is_told_and_skipped_by_order(settings, drain, connection, topic):
     publish(connection, topic, 2, [*countries(["b"] * 30 + ["nothing"]), b"bad"])
     remove(connection, topic, p0=22, p1=14)
     with pytest.raises(EnvironmentFault) as error:
-        Run(run, [])
+        StreamingJob(run, [])
     assert str(error.value) == (
         f"topic {topic} no longer has 16 messages that are not counted yet (partition 0: 12, partition 1: 4); "
         "--on-data-loss skip goes on without them"
     )
     patient = settings("SHUFFLE", window=0.5, run_time=600.0, on_data_loss="skip")
     _, reports = drain(patient)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts == Counter(a=20, b=14, nothing=1)
     totals = reports[-1].totals
     assert (totals.skipped, totals.rejected, totals.tuples) == (16, 1, 35)
-    assert len(records(connection, result_topics(run)["rejected"])) == 1
+    assert len(records(connection, list_result_topics(run)["rejected"])) == 1
 
 
 @pytest.mark.nightly(group="groupings")
@@ -68,7 +68,9 @@ def test_it_happens_under_a_run(settings, spark, connection, topic):
             publish(connection, topic, 2, countries(["b"] * 20))
             remove(connection, topic, p0=12, p1=5)
 
-    run = Run(settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0, until_drained=False), [remove_once])
+    run = StreamingJob(
+        settings("SHUFFLE", max_tuples=10, window=0.5, run_time=600.0, until_drained=False), [remove_once]
+    )
     with pytest.raises(EnvironmentFault, match=r"no longer has 7 messages that are not counted yet \(partition 0: 7\)"):
         run.run(spark)
 
@@ -77,7 +79,7 @@ def make_again(connection, topic, keys) -> None:
     """Delete the topic, and make it again with these messages."""
     admin = AdminClient(connection.client())
     admin.delete_topics([topic])[topic].result()
-    awaited(lambda: partitions_of(connection, topic) is None, "the topic is gone")
+    awaited(lambda: count_partitions(connection, topic) is None, "the topic is gone")
     publish(connection, topic, 2, countries(keys))
 
 
@@ -89,7 +91,7 @@ def test_a_topic_that_was_made_again_is_told_and_skipped_by_order(settings, drai
     drain(run)
     make_again(connection, topic, ["b"] * 20 + ["c"] * 30)  # it has outgrown the offsets
     with pytest.raises(EnvironmentFault) as error:
-        Run(run, [])
+        StreamingJob(run, [])
     first, *rest = str(error.value).splitlines()
     assert first.startswith(f"topic {topic} was deleted and made again since the checkpoint {run.location} began (id ")
     assert first.endswith(
@@ -98,9 +100,9 @@ def test_a_topic_that_was_made_again_is_told_and_skipped_by_order(settings, drai
     assert not rest
     patient = settings("SHUFFLE", run_time=600.0, on_data_loss="skip")
     _, reports = drain(patient)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(a=20, c=30)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(a=20, c=30)
     assert (reports[-1].totals.skipped, reports[-1].totals.tuples) == (20, 50)
-    Run(run, [])  # this topic is known by now
+    StreamingJob(run, [])  # this topic is known by now
 
 
 @pytest.mark.nightly(group="groupings")
@@ -114,7 +116,7 @@ def test_it_is_made_again_under_a_run(settings, spark, connection, topic):
             made.append(report)
             make_again(connection, topic, ["b"] * 50)
 
-    run = Run(settings("SHUFFLE", run_time=600.0, until_drained=False), [again])
+    run = StreamingJob(settings("SHUFFLE", run_time=600.0, until_drained=False), [again])
     with pytest.raises(EnvironmentFault, match=f"topic {topic} was deleted and made again since the checkpoint"):
         run.run(spark)
     assert made

@@ -12,18 +12,18 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.harness.topology import START
 from tests.waiting import awaited
-from unskew.apps.aggregator.exactly_once import Commits
-from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions
+from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.driver import preconditions
-from unskew.apps.driver.batch_committer import Sink
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka import transactions
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic, partitions_of
-from unskew.kafka.transactions import Number, last_numbers
+from unskew.kafka.topics import count_partitions, ensure_topic
+from unskew.kafka.transactions import BatchId, read_last_batch_ids
 
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
@@ -39,7 +39,7 @@ class Died(Exception):
 
 def dying(monkeypatch, spark, run: Settings, at: int) -> None:
     """Run until the sink's work for this many closing batches is done, and die then."""
-    publish_, closed = Sink._publish, []
+    publish_, closed = BatchCommitter._publish, []
 
     def published(sink, windows, report):
         found = publish_(sink, windows, report)
@@ -51,18 +51,18 @@ def dying(monkeypatch, spark, run: Settings, at: int) -> None:
             raise Died
 
     with monkeypatch.context() as patched:
-        patched.setattr(Sink, "_publish", published)
+        patched.setattr(BatchCommitter, "_publish", published)
         # The last thing that the sink does for a batch. A failure of a real listener would stop nothing.
-        patched.setattr(Run, "_done", lambda run, report: listener(report))
+        patched.setattr(StreamingJob, "_end_batch", lambda run, report: listener(report))
         with pytest.raises(EnvironmentFault, match="the query failed"):
-            Run(run, []).run(spark)
+            StreamingJob(run, []).run(spark)
     assert len(closed) == at
 
 
 def doubled(connection: Connection, run: Settings) -> dict[str, int]:
     """Role → how many records it has more than Kafka keys (and batches, of results that may change)."""
     found = {}
-    for role, topic in result_topics(run).items():
+    for role, topic in list_result_topics(run).items():
         keys = Counter((key, str(value.get("batch"))) for key, value in records(connection, topic))
         found[role] = sum(keys.values()) - len(keys)
     return found
@@ -81,9 +81,9 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark,
     for deaths in (1, 2):
         dying(monkeypatch, spark, run, deaths)
     drain(run)
-    assert doubled(connection, run) == dict.fromkeys(result_topics(run), 0)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(KEYS)
-    assert len(records(connection, result_topics(run)["rejected"])) == BAD
+    assert doubled(connection, run) == dict.fromkeys(list_result_topics(run), 0)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(KEYS)
+    assert len(records(connection, list_result_topics(run)["rejected"])) == BAD
 
 
 @pytest.mark.nightly(group="groupings")
@@ -99,7 +99,7 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     before = doubled(connection, often)
     assert before["aggregator"] > 0
     assert before["distribution"] > 0
-    assert COMMITS not in Checkpoint(often.location).claimed()
+    assert COMMITS not in Checkpoint(often.location).read_record()
     publish(connection, topic, 2, MESSAGES[1_000:])
     once = settings("KEY", delivery="exactly-once", max_tuples=500, run_time=600.0)
     dying(monkeypatch, spark, once, 1)
@@ -107,7 +107,7 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     assert doubled(connection, once) == before
     publish(connection, topic, 2, countries(["more"] * 10))
     drain(often)
-    counts = by_key(final_counts(connection, result_topics(once)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(once)["aggregator"]))
     assert counts == Counter(KEYS) + Counter(more=10)
 
 
@@ -119,8 +119,10 @@ def test_only_batches_that_close_windows_have_numbers(settings, drain, connectio
     run = settings("KEY", delivery="exactly-once", max_tuples=200, window=3600.0, time="event", run_time=600.0)
     _, reports = drain(run)
     closing = [report.batch.number for report in reports if report.windows]
-    made = Commits(connection, commits_topic(run), Checkpoint(run.location).claimed()[COMMITS]["parts"])
-    numbers = last_numbers(connection, made.topic, range(made.partitions)).values()
+    made = TransactionalPartitions(
+        connection, commits_topic(run), Checkpoint(run.location).read_record()[COMMITS]["parts"]
+    )
+    numbers = read_last_batch_ids(connection, made.topic, range(made.partitions)).values()
     assert {number.batch for number in numbers} == set(closing)
     assert len(reports) > len(closing) == 1
     # One for each part that had a key, and one of the driver; marks have no value.
@@ -146,24 +148,24 @@ def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connec
     drain(run)
     assert "which was set back" in caplog.text
     assert commits_topic(run) != before
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts == {"a": 100, "b": 200, "c": 100}  # the new batches are of other times, and so of other windows
 
 
 def commits_topic(run: Settings) -> str:
     """The topic with the numbers of a run's batches."""
-    return f"{run.topic}-unskew-commits-{Checkpoint(run.location).claimed()[COMMITS]['id']}"
+    return f"{run.topic}-unskew-commits-{Checkpoint(run.location).read_record()[COMMITS]['id']}"
 
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_each_part_has_a_partition_of_its_own(keyed):
-    commits = Commits(Connection("nowhere:1"), "t-unskew-commits-1", 6, keyed)
+    commits = TransactionalPartitions(Connection("nowhere:1"), "t-unskew-commits-1", 6, keyed)
     roles = [role for role in RESULTS if keyed or role != "results"]
-    parts = [commits.part(role, number) for role in roles for number in range(commits.of(role))]
+    parts = [commits.writer(role, number) for role in roles for number in range(commits.of(role))]
     assert sorted(part._partition for part in parts) == list(range(commits.partitions))
     assert len({part._name for part in parts}) == commits.partitions
     with pytest.raises(ValueError, match="part 6 of aggregator; there are 6"):
-        commits.part("aggregator", 6)
+        commits.writer("aggregator", 6)
 
 
 @pytest.mark.kafka
@@ -172,15 +174,15 @@ def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settin
         settings("KEY", delivery="exactly-once"),
         settings("KEY", delivery="exactly-once", checkpoint="elsewhere"),
     )
-    first, second = (Commits(connection, f"{topic}-unskew-commits-{n}", 1) for n in (1, 2))
-    publisher = Publisher(run, first)
-    publisher.send("distribution", [], Number(0, 0))
-    Publisher(other, second).send("distribution", [], Number(0, 0))
-    publisher.send("distribution", [], Number(1, 1))
-    late = first.part("distribution")
-    assert late.begin(result_topics(run)["distribution"], Number(2, 2))
-    transactions.Part._kept.clear()  # as in another process
-    Publisher(run, first)
+    first, second = (TransactionalPartitions(connection, f"{topic}-unskew-commits-{n}", 1) for n in (1, 2))
+    publisher = ResultPublisher(run, first)
+    publisher.send("distribution", [], BatchId(0, 0))
+    ResultPublisher(other, second).send("distribution", [], BatchId(0, 0))
+    publisher.send("distribution", [], BatchId(1, 1))
+    late = first.writer("distribution")
+    assert late.begin(list_result_topics(run)["distribution"], BatchId(2, 2))
+    transactions.TransactionalWriter._kept.clear()  # as in another process
+    ResultPublisher(run, first)
     with pytest.raises(EnvironmentFault, match="was ended from outside"):
         late.finish()
 
@@ -189,26 +191,26 @@ def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settin
 def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     run = settings("KEY", delivery="exactly-once")
     checkpoint = Checkpoint(run.location)
-    first = preconditions.commits(run, checkpoint, 3)
+    first = preconditions.load_or_create_partitions(run, checkpoint, 3)
     assert first is not None
     assert (first.parts, first.topic) == (3, commits_topic(run))
-    assert preconditions.commits(run, checkpoint, 5) == first
-    assert preconditions.commits(settings("KEY", delivery="at-least-once"), checkpoint, 5) is None
+    assert preconditions.load_or_create_partitions(run, checkpoint, 5) == first
+    assert preconditions.load_or_create_partitions(settings("KEY", delivery="at-least-once"), checkpoint, 5) is None
     ensure_topic(connection, first.topic, first.partitions, transactions.COMMITS)
-    assert partitions_of(connection, first.topic) == 1 + 3 + 3
-    assert preconditions.commits(run, checkpoint, 5) == first  # its topic is empty
-    part = first.part("aggregator", 2)
+    assert count_partitions(connection, first.topic) == 1 + 3 + 3
+    assert preconditions.load_or_create_partitions(run, checkpoint, 5) == first  # its topic is empty
+    part = first.writer("aggregator", 2)
     ensure_topic(connection, topic, 1)
-    part.begin(topic, Number(0, 0))
+    part.begin(topic, BatchId(0, 0))
     part.finish()
-    again = preconditions.commits(run, checkpoint, 5)  # nothing is planned in the checkpoint
+    again = preconditions.load_or_create_partitions(run, checkpoint, 5)  # nothing is planned in the checkpoint
     assert again is not None
     assert again.topic != first.topic
     assert again.parts == 5
-    preconditions.forget_commits(run)  # it has not been made
+    preconditions.delete_commits_topic(run)  # it has not been made
     ensure_topic(connection, again.topic, again.partitions, transactions.COMMITS)
-    preconditions.forget_commits(run)
-    awaited(lambda: partitions_of(connection, again.topic) is None, "the topic is gone")
+    preconditions.delete_commits_topic(run)
+    awaited(lambda: count_partitions(connection, again.topic) is None, "the topic is gone")
 
 
 def test_another_delivery_is_refused(settings_of_nothing):

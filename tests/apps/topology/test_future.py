@@ -6,12 +6,12 @@ import pytest
 
 from evidence.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.driver import streaming_job as run_
-from unskew.apps.driver.batch_committer import Sink
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.splitter.kafka_source import contradicted
+from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.splitter.kafka_source import is_contradicted
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.kafka.clock import broker_time
@@ -39,11 +39,11 @@ def test_a_message_from_the_future_is_rejected(settings, drain, connection, topi
     far = settings("KEY", source_type=source_type, time="event", max_tuples=16, run_time=600.0)
     _, reports = drain(far)
     totals = reports[-1].totals
-    counts = by_key(final_counts(connection, result_topics(far)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(far)["aggregator"]))
     # what is within the bound may still close windows, and what then comes late is counted
     assert counts["a"] + totals.late == 39
     assert totals.rejected == 1
-    [(key, value)] = records(connection, result_topics(far)["rejected"])
+    [(key, value)] = records(connection, list_result_topics(far)["rejected"])
     assert key == f"{topic}-0-5"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms[10] // 1000))
     assert value["reason"] == f"timestamp {stamp}.{ms[10] % 1000:03d}Z is more than 3600 s ahead"
@@ -57,7 +57,7 @@ def test_with_a_bound_nothing_is_lost(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 40), ms=ms)
     run = settings("KEY", time="event", max_tuples=8, max_ahead=300.0, run_time=600.0)
     _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 39}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 39}
     assert (reports[-1].totals.late, reports[-1].totals.rejected) == (0, 1)
 
 
@@ -71,7 +71,7 @@ def test_no_producer_puts_the_clock_on(settings, drain, caplog, connection, topi
         now = round(1000 * time.time())
         publish(connection, topic, 2, countries([*keys]), ms=[now + there] * len(keys))
         _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 200, "c": 200}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 200, "c": 200}
     totals = reports[-1].totals
     assert (totals.late, totals.rejected, Checkpoint(run.checkpoint).clock.ahead_ms) == (0, 100, 0)
     assert "batch time" not in caplog.text
@@ -103,18 +103,18 @@ def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplo
     publish(ahead, topic, 2, countries(["a"] * 40), ms=ms)
     slow = settings("KEY", time="event", max_tuples=16, run_time=600.0, connection=ahead)
     drain(slow)
-    assert by_key(final_counts(ahead, result_topics(slow)["aggregator"])) == {"a": 39}
-    [(key, value)] = records(ahead, result_topics(slow)["rejected"])
+    assert by_key(final_counts(ahead, list_result_topics(slow)["aggregator"])) == {"a": 39}
+    [(key, value)] = records(ahead, list_result_topics(slow)["rejected"])
     assert key == f"{topic}-0-5"
     assert value["reason"].endswith("is more than 3600 s ahead")
     [line] = [line for line in caplog.messages if "batch time" in line]
     assert line.endswith("behind the brokers' clock: batch time goes on from there")
     clock = Checkpoint(slow.checkpoint).clock
     assert abs(clock.ahead_ms - 2 * HOUR) < HOUR / 60
-    clock.set_ahead(Checkpoint(slow.checkpoint).planned(), 240 * HOUR)  # as an earlier version let a producer do
+    clock.set_ahead(Checkpoint(slow.checkpoint).newest_batch(), 240 * HOUR)  # as an earlier version let a producer do
     publish(ahead, topic, 2, countries(["b"] * 40), ms=[there + 10_000] * 40)
     drain(slow)
-    assert by_key(final_counts(ahead, result_topics(slow)["aggregator"])) == {"a": 39, "b": 40}
+    assert by_key(final_counts(ahead, list_result_topics(slow)["aggregator"])) == {"a": 39, "b": 40}
     assert abs(Checkpoint(slow.checkpoint).clock.ahead_ms - 2 * HOUR) < HOUR / 60
     assert "batch time is no longer 85" in caplog.text
 
@@ -126,7 +126,7 @@ def test_brokers_that_give_no_answer_are_asked_again(settings, connection, topic
     answers = [None, now + HOUR]
     monkeypatch.setattr(run_, "broker_time", lambda *_: answers.pop(0))
     monkeypatch.setattr(run_, "_ASK_EVERY", 0.0)
-    going = Run(settings("KEY", time="event"), [])
+    going = StreamingJob(settings("KEY", time="event"), [])
     batch = Batch(1, now, 0, 0, {topic: {"0": 0}}, {topic: {"0": 1}})
     assert going._lead_of_brokers(batch) is None
     assert abs(going._lead_of_brokers(batch) - HOUR) < HOUR / 60
@@ -148,25 +148,25 @@ def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain
     ensure_topic(ahead, topic, 2, LENIENT)
     publish(ahead, topic, 2, countries(["early"] * 4), ms=[there] * 4)
     run = settings("KEY", time="event", run_time=600.0, connection=ahead)
-    call = Sink.__call__
+    call = BatchCommitter.__call__
 
     def dies(sink, df, batch):
         call(sink, df, batch)
         if batch.start != batch.end:
             raise RuntimeError
 
-    first = Run(run, [])
+    first = StreamingJob(run, [])
     with monkeypatch.context() as patch:
-        patch.setattr(Sink, "__call__", dies)
+        patch.setattr(BatchCommitter, "__call__", dies)
         patch.setattr("unskew.apps.driver.streaming_job.broker_time", lambda *_: None)
         with pytest.raises(EnvironmentFault, match="the query failed"):
             first.run(spark)
-    before = records(ahead, result_topics(run)["rejected"])
+    before = records(ahead, list_result_topics(run)["rejected"])
     assert len(before) == 4
     publish(ahead, topic, 2, countries(["a"] * 40), ms=[there + i for i in range(40)])
     _, reports = drain(run)
-    assert by_key(final_counts(ahead, result_topics(run)["aggregator"])) == {"a": 40}
-    assert dict(records(ahead, result_topics(run)["rejected"])) == dict(before)
+    assert by_key(final_counts(ahead, list_result_topics(run)["aggregator"])) == {"a": 40}
+    assert dict(records(ahead, list_result_topics(run)["rejected"])) == dict(before)
     assert reports[-1].totals.rejected == 4
 
 
@@ -174,12 +174,12 @@ def test_what_contradicts_a_clock(settings, connection, topic):
     now = round(1000 * time.time())
     ensure_topic(connection, topic, 2, LENIENT)
     run = settings("KEY", time="event")
-    assert contradicted(run, now) is None
+    assert is_contradicted(run, now) is None
     publish(connection, topic, 2, countries(["a"] * 2), ms=[now + HOUR] * 2)
-    assert contradicted(run, now) is False
+    assert is_contradicted(run, now) is False
     publish(connection, topic, 2, countries(["a"]), ms=[now + 2 * HOUR])
-    assert contradicted(run, now) is True
-    assert contradicted(run, now + 2 * HOUR) is False
+    assert is_contradicted(run, now) is True
+    assert is_contradicted(run, now + 2 * HOUR) is False
 
 
 @pytest.mark.nightly(group="groupings")
@@ -187,6 +187,6 @@ def test_where_the_broker_gives_the_times_none_is_of_the_future(settings, drain,
     ensure_topic(connection, topic, 2, {"message.timestamp.type": "LogAppendTime"})
     publish(connection, topic, 2, countries(["a"] * 40))
     run = settings("KEY", time="event", max_ahead=0.0, run_time=600.0)
-    assert contradicted(run, 0) is False, "no batch has to look again"
+    assert is_contradicted(run, 0) is False, "no batch has to look again"
     _, reports = drain(run)
     assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (40, 0)

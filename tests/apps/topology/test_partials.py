@@ -5,9 +5,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker import worker
-from unskew.apps.worker.worker import Partials, Worker, count
+from unskew.apps.worker.worker import Partials, Worker, count_keys
 
 rows = st.lists(st.tuples(st.sampled_from(["a", "b", "", "ü"]), st.integers(-(2**61), 2**61)), max_size=50)
 
@@ -20,7 +20,7 @@ def test_count_is_exact_for_any_integer(pairs):
     tuples, totals = Counter(k for k, _ in pairs), Counter()
     for key, n in pairs:
         totals[key] = (totals[key] + n + 2**63) % 2**64 - 2**63  # int64 arithmetic
-    got = {r["key"]: (r["tuples"], r["count"]) for r in count(batch).to_pylist()}
+    got = {r["key"]: (r["tuples"], r["count"]) for r in count_keys(batch).to_pylist()}
     assert got == {key: (tuples[key], totals[key]) for key in tuples}
 
 
@@ -28,8 +28,8 @@ def test_tuples_and_counts_can_come_from_different_batches():
     batch = pa.record_batch([pa.array(["a", "a"])], ["key"])
     result = pa.record_batch([pa.array(["b"]), pa.array([9])], ["key", "count"])
     both = Partials()
-    both.add(count(batch, results=False))
-    both.add(count(result, load=False))
+    both.add(count_keys(batch, results=False))
+    both.add(count_keys(result, load=False))
     assert sorted((r["key"], r["tuples"], r["count"]) for r in both.table().to_pylist()) == [("a", 2, 0), ("b", 0, 9)]
 
 
@@ -40,14 +40,14 @@ def test_merging_now_and_then_changes_nothing(monkeypatch):
     truth: Counter = Counter()
     for window in (0, 1, 0, 1):
         keys = [f"k{i}" for i in rng.integers(0, 30, 100)]
-        merged.add(count(pa.record_batch([pa.array(keys)], ["key"])), window, 1000 * window + len(truth))
+        merged.add(count_keys(pa.record_batch([pa.array(keys)], ["key"])), window, 1000 * window + len(truth))
         truth.update((window, key) for key in keys)
     assert {(r["window"], r["key"]): r["tuples"] for r in merged.table().to_pylist()} == truth
 
 
 def test_the_latest_time_of_a_window_survives():
     merged = Partials()
-    one = count(pa.record_batch([pa.array(["a"])], ["key"]))
+    one = count_keys(pa.record_batch([pa.array(["a"])], ["key"]))
     for ms in (5, 9, 7):
         merged.add(one, 0, ms)
     assert merged.table().to_pylist() == [{"key": "a", "tuples": 3, "count": 3, "window": 0, "ms": 9}]
@@ -59,8 +59,8 @@ def test_no_tuples_no_rows():
 
 def test_workers_that_share_a_task_keep_to_themselves():
     tuples = pa.record_batch([pa.array(["a", "b", "a", "c", "a", "b"])], ["key"])
-    first = cut(tuples, np.array([0, 4, 0, 4, 8, 8], np.int32), 9)
-    second = cut(tuples.slice(0, 2), np.array([4, 0], np.int32), 9)
+    first = cut_packets(tuples, np.array([0, 4, 0, 4, 8, 8], np.int32), 9)
+    second = cut_packets(tuples.slice(0, 2), np.array([4, 0], np.int32), 9)
     rows = pa.Table.from_batches(Worker()(iter([first, second]))).to_pylist()
     got = {(row["worker"], row["key"]): row["tuples"] for row in rows}
     assert got == {(0, "a"): 2, (0, "b"): 1, (4, "a"): 1, (4, "b"): 1, (4, "c"): 1, (8, "a"): 1, (8, "b"): 1}

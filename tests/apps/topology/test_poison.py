@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
 from tests.oracle.messages import read, reason_of
 from tests.waiting import PATIENCE
-from unskew.apps.aggregator.publisher import Publisher, result_topics
+from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.apps.worker.result_messages import LONGEST_RECORD
 from unskew.errors import EnvironmentFault
@@ -100,7 +100,7 @@ def poisoned(good, bad):
 
 def rejected(connection, run):
     """(partition, offset) → the record about the message that was rejected there."""
-    found = records(connection, result_topics(run)["rejected"])
+    found = records(connection, list_result_topics(run)["rejected"])
     return {(value["partition"], value["offset"]): value for _, value in found}
 
 
@@ -121,12 +121,12 @@ def test_messages_of_every_wrong_kind(settings, drain, connection, topic):
         size = len(places[place] or b"")
         assert record.get("valueLength", size) == size
         assert "valueLength" in record or len((record.get("value") or record.get("valueBase64") or "").encode()) >= size
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == truth
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == truth
     assert reports[-1].totals.rejected == len(wrong)
     # and it goes on where it ended
     publish(connection, topic, 2, countries(["Togo"] * 10))
     _, reports = drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == truth | Counter(Togo=10)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == truth | Counter(Togo=10)
     assert reports[-1].totals.rejected == len(wrong)
 
 
@@ -167,7 +167,7 @@ def test_every_format(form, settings, drain, connection, topic, tmp_path):
     run = settings("KEY", max_tuples=20, run_time=600.0, **more)
     _, reports = drain(run)
     found = rejected(connection, run)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts["good"] == 40
     assert reports[-1].totals.rejected == len(found)
     assert all(value["reason"] for value in found.values())
@@ -204,7 +204,7 @@ def test_timestamps_that_are_none(time_, work, settings, drain, connection, topi
     more = {"work": years(), "ttl": 60.0} if work else {"lateness": 60.0}
     run = settings("KEY", time=time_, max_tuples=16, run_time=600.0, **more)
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts["Chad"] == 40
     totals = reports[-1].totals
     assert totals.rejected + totals.late + counts["Mali"] == len(TIMES)
@@ -243,7 +243,7 @@ def test_a_result_that_no_record_holds(settings, drain, connection, topic):
     drain(run)
     publish(connection, topic, 2, countries(["large"] * 3))
     drain(run)
-    found = records(connection, result_topics(run)["results"])
+    found = records(connection, list_result_topics(run)["results"])
     latest = {value["key"]: value for _, value in found}
     assert latest["small"]["fields"]["text"] == "yyy"
     assert latest["large"]["fields"] == {}
@@ -260,9 +260,9 @@ def test_a_result_that_no_record_holds(settings, drain, connection, topic):
 @pytest.mark.nightly(group="groupings")
 def test_topics_and_clients_that_take_less_are_refused_at_once(settings, connection, topic):
     run = settings("KEY")
-    ensure_topic(connection, result_topics(run)["rejected"], 2, {"max.message.bytes": "500000"})
+    ensure_topic(connection, list_result_topics(run)["rejected"], 2, {"max.message.bytes": "500000"})
     with pytest.raises(EnvironmentFault, match=rf"{topic}-rejected: max.message.bytes is 500000; valid: at least"):
-        Publisher(run)
+        ResultPublisher(run)
     small = Connection(connection.bootstrap_servers, {"message.max.bytes": "100000"})
     with pytest.raises(EnvironmentFault, match=r"message\.max\.bytes is 100000; valid: at least"):
-        Publisher(settings("KEY", connection=small, topic=f"{topic}-2"))
+        ResultPublisher(settings("KEY", connection=small, topic=f"{topic}-2"))

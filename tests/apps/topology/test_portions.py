@@ -3,8 +3,8 @@
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.splitter.kafka_source import MOST_BYTES, MOST_ROWS, MOST_TUPLES, set_portions
 
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -57,7 +57,7 @@ def test_large_messages_come_few_at_a_time(spark, settings, drain, connection, t
     run = settings()
     drain(run)
     assert int(spark.conf.get(ROWS)) == MOST_BYTES // (4 * 500_033)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
 
 
 @pytest.mark.ci
@@ -75,7 +75,7 @@ def test_a_burst_of_large_messages_is_counted_in_bytes(spark, settings, caplog, 
         if report.totals.routed == 260:
             run.stop()
 
-    run = Run(settings(until_drained=False, window=600.0), [burst])
+    run = StreamingJob(settings(until_drained=False, window=600.0), [burst])
     run.run(spark)
     assert limits[0] == (MOST_ROWS, UNCHECKED)
     assert limits[-1] == (MOST_ROWS, MOST_BYTES)

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.apps.conftest import countries, publish
-from unskew.apps.aggregator.publisher import Publisher
-from unskew.apps.driver.batch_committer import Sink
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.publisher import ResultPublisher
+from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.nightly(group="groupings"), pytest.mark.spark, pytest.mark.kafka]
@@ -19,7 +19,7 @@ def test_a_second_sink_writes_what_the_first_wrote(settings, spark, drain, conne
     publish(connection, topic, 2, countries(["a", "b", "c", "a"] * 100))
     wrote: list[list[tuple[str, bytes]]] = []
     died = []
-    publish_, send = Sink._publish, Publisher.send
+    publish_, send = BatchCommitter._publish, ResultPublisher.send
 
     def sent(publisher, role, messages, number):
         written = [*messages]
@@ -34,12 +34,12 @@ def test_a_second_sink_writes_what_the_first_wrote(settings, spark, drain, conne
             raise Died
         return published
 
-    monkeypatch.setattr(Publisher, "send", sent)
-    monkeypatch.setattr(Sink, "_publish", dies)
+    monkeypatch.setattr(ResultPublisher, "send", sent)
+    monkeypatch.setattr(BatchCommitter, "_publish", dies)
     watching = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1, "periods_to_old": 1}
     run = settings("DYNAMIC_KEY", options=watching, max_tuples=100, trigger=0.0, run_time=600.0)
     with pytest.raises(EnvironmentFault, match="the query failed"):
-        Run(run, []).run(spark)
+        StreamingJob(run, []).run(spark)
     assert died == [len(wrote)]
     drain(run)
     first, second = wrote[died[0] - 1 : died[0] + 1]

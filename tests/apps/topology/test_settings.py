@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tests.apps.local_settings import settings
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.cli.option_groups import GroupingOptions
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.errors import UsageError
@@ -59,7 +59,7 @@ def test_a_topic_s_name_may_be_as_long_as_those_made_of_it_allow(delivery):
 
     run = made(200)
     commits = COMMITS_TOPIC.format(topic="", id="0" * 12) if delivery == "exactly-once" else ""
-    added = max(len(commits), *(len(name) - 200 for name in result_topics(run).values()))
+    added = max(len(commits), *(len(name) - 200 for name in list_result_topics(run).values()))
     assert len(made(249 - added).topic) == 249 - added
     with pytest.raises(UsageError, match=f"has {250 - added} characters; valid: at most {249 - added}"):
         made(250 - added)

@@ -9,10 +9,10 @@ import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.harness.topology import START
-from unskew.apps.aggregator.publisher import result_topics
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.grouping.registry import STANDALONE
 from unskew.kafka.reader import TopicReader
-from unskew.kafka.topics import ensure_topic, partitions_of
+from unskew.kafka.topics import count_partitions, ensure_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -29,7 +29,7 @@ def test_counts_are_exact(grouping, settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys))
     run = settings(grouping, max_tuples=6_000)
     _, reports = drain(run)
-    counts = final_counts(connection, result_topics(run)["aggregator"])
+    counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert by_key(counts) == Counter(keys)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == len(keys)
     assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
@@ -40,13 +40,13 @@ def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain,
     keys = skewed(1_000)
     publish(connection, topic, 2, [*countries(keys), b"bad"])
     run = settings("PARTIAL_KEY")
-    made = dict(zip(result_topics(run).values(), (5, 1, 7), strict=True))
+    made = dict(zip(list_result_topics(run).values(), (5, 1, 7), strict=True))
     for name, partitions in made.items():
         ensure_topic(connection, name, partitions, {"cleanup.policy": "compact"})
     drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
     for name, partitions in made.items():
-        assert partitions_of(connection, name) == partitions
+        assert count_partitions(connection, name) == partitions
         with TopicReader(connection, name) as reader:
             assert len(list(reader.to_end())) == len(records(connection, name)) > 0
 
@@ -82,7 +82,7 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
     run = settings("KEY")
     _, reports = drain(run)
     assert reports[-1].totals.rejected == len(bad)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"Chad": 50}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"Chad": 50}
     found = records(connection, f"{topic}-rejected")
     assert sorted(value["reason"] for _, value in found) == [
         *("field 'country' is BIGINT, not STRING", "no field 'country'"),
@@ -109,7 +109,7 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     run = settings("PARTIAL_KEY", time="event", window=2.0, lateness=10.0, max_tuples=700)
     _, reports = drain(run)
     truth = Counter((t // 2000 * 2000, key) for t, key in zip(ms, keys, strict=True))
-    counts = final_counts(connection, result_topics(run)["aggregator"])
+    counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert {(np.datetime64(w.rstrip("Z"), "ms").astype(int), key): n for (w, key), n in counts.items()} == truth
     assert reports[-1].totals.late == 0
 
@@ -130,7 +130,7 @@ def test_the_distribution_topic(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000] * len(keys))
     run = settings("PARTIAL_KEY", time="event", window=5.0, lateness=1.0)
     drain(run)
-    found = [value for _, value in dict(records(connection, result_topics(run)["distribution"])).items()]
+    found = [value for _, value in dict(records(connection, list_result_topics(run)["distribution"])).items()]
     (event,) = (value["fields"] for value in found if value["key"] == "EVENT_INFO")
     assert event["tuples"] == len(keys)
     workers = [value for value in found if value["key"] == "WORKER"]
@@ -157,7 +157,7 @@ def test_the_users_work(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys))
     run = settings("SHUFFLE", work=score, work_columns=("offset",))
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts["Turkey"] == 20 * keys.count("Turkey")
     assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
 
@@ -169,7 +169,7 @@ def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, 
     publish(connection, topic, 2, countries(skewed(1_000, 2)))
     _, reports = drain(run)
     assert reports[-1].totals.tuples == 2_000
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts == Counter(skewed(1_000, 1) + skewed(1_000, 2))
 
 
@@ -191,7 +191,7 @@ def test_counts_that_no_sum_can_hold(settings, drain, connection, topic):
     publish(connection, topic, 2, list(map(views, counts)), ms=[START] * len(counts))
     run = settings("KEY", source_type="WIKIPEDIA_PAGEVIEWS_BY_LANG", max_tuples=2, time="event", run_time=600.0)
     _, reports = drain(run)
-    topics = result_topics(run)
+    topics = list_result_topics(run)
     assert by_key(final_counts(connection, topics["aggregator"])) == {"en": 10**12 + 8}
     assert reports[-1].totals.rejected == len(nonsense)
     reasons = {value["reason"] for _, value in records(connection, topics["rejected"])}

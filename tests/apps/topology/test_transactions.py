@@ -8,10 +8,10 @@ from confluent_kafka import Producer
 from evidence.speed.measuring import messages
 from tests.apps.conftest import by_key, countries, final_counts, records
 from tests.oracle.truth import topic_records
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.cli.simulation.input_stream import records as simulated
-from unskew.apps.driver.streaming_job import Run
-from unskew.apps.metrics.query_progress import lags
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.cli.simulation.input_stream import read_records as simulated
+from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.metrics.query_progress import compute_lags
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader, newest_messages
@@ -46,14 +46,14 @@ def published(connection, topic):
 def test_aborted_messages_do_not_count_and_drained_comes(settings, spark, connection, topic, published):
     run = settings("PARTIAL_KEY", run_time=600.0)
     reports, progresses = [], []
-    outcome = Run(run, [reports.append], [progresses.append]).run(spark)
+    outcome = StreamingJob(run, [reports.append], [progresses.append]).run(spark)
     assert outcome.drained
-    counts = by_key(final_counts(connection, result_topics(run)["aggregator"]))
+    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
     assert counts == Counter(kept=497, late=2)
     totals = reports[-1].totals
     assert (totals.routed, totals.rejected, totals.skipped) == (499, 1, 0)
-    assert [value["value"] for _, value in records(connection, result_topics(run)["rejected"])] == ["bad"]
-    assert sum(lags(progresses[-1]).values()) == 0
+    assert [value["value"] for _, value in records(connection, list_result_topics(run)["rejected"])] == ["bad"]
+    assert sum(compute_lags(progresses[-1]).values()) == 0
 
 
 @pytest.mark.nightly(group="groupings")
@@ -62,14 +62,14 @@ def test_an_open_transaction_is_not_waited_for(settings, drain, connection, topi
     still = transaction(connection, topic, countries(["open"] * 10))
     run = settings("KEY", run_time=600.0)
     drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(kept=497, late=2)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(kept=497, late=2)
     assert (
         sum(end_offsets(connection, topic, committed=False).values()) - sum(end_offsets(connection, topic).values())
         == 10
     )
     still.commit_transaction()
     drain(run)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(kept=497, late=2, open=10)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(kept=497, late=2, open=10)
 
 
 @pytest.mark.nightly(group="groupings")
@@ -81,7 +81,7 @@ def test_who_wants_them_gets_all(settings, drain, connection, topic, published):
     assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (1007, 3)
     run = settings("KEY", run_time=600.0)
     with pytest.raises(EnvironmentFault, match=r"has counted messages of a transaction in topic .* still open: start"):
-        Run(run, [])
+        StreamingJob(run, [])
     still.commit_transaction()
     _, reports = drain(run)
     assert (reports[-1].totals.routed, reports[-1].totals.rejected) == (1007, 3)

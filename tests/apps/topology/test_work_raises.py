@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish, records
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.driver.batch_committer import Sink
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker import failures as failures_
 from unskew.apps.worker import worker
 from unskew.apps.worker.failures import FailureLog
-from unskew.apps.worker.worker import POSITION, Worker, results
+from unskew.apps.worker.worker import POSITION, Worker, apply_function
 from unskew.errors import EnvironmentFault
 
 
@@ -39,7 +39,7 @@ LINE = inspect.getsourcelines(picky)[1] + 4
 
 def test_the_tuples_that_fail_are_found():
     batch = pa.record_batch([pa.array(["a", "bad1", "a", "b", "bad2", "c"])], ["key"])
-    found = list(results(picky, batch))
+    found = list(apply_function(picky, batch))
     assert sum(part.num_rows for part, _ in found) == 6
     failed = [(part.column("key")[0].as_py(), str(error)) for part, error in found if isinstance(error, Exception)]
     assert failed == [("bad1", "'no\\nbad1'"), ("bad2", "'no\\nbad2'")]
@@ -54,17 +54,17 @@ def test_the_run_fails_in_one_line_or_rejects_the_message(settings, spark, drain
     publish(connection, topic, 2, countries(["a", "b"] * 10 + ["bad"] + ["a", "b"] * 10), ms=stamps)
     run = settings("KEY", work=picky, window=0.5, run_time=600.0, time=time)
     with pytest.raises(EnvironmentFault) as error:
-        Run(run, []).run(spark)
+        StreamingJob(run, []).run(spark)
     line = str(error.value)
     assert "\n" not in line
     assert line.startswith(f"the work failed on key 'bad' ({__file__}:{LINE} in picky: KeyError: ")
     assert line.endswith("nothing is lost: mend it and start again, or give --work-errors reject")
     patient = settings("KEY", work=picky, window=0.5, run_time=600.0, time=time, work_errors="reject")
     _, reports = drain(patient)
-    assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == {"a": 20, "b": 20}
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 20, "b": 20}
     totals = reports[-1].totals
     assert (totals.rejected, totals.tuples, totals.routed) == (1, 40, 40)
-    [(key, value)] = records(connection, result_topics(run)["rejected"])
+    [(key, value)] = records(connection, list_result_topics(run)["rejected"])
     assert key == f"{topic}-0-10"
     assert value["reason"].startswith(f"work: {__file__}:{LINE} in picky: KeyError: ")
 
@@ -73,7 +73,7 @@ def tuples_of(keys, first=0):
     """A packet of one worker, with positions: all of one Kafka partition, from this offset on."""
     n = len(keys)
     columns = [pa.array(keys), pa.array([0] * n, pa.int32()), pa.array(range(first, first + n), pa.int64())]
-    return cut(pa.record_batch(columns, ["key", *POSITION]), np.zeros(n, np.int32), 1)
+    return cut_packets(pa.record_batch(columns, ["key", *POSITION]), np.zeros(n, np.int32), 1)
 
 
 class Heard:
@@ -89,7 +89,7 @@ def attempt(tmp_path, monkeypatch):
 
     It returns the counts, the messages that failed, and the keys that were executed.
     """
-    monkeypatch.setattr(worker, "batch_number", lambda: 7)
+    monkeypatch.setattr(worker, "get_batch_number", lambda: 7)
     log = FailureLog(str(tmp_path))
 
     def run(bad, *packets, log=log):
@@ -158,7 +158,7 @@ def test_of_two_tuples_that_are_alike_each_attempt_rejects_one(attempt):
     twice = pa.record_batch(
         [pa.array(["a", "a"]), pa.array([0, 0], pa.int32()), pa.array([5, 5], pa.int64())], ["key", *POSITION]
     )
-    packet = cut(twice, np.zeros(2, np.int32), 1)
+    packet = cut_packets(twice, np.zeros(2, np.int32), 1)
     raises = iter([True, True])
     counts, failures, _ = attempt(lambda keys: next(raises, False), packet)
     assert (counts, list(failures)) == ({"a": 1}, [(0, 5)])
@@ -169,7 +169,7 @@ def test_failures_are_bounded(attempt, monkeypatch):
     monkeypatch.setattr(failures_, "MOST_FAILED", 3)
     _, failures, _ = attempt("b", tuples_of([*"abbba"]))
     assert len(failures) == 3
-    monkeypatch.setattr(worker, "batch_number", lambda: 8)
+    monkeypatch.setattr(worker, "get_batch_number", lambda: 8)
     calls = []
     with pytest.raises(StateFault, match=r"on more than 3 tuples of one worker in one batch.*on key 'b' \(.*KeyError"):
         attempt(lambda keys: calls.append(keys) or True, tuples_of(["b"] * 1000, 5))
@@ -205,7 +205,7 @@ def test_a_message_is_counted_or_rejected_and_never_both(
 
         return fickle
 
-    call = Sink.__call__
+    call = BatchCommitter.__call__
 
     def dies(sink, df, batch):
         call(sink, df, batch)
@@ -215,13 +215,13 @@ def test_a_message_is_counted_or_rejected_and_never_both(
     stamps = [1_700_000_000_000 + i for i in range(41)]
     publish(connection, topic, 2, countries(["a", "b"] * 10 + ["bad"] + ["a", "b"] * 10), ms=stamps)
     run = settings("KEY", work=make_fickle(str(trouble)), window=0.5, run_time=600.0, time=time, work_errors="reject")
-    topics = result_topics(run)
+    topics = list_result_topics(run)
     if fails == "before":
         trouble.touch()
     with monkeypatch.context() as patch:
-        patch.setattr(Sink, "__call__", dies)
+        patch.setattr(BatchCommitter, "__call__", dies)
         with pytest.raises(EnvironmentFault, match="the query failed"):
-            Run(run, []).run(spark)
+            StreamingJob(run, []).run(spark)
     rejected = records(connection, topics["rejected"])
     if fails == "before":
         trouble.unlink()
@@ -232,7 +232,7 @@ def test_a_message_is_counted_or_rejected_and_never_both(
         with pytest.raises(
             EnvironmentFault, match=r"failed on key 'bad' .*, but didn't when the batch ran before"
         ) as error:
-            Run(run, []).run(spark)
+            StreamingJob(run, []).run(spark)
         assert str(error.value).endswith("nothing is lost: mend it and start again")
         trouble.unlink()
     _, reports = drain(run)

@@ -14,7 +14,7 @@ from evidence.papers.posg import LIVE as POSG
 from evidence.papers.posg import live as posg
 from evidence.papers.posg import work
 from evidence.papers.stage import Course, Stage
-from unskew.grouping import create, encode
+from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import class_costs
 
 TINY = Sizing(scale=0.0001)
@@ -28,7 +28,7 @@ def test_a_tuple_costs_by_its_key_and_by_its_instance(monkeypatch):
     operator = work.Drifting(0.5, costs, 3, (1.0, 0.9), (1.0, 1.1))
     keys = pa.array([f"k{i}" for i in range(6)])
     given = operator(pa.record_batch([keys, pa.array(np.arange(6))], ["key", "offset"]))
-    expected = 0.5 * class_costs(encode(keys), costs) * [0.9, 0.9, 0.9, 1.1, 1.1, 1.1]
+    expected = 0.5 * class_costs(encode_keys(keys), costs) * [0.9, 0.9, 0.9, 1.1, 1.1, 1.1]
     assert given.column("cost").to_numpy() == pytest.approx(expected)
     assert slept == [pytest.approx(expected.sum() / 1000)]
     assert given.column("key").equals(keys)

@@ -8,15 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.simulator.plain_workers import fifo
-from unskew.grouping import create, encode, streams
+from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.feedback import Plan
-from unskew.grouping.simulator import Feedback, Speeds, arrivals_at, class_costs, simulate, workload
-from unskew.grouping.simulator.feedback import transferred
+from unskew.grouping.simulator import FeedbackTiming, Speeds, class_costs, make_arrivals, make_workload, simulate
+from unskew.grouping.simulator.feedback import sum_transfers
 from unskew.grouping.simulator.workers import FifoWorkers
 
 
 def some(n=3000, workers=7, z=1.2, keys=200, load=0.9, seed=0, cost=1.0):
-    return workload(streams.zipf(z, keys).take(0, n, seed=seed), arrivals_at(load, cost, n, workers, seed=seed), cost)
+    return make_workload(
+        streams.zipf(z, keys).take(0, n, seed=seed), make_arrivals(load, cost, n, workers, seed=seed), cost
+    )
 
 
 @pytest.mark.parametrize("name", ["SHUFFLE", "KEY", "PARTIAL_KEY", "DYNAMIC_KEY", "FULL_KNOWLEDGE"])
@@ -76,12 +78,12 @@ def test_split_by_key_sends_a_key_to_one_source():
 
 
 def test_costs_by_class_and_slow_workers():
-    keys = encode(np.arange(1000))
+    keys = encode_keys(np.arange(1000))
     costs = class_costs(keys, [1.0, 10.0])
     assert set(costs.tolist()) == {1.0, 10.0}
     assert 300 < (costs == 1).sum() < 700
-    load = workload(np.zeros(100, int), np.arange(100) * 10.0, 1.0)
-    slow = simulate(lambda: create("SHUFFLE", 2), load, speeds=Speeds.fixed([1.0, 3.0]))
+    load = make_workload(np.zeros(100, int), np.arange(100) * 10.0, 1.0)
+    slow = simulate(lambda: create("SHUFFLE", 2), load, speeds=Speeds.constant([1.0, 3.0]))
     assert slow.completions[:4].tolist() == [1, 3, 1, 3]
 
 
@@ -92,7 +94,7 @@ def test_feedback_changes_nothing_before_it_can_arrive(interval, delay, seed):
     """Up to the first plan, a scheme with feedback routes as without any."""
     load = some(seed=seed, z=1.5)
     options = {"threshold": 0.0, "rounds": 5}
-    got = simulate(lambda: create("CONSISTENT_HASH", 7, **options), load, feedback=Feedback(interval, delay))
+    got = simulate(lambda: create("CONSISTENT_HASH", 7, **options), load, feedback=FeedbackTiming(interval, delay))
     plain = create("CONSISTENT_HASH", 7).route(load.keys)
     early = load.arrivals < load.arrivals[0] + interval + delay
     same = got.assigned == plain
@@ -104,7 +106,9 @@ def test_feedback_changes_nothing_before_it_can_arrive(interval, delay, seed):
 def test_feedback_helps():
     load = some(n=60_000, workers=10, z=0.8, keys=5000)
     plain = simulate(lambda: create("CONSISTENT_HASH", 10, rounds=0), load)
-    fed = simulate(lambda: create("CONSISTENT_HASH", 10, rounds=5, method="doubling"), load, feedback=Feedback(200.0))
+    fed = simulate(
+        lambda: create("CONSISTENT_HASH", 10, rounds=5, method="doubling"), load, feedback=FeedbackTiming(200.0)
+    )
     assert fed.plans > 0
     assert fed.moved_keys > 0
     assert fed.makespan < plain.makespan
@@ -113,22 +117,23 @@ def test_feedback_helps():
 
 def test_the_end_is_waited_for():
     """Tuples that wait after the last arrival are forwarded and finished too."""
-    load = workload(["a"] * 300 + ["b"] * 300, np.arange(600) * 0.01, 1.0)
-    got = simulate(lambda: create("CONSISTENT_HASH", 4, rounds=4), load, feedback=Feedback(20.0))
+    load = make_workload(["a"] * 300 + ["b"] * 300, np.arange(600) * 0.01, 1.0)
+    got = simulate(lambda: create("CONSISTENT_HASH", 4, rounds=4), load, feedback=FeedbackTiming(20.0))
     assert (got.completions > 0).all()
     assert got.forwarded > 0
 
 
 def test_long_silences_are_skipped():
-    load = workload(["a", "b"] * 3, [0, 1, 1e12, 1e12 + 1, 2e12, 2e12 + 1], 1.0)
-    got = simulate(lambda: create("POSG", 2), load, feedback=Feedback(1.0))
+    load = make_workload(["a", "b"] * 3, [0, 1, 1e12, 1e12 + 1, 2e12, 2e12 + 1], 1.0)
+    got = simulate(lambda: create("POSG", 2), load, feedback=FeedbackTiming(1.0))
     assert got.tuples == 6
 
 
 def test_deterministic_but_for_the_time_measured():
     load = some()
     one, other = (
-        simulate(lambda: create("POSG", 7, window=50), load, sources=3, feedback=Feedback(100, 10)) for _ in range(2)
+        simulate(lambda: create("POSG", 7, window=50), load, sources=3, feedback=FeedbackTiming(100, 10))
+        for _ in range(2)
     )
     assert (one.assigned == other.assigned).all()
     ignore = {"routing_ns"}
@@ -139,7 +144,7 @@ def test_deterministic_but_for_the_time_measured():
 
 def test_far_more_sources_and_workers_than_cores():
     n = 200_000
-    load = workload(streams.zipf(1.0, 100_000).take(0, n), arrivals_at(0.8, 1.0, n, 10_000), 1.0)
+    load = make_workload(streams.zipf(1.0, 100_000).take(0, n), make_arrivals(0.8, 1.0, n, 10_000), 1.0)
     got = simulate(lambda: create("PARTIAL_KEY", 10_000), load, sources=1000, samples=10)
     assert len(got.loads) == 10_000
     assert got.loads.sum() == n
@@ -154,15 +159,18 @@ def test_far_more_sources_and_workers_than_cores():
         (lambda load: simulate(lambda: create("KEY", 3), load, window=0), "window is 0"),
         (lambda load: simulate(lambda: create("KEY", 3), load, window=-5.0), "window is -5.0"),
         (lambda load: simulate(lambda: create("KEY", 3), load, window=float("nan")), "window is nan"),
-        (lambda load: simulate(lambda: create("KEY", 3), load, speeds=Speeds.fixed([1.0])), "speeds are of 1 workers"),
-        (lambda load: simulate(lambda: create("KEY", 3), workload([], [])), "no tuples"),
-        (lambda load: Feedback(0), "interval is 0"),
-        (lambda load: Feedback(1, -1), "delay is -1"),
-        (lambda load: Feedback(1, 0, -1), "transfer is -1"),
-        (lambda load: workload(["a", "b"], [2, 1]), "back in time"),
-        (lambda load: workload(["a", "b"], [1]), "valid: alike"),
-        (lambda load: workload(["a"], [1], -1.0), "costs has -1"),
-        (lambda load: arrivals_at(0, 1.0, 5, 2), "load is 0"),
+        (
+            lambda load: simulate(lambda: create("KEY", 3), load, speeds=Speeds.constant([1.0])),
+            "speeds are of 1 workers",
+        ),
+        (lambda load: simulate(lambda: create("KEY", 3), make_workload([], [])), "no tuples"),
+        (lambda load: FeedbackTiming(0), "interval is 0"),
+        (lambda load: FeedbackTiming(1, -1), "delay is -1"),
+        (lambda load: FeedbackTiming(1, 0, -1), "transfer is -1"),
+        (lambda load: make_workload(["a", "b"], [2, 1]), "back in time"),
+        (lambda load: make_workload(["a", "b"], [1]), "valid: alike"),
+        (lambda load: make_workload(["a"], [1], -1.0), "costs has -1"),
+        (lambda load: make_arrivals(0, 1.0, 5, 2), "load is 0"),
     ],
 )
 def test_bad_parameters(call, says):
@@ -173,20 +181,21 @@ def test_bad_parameters(call, says):
 def test_moving_state_keeps_both_workers_busy():
     """By hand: a plan at 10 ms that takes 4 units of state from worker 0 to 1, and 2 from 2 to 1, at 3 ms a unit."""
     arrivals = [0, 0, 0, 0, 11, 11, 11, 11, 40]
-    workers = FifoWorkers(workload(["a"] * 9, arrivals), Speeds.fixed(np.ones(4)))
+    workers = FifoWorkers(make_workload(["a"] * 9, arrivals), Speeds.constant(np.ones(4)))
     workers.assigned[:] = [0, 1, 2, 3, 0, 1, 2, 3, 1]
     workers.serve(0, 4, 10.0)
     values = {"moved_from": np.array([0, 2]), "moved_to": np.array([1, 1]), "moved_sizes": np.array([4.0, 2.0])}
-    workers.occupy(10.0, 3 * transferred([Plan(1, 0, "", values), Plan(2, 1, "", {"tokens": 1})], 4))
+    workers.occupy(10.0, 3 * sum_transfers([Plan(1, 0, "", values), Plan(2, 1, "", {"tokens": 1})], 4))
     workers.serve(4, 9, 100.0)
     assert workers.finishes.tolist() == [1, 1, 1, 1, 23, 29, 17, 12, 41]
 
 
 def test_migration_takes_its_time():
     keys = streams.zipf(1.2, 500).take(0, 20_000)
-    load = workload(keys, arrivals_at(0.6, 1.0, len(keys), workers=5))
+    load = make_workload(keys, make_arrivals(0.6, 1.0, len(keys), workers=5))
     quick, slow = (
-        simulate(lambda: create("MIXED", 5), load, feedback=Feedback(300.0, transfer=transfer)) for transfer in (0, 0.3)
+        simulate(lambda: create("MIXED", 5), load, feedback=FeedbackTiming(300.0, transfer=transfer))
+        for transfer in (0, 0.3)
     )
     assert quick.migration > 0
     assert slow.migration > 0

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping.simulator.plain_workers import fifo, forwarding, waiting
-from unskew.grouping.simulator.workers import Stage, advance, new_queues, serve, service_times, wait_at
+from unskew.grouping.simulator.workers import (
+    ServiceTrace,
+    advance_workers,
+    count_waiting,
+    new_queues,
+    serve_tuples,
+    service_times,
+)
 from unskew.grouping.simulator.workload import Speeds
 
 
@@ -27,10 +34,10 @@ def test_finishes_and_waiting_tuples(workers, gaps, cuts, seed):
     queues, finishes = new_queues(n, workers), np.empty(n)
     bounds = sorted({0, n, *(c for c in cuts if c < n)})
     for a, b in pairwise(bounds):
-        serve(queues, a, assigned[a:b], arrivals[a:b], services[a:b], finishes[a:b])
+        serve_tuples(queues, a, assigned[a:b], arrivals[a:b], services[a:b], finishes[a:b])
         now = arrivals[b - 1]
         plain = [waiting(assigned[:b], arrivals, services, expected, w, now) for w in range(workers)]
-        assert wait_at(queues, finishes, now).tolist() == plain
+        assert count_waiting(queues, finishes, now).tolist() == plain
     assert np.allclose(finishes, expected)
 
 
@@ -69,7 +76,7 @@ def test_equals_plain_events(workers, n, changes, load, seed):
     plain, forwarded = forwarding(
         codes, arrivals, lambda i, w: costs[i] * factors[0, w], owners.__getitem__, owners.__getitem__, workers, changes
     )
-    stage = Stage(
+    stage = ServiceTrace(
         *(codes, arrivals, costs, factors, np.zeros(1, np.int64)),
         *(np.empty(n, np.int32), np.empty(n), np.full(n, np.nan), np.zeros(1, np.int64)),
     )
@@ -77,7 +84,7 @@ def test_equals_plain_events(workers, n, changes, load, seed):
     for version, until in enumerate([*changes, np.inf]):
         stop = int(np.searchsorted(arrivals, until))
         stage.workers[start:stop] = owners[version][codes[start:stop]]
-        advance(stage, queues, busy, owners[version], start, stop, until)
+        advance_workers(stage, queues, busy, owners[version], start, stop, until)
         start = stop
     assert stage.workers.tolist() == [worker for worker, _ in plain]
     assert np.allclose(stage.finishes, [finish for _, finish in plain])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.grouping.table.plain_table import Stream
-from unskew.grouping import GROUPINGS, encode
-from unskew.grouping.table import Records
+from unskew.grouping import GROUPINGS, encode_keys
+from unskew.grouping.table import KeyRecords
 from unskew.grouping.table.router import TableRouter
 
 
@@ -44,7 +44,7 @@ def perfect(draw):
 
 
 def records(stream, count=None):
-    return Records(
+    return KeyRecords(
         np.array(stream.cost, np.float64),
         np.array(stream.memory, np.float64),
         np.array(stream.current, np.int32),
@@ -77,6 +77,6 @@ def observed(router, keys, workers, costs=None):
     for worker in np.unique(workers):
         mine = workers == worker
         monitor = router.monitor()
-        monitor.observe(encode(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
+        monitor.observe(encode_keys(keys.distinct.take(keys.codes[mine])), None if costs is None else costs[mine])
         reports[int(worker)] = monitor.report()
     return reports

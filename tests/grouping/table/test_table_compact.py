@@ -13,7 +13,7 @@ from tests.grouping.table.table_cases import records, streams
 from unskew.grouping.papers import Llfd, MinTable
 from unskew.grouping.table import Mixed
 from unskew.grouping.table.assignment import Assignment
-from unskew.grouping.table.compact import compact, discretise, expand
+from unskew.grouping.table.compact import discretise_values, expand_groups, group_records
 
 degrees = st.sampled_from([1, 4, 16])
 
@@ -21,9 +21,9 @@ degrees = st.sampled_from([1, 4, 16])
 @given(streams(), degrees)
 def test_groups_are_the_vectors(stream, degree):
     keys = records(stream)
-    groups, group = compact(keys, degree)
-    assert groups.cost[group].tolist() == discretise(keys.cost, degree).tolist()
-    assert groups.memory[group].tolist() == discretise(keys.memory, degree).tolist()
+    groups, group = group_records(keys, degree)
+    assert groups.cost[group].tolist() == discretise_values(keys.cost, degree).tolist()
+    assert groups.memory[group].tolist() == discretise_values(keys.memory, degree).tolist()
     assert groups.current[group].tolist() == stream.current
     assert groups.home[group].tolist() == stream.home
     assert groups.count.tolist() == np.bincount(group).tolist()
@@ -60,10 +60,10 @@ def test_planning_with_groups_equals_planning_with_their_keys(stream, counts, na
 def test_expanded_as_planned(stream, degree):
     """As many keys of each group go to each worker as planned, and those that ψ selects first are the ones to move."""
     keys = records(stream)
-    groups, group = compact(keys, degree)
+    groups, group = group_records(keys, degree)
     scheme = Mixed(stream.workers)
     assignment = scheme.assign(groups, groups.limit(0.0))
-    destination = expand(assignment, group, keys.gamma(1.5))
+    destination = expand_groups(assignment, group, keys.gamma(1.5))
     planned = np.zeros((len(groups), stream.workers), int)
     np.add.at(planned, (assignment.record, assignment.worker), assignment.count)
     named = np.zeros_like(planned)
@@ -79,10 +79,10 @@ def test_expanded_as_planned(stream, degree):
 def test_a_record_may_be_split():
     """Two keys of cost 4 and memory 4 on worker 0, whose home is 1: one goes home, one elsewhere."""
     keys = records(plain_table.Stream([4, 4, 1], [4, 4, 1], [0, 0, 1], [1, 1, 1], 3))
-    groups, group = compact(keys, 1)
+    groups, group = group_records(keys, 1)
     assert groups.count.tolist() == [2, 1]
     assignment = Assignment(groups, np.array([0, 0, 1]), np.array([1, 2, 1], np.int32), np.array([1, 1, 1]))
-    assert sorted(expand(assignment, group, keys.cost).tolist()[:2]) == [1, 2]
+    assert sorted(expand_groups(assignment, group, keys.cost).tolist()[:2]) == [1, 2]
     assert assignment.table() == 1
     assert assignment.migration() == 8
 
@@ -93,7 +93,9 @@ hlhe_degrees = st.sampled_from([1, 2, 4, 8, 64, 256])
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=60), hlhe_degrees)
 def test_equals_the_paper(values, degree):
     descending = [*sorted(values, reverse=True), 1]
-    assert discretise(np.array(descending, np.float64), degree).tolist() == plain_table.discretise(descending, degree)
+    assert discretise_values(np.array(descending, np.float64), degree).tolist() == plain_table.discretise(
+        descending, degree
+    )
 
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=1, max_size=60), hlhe_degrees)
@@ -101,7 +103,7 @@ def test_error_bound(values, degree):
     """Of every prefix, by value: the accumulated deviation is below R times the smallest value."""
     descending = np.sort(np.array(values))[::-1]
     smallest = descending[-1]
-    phi = discretise(descending, degree)
+    phi = discretise_values(descending, degree)
     rounding = 1e-9 * descending.sum()
     assert np.abs(np.cumsum(descending - phi)).max() <= degree * smallest + rounding
     large = descending >= degree * smallest
@@ -111,11 +113,11 @@ def test_error_bound(values, degree):
 
 def test_zeros_and_order_stay():
     values = np.array([0.0, 8, 0, 3, 1])
-    phi = discretise(values, 4)
+    phi = discretise_values(values, 4)
     assert phi[[0, 2]].tolist() == [0, 0]
     assert phi[[1, 4]].tolist() == [8, 1]
-    assert discretise(np.zeros(3), 4).tolist() == [0, 0, 0]
-    assert discretise(np.empty(0), 4).tolist() == []
+    assert discretise_values(np.zeros(3), 4).tolist() == [0, 0, 0]
+    assert discretise_values(np.empty(0), 4).tolist() == []
 
 
 @pytest.mark.parametrize("degree", [1, 8, 64, 256])
@@ -126,5 +128,5 @@ def test_loads_stay_within_one_percent(degree):
     cost = rng.multinomial(10_000_000, share / share.sum()).astype(np.float64)
     cost = cost[cost > 0]
     worker = rng.integers(0, 15, len(cost))
-    true, estimated = (np.bincount(worker, values) for values in (cost, discretise(cost, degree)))
+    true, estimated = (np.bincount(worker, values) for values in (cost, discretise_values(cost, degree)))
     assert (np.abs(estimated - true) / true).max() < 0.01

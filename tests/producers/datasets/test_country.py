@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from unskew.producers.datasets.country import SKEW_KEY, countries
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.country import SKEW_KEY, load_countries
+from unskew.producers.datasets.registry import create_dataset
 
 
 def keys_of(name, **options):
     """The code of each record's country."""
-    return np.concatenate([block.keys.indices.to_numpy() for block in create(name, **options).blocks()])
+    return np.concatenate([block.keys.indices.to_numpy() for block in create_dataset(name, **options).blocks()])
 
 
 def within(share, probability, records):
@@ -16,15 +16,15 @@ def within(share, probability, records):
 
 
 def test_the_list_names_each_country_once_and_the_skew_key_among_them():
-    assert len(set(countries())) == len(countries()) == 197
-    assert SKEW_KEY in countries()
+    assert len(set(load_countries())) == len(load_countries()) == 197
+    assert SKEW_KEY in load_countries()
 
 
 @pytest.mark.parametrize("ratio", [0, 30, 80, 100])
 def test_shares_are_those_of_the_ratio(ratio):
     records = 500_000
     counts = np.bincount(keys_of(f"COUNTRY_SKEW_R{ratio}", records=records, seed=ratio), minlength=197)
-    skewed = countries().index(SKEW_KEY)
+    skewed = load_countries().index(SKEW_KEY)
     uniform = (1 - ratio / 100) / 197
     assert within(counts[skewed] / records, ratio / 100 + uniform, records)
     others = np.delete(counts, skewed)
@@ -37,7 +37,7 @@ def test_shares_are_those_of_the_ratio(ratio):
 def test_half_skew_turns_uniform_exactly_in_the_middle():
     records = 300_001
     keys = keys_of("COUNTRY_HALF_SKEW_R80", records=records, seed=3)
-    hot = keys == countries().index(SKEW_KEY)
+    hot = keys == load_countries().index(SKEW_KEY)
     assert within(hot[:150_000].mean(), 0.8 + 0.2 / 197, 150_000)
     assert within(hot[150_000:].mean(), 1 / 197, 150_001)
     # the half is a property of the position, not of a chunk: no trend within either side of the turn
@@ -49,10 +49,10 @@ def test_an_unknown_dataset_lists_those_there_are():
     with pytest.raises(
         ValueError, match=r"unknown dataset 'COUNTRY_SKEW_R85'; did you mean .* valid: COUNTRY_SKEW_R0, .*HALF"
     ):
-        create("COUNTRY_SKEW_R85")
+        create_dataset("COUNTRY_SKEW_R85")
 
 
 @pytest.mark.parametrize(("option", "value"), [("records", -1), ("records", 1.5), ("seed", -1), ("records", True)])
 def test_bad_numbers_are_named(option, value):
     with pytest.raises(ValueError, match=f"{option} is"):
-        create("COUNTRY_SKEW_R0", **{option: value})
+        create_dataset("COUNTRY_SKEW_R0", **{option: value})

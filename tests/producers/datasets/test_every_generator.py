@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.producers.datasets.counting import counted
-from unskew.producers.datasets.interface import Generated
-from unskew.producers.datasets.registry import DATASETS, create, parameters
+from unskew.producers.datasets.interface import GeneratedDataset
+from unskew.producers.datasets.registry import DATASETS, create_dataset, get_parameters
 from unskew.producers.messages import WIKI_URL, hashtag_keys
 
-CHUNK = Generated.chunk
+CHUNK = GeneratedDataset.chunk
 # One of each kind is enough where all ratios are the same code.
 NAMES = [name for name in DATASETS if not name.startswith("COUNTRY_SKEW") or name.endswith("R80")]
 ALL = pytest.mark.parametrize("name", NAMES)
@@ -22,9 +22,9 @@ ALL = pytest.mark.parametrize("name", NAMES)
 
 def small(name, **options):
     """The dataset with tables that are quick to build."""
-    if "scale" in parameters(name):
+    if "scale" in get_parameters(name):
         options = {"scale": 0.01, **options}
-    return create(name, **options)
+    return create_dataset(name, **options)
 
 
 def flat(blocks):
@@ -122,8 +122,10 @@ def another(option, default):
 def test_every_parameter_makes_it_another_dataset(name):
     """Or a load would be resumed with records of another."""
     changed = [{"records": 11}, {"seed": 1}]
-    changed += [{option: another(option, default)} for option, default in parameters(name).items()]
-    identities = [orjson.dumps(create(name, **{"records": 10, **options}).identity()) for options in [{}, *changed]]
+    changed += [{option: another(option, default)} for option, default in get_parameters(name).items()]
+    identities = [
+        orjson.dumps(create_dataset(name, **{"records": 10, **options}).identity()) for options in [{}, *changed]
+    ]
     assert len(set(identities)) == len(identities)
 
 
@@ -137,9 +139,11 @@ def test_it_has_a_name_a_line_and_its_records(name):
     assert list(small(name, records=0).blocks()) == []
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if create(name).published and "scale" not in parameters(name)])
+@pytest.mark.parametrize(
+    "name", [name for name in NAMES if create_dataset(name).published and "scale" not in get_parameters(name)]
+)
 def test_the_published_statistics_are_met(name):
-    dataset = create(name, seed=2)
+    dataset = create_dataset(name, seed=2)
     counts, published = counted(dataset), dataset.published
     assert dataset.records == published.records
     assert counts.distinct == pytest.approx(published.keys, rel=0.05)
@@ -160,4 +164,4 @@ def test_a_parameter_out_of_range_is_named_before_anything_is_sent(subtests):
     for name, option, value in OUT_OF_RANGE:
         valid = "" if option == "scale" else ".*; valid: [01] to "
         with subtests.test(f"{name}: {option}={value}"), pytest.raises(ValueError, match=f"{option} is {valid}"):
-            create(name, **{option: value})
+            create_dataset(name, **{option: value})

@@ -7,15 +7,15 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from unskew.producers.datasets.interface import Generated
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.interface import GeneratedDataset
+from unskew.producers.datasets.registry import create_dataset
 
 RECORDS = 150_000
 BEGIN = datetime(2015, 7, 15, tzinfo=UTC)
 
 
 def documents(**options):
-    dataset = create("NEXMARK", **{"records": RECORDS, "seed": 1, **options})
+    dataset = create_dataset("NEXMARK", **{"records": RECORDS, "seed": 1, **options})
     return [orjson.loads(message) for block in dataset.blocks() for message in block.messages.to_pylist()]
 
 
@@ -120,7 +120,7 @@ def test_events_are_evenly_spaced(rate):
     events = documents(events="all", event_rate=rate, records=5_000)
     found = milliseconds(event[("person", "auction", "bid")[event["event_type"]]]["dateTime"] for event in events)
     assert (found == [number * 1000 // rate for number in range(5_000)]).all()
-    (block,) = create("NEXMARK", events="all", event_rate=rate, records=5_000).blocks()
+    (block,) = create_dataset("NEXMARK", events="all", event_rate=rate, records=5_000).blocks()
     assert (block.times == found + round(BEGIN.timestamp() * 1000)).all()
 
 
@@ -176,10 +176,10 @@ def test_events_have_the_published_mean_sizes(stream, bids):
 
 def test_persons_and_auctions_have_no_key():
     """A message is of the key's block alone, also where a block is cut: reading may begin anywhere."""
-    dataset = create("NEXMARK", events="all", records=Generated.chunk + 500, seed=4)
-    whole = [document["bid"] for document in documents(events="all", records=Generated.chunk + 500, seed=4)]
+    dataset = create_dataset("NEXMARK", events="all", records=GeneratedDataset.chunk + 500, seed=4)
+    whole = [document["bid"] for document in documents(events="all", records=GeneratedDataset.chunk + 500, seed=4)]
     expected = [None if bid is None else str(bid["auction"]) for bid in whole]
-    for start in (1, 49, Generated.chunk - 7):
+    for start in (1, 49, GeneratedDataset.chunk - 7):
         blocks = list(dataset.blocks(start))
         assert pa.concat_arrays([block.first_keys() for block in blocks]).to_pylist() == expected[start:]
         messages = [orjson.loads(message)["bid"] for block in blocks for message in block.messages.to_pylist()]
@@ -188,4 +188,4 @@ def test_persons_and_auctions_have_no_key():
 
 def test_other_events_are_refused():
     with pytest.raises(ValueError, match="events is 'bid'; valid: bids, all"):
-        create("NEXMARK", events="bid")
+        create_dataset("NEXMARK", events="bid")

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from unskew.producers.datasets.registry import create
+from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.datasets.twitter import P1, weekly_shares
 from unskew.producers.key_counts import KeyCounts
 from unskew.producers.messages import hashtag_keys
@@ -16,7 +16,7 @@ WEEK = 7 * 86_400_000
 @pytest.fixture(scope="module", params=[0, 1])
 def weeks(request):
     """Counts of the whole month, and of each week."""
-    dataset, month, weeks = create("TWITTER_TICKER", seed=request.param), KeyCounts(), {}
+    dataset, month, weeks = create_dataset("TWITTER_TICKER", seed=request.param), KeyCounts(), {}
     for block in dataset.blocks():
         month.add(block.keys)
         week = (block.times - 1_383_264_000_000) // WEEK
@@ -28,7 +28,7 @@ def weeks(request):
 @pytest.fixture(scope="module")
 def day():
     """Seconds of the day and first hashtags of all tweets."""
-    dataset, seconds, tags = create("TWITTER_ELECTION", scale=0.5, seed=0), [], []
+    dataset, seconds, tags = create_dataset("TWITTER_ELECTION", scale=0.5, seed=0), [], []
     for block in dataset.blocks():
         first = np.searchsorted(block.owners, np.arange(len(block)))
         seconds.append(block.times // 1000 - 1_478_563_200)
@@ -86,7 +86,7 @@ class TestElection:
         assert seen >= 10
 
     def test_a_tweet_has_one_to_three_hashtags_and_some_give_no_key(self, day):
-        block = next(create("TWITTER_ELECTION", records=60_000).blocks())
+        block = next(create_dataset("TWITTER_ELECTION", records=60_000).blocks())
         keys = np.bincount(block.owners, minlength=len(block))
         assert set(np.unique(keys)) == {0, 1, 2, 3}
         assert (keys == 0).mean() < 0.01

@@ -6,27 +6,27 @@ import pytest
 
 from tests.producers.datasets.counting import counted, slope
 from unskew.producers.datasets import wikipedia as clicks
-from unskew.producers.datasets.mock_values import titles
-from unskew.producers.datasets.registry import create
-from unskew.producers.datasets.wikipedia import SHARES, languages, shares
+from unskew.producers.datasets.mock_values import make_titles
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.datasets.wikipedia import SHARES, load_language_shares, load_languages
 from unskew.producers.key_counts import KeyCounts
 
 
 @pytest.fixture(scope="module")
 def pageviews():
-    return counted(create("WIKIPEDIA_PAGEVIEWS", scale=0.1, seed=1))
+    return counted(create_dataset("WIKIPEDIA_PAGEVIEWS", scale=0.1, seed=1))
 
 
 @pytest.fixture(scope="module")
 def by_language():
-    return counted(create("WIKIPEDIA_PAGEVIEWS_BY_LANG", scale=0.2, seed=1))
+    return counted(create_dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG", scale=0.2, seed=1))
 
 
 @pytest.fixture(scope="module")
 def clickstream():
     """Types and n of 10 % of the published records, and the counts of the destinations."""
     counts, kinds, n = KeyCounts(), [], []
-    for block in create("WIKIPEDIA_CLICKSTREAM", scale=0.1, seed=1).blocks():
+    for block in create_dataset("WIKIPEDIA_CLICKSTREAM", scale=0.1, seed=1).blocks():
         counts.add(block.keys, block.counts)
         n.append(block.counts)
         text = block.messages.to_numpy(zero_copy_only=False)
@@ -40,12 +40,12 @@ def drawn_in_full(dataset):
     Drawn by the dataset's own law at once: to write 22 million messages about them would prove nothing more.
     """
     codes = dataset._stream.draw(np.random.default_rng(2), 0, dataset.records)
-    return codes, pc.count_distinct(titles(np.flatnonzero(np.bincount(codes)), "Main_Page")).as_py()
+    return codes, pc.count_distinct(make_titles(np.flatnonzero(np.bincount(codes)), "Main_Page")).as_py()
 
 
 class TestPageviews:
     def test_p1_and_the_number_of_pages(self, pageviews):
-        published = create("WIKIPEDIA_PAGEVIEWS", scale=0.1).published
+        published = create_dataset("WIKIPEDIA_PAGEVIEWS", scale=0.1).published
         assert pageviews.total == published.records == 2_200_000
         assert pageviews.top(1)[0][0] == "Main_Page"
         assert pageviews.top(1)[0][1] / pageviews.total == pytest.approx(0.0932, abs=0.001)
@@ -57,19 +57,19 @@ class TestPageviews:
 
     @pytest.mark.parametrize("scale", [0.001, 0.02])
     def test_p1_stays_at_every_scale(self, scale):
-        counts = counted(create("WIKIPEDIA_PAGEVIEWS", scale=scale, seed=2))
-        published = create("WIKIPEDIA_PAGEVIEWS", scale=scale).published
+        counts = counted(create_dataset("WIKIPEDIA_PAGEVIEWS", scale=scale, seed=2))
+        published = create_dataset("WIKIPEDIA_PAGEVIEWS", scale=scale).published
         assert counts.top(1)[0][1] / counts.total == pytest.approx(0.0932, abs=5 * (0.0932 / counts.total) ** 0.5)
         assert counts.distinct == pytest.approx(published.keys, rel=0.05)
 
     @pytest.mark.slow
     def test_all_of_it_reaches_all_pages(self):
-        codes, distinct = drawn_in_full(create("WIKIPEDIA_PAGEVIEWS"))
+        codes, distinct = drawn_in_full(create_dataset("WIKIPEDIA_PAGEVIEWS"))
         assert (codes == 0).mean() == pytest.approx(0.0932, abs=0.0004)
         assert distinct == pytest.approx(2_900_000, rel=0.02)
 
     def test_evenings_are_busier_than_mornings(self):
-        times = np.concatenate([block.times for block in create("WIKIPEDIA_PAGEVIEWS", scale=0.01).blocks()])
+        times = np.concatenate([block.times for block in create_dataset("WIKIPEDIA_PAGEVIEWS", scale=0.01).blocks()])
         hours = np.bincount(times // 3_600_000 % 24, minlength=24)
         assert hours.argmax() in (17, 18)
         assert hours.argmin() in (5, 6)
@@ -88,12 +88,12 @@ class TestByLanguage:
         assert sums["en"] / sum(sums.values()) == pytest.approx(SHARES["en"], abs=0.02)
 
     def test_no_other_language_is_before_french(self):
-        assert len(set(languages())) == len(languages()) == len(shares())
-        assert shares().sum() == pytest.approx(1)
-        assert shares()[len(SHARES) :].max() < SHARES["fr"]
+        assert len(set(load_languages())) == len(load_languages()) == len(load_language_shares())
+        assert load_language_shares().sum() == pytest.approx(1)
+        assert load_language_shares()[len(SHARES) :].max() < SHARES["fr"]
 
     def test_some_pages_are_seen_on_the_mobile_site(self):
-        block = next(create("WIKIPEDIA_PAGEVIEWS_BY_LANG", records=5000).blocks())
+        block = next(create_dataset("WIKIPEDIA_PAGEVIEWS_BY_LANG", records=5000).blocks())
         mobile = sum(b'.m","page"' in message for message in block.messages.to_pylist())
         assert mobile / 5000 == pytest.approx(0.5, abs=0.04)
 
@@ -109,7 +109,7 @@ class TestClickstream:
         # A mean over draws says little when the tail is that heavy: this is the law's own, over its quantiles.
         quantiles = 1 - np.geomspace(1e-12, 1, 2_000_001)[::-1]
         kinds = np.full(len(quantiles), list(clicks.KINDS).index(kind), np.int32)
-        n = clicks._clicks(quantiles, kinds).astype(float)
+        n = clicks._draw_clicks(quantiles, kinds).astype(float)
         assert np.trapezoid(n, quantiles) == pytest.approx(mean, rel=0.02)
 
     @pytest.mark.parametrize(("kind", "exponent"), [("link", 1.104), ("external", 0.868), ("other", 1.174)])
@@ -127,12 +127,12 @@ class TestClickstream:
 
     @pytest.mark.slow
     def test_all_of_it_reaches_all_articles(self):
-        _, distinct = drawn_in_full(create("WIKIPEDIA_CLICKSTREAM"))
+        _, distinct = drawn_in_full(create_dataset("WIKIPEDIA_CLICKSTREAM"))
         assert distinct == pytest.approx(4_400_000, rel=0.04)
 
     def test_visits_from_outside_name_the_outside(self):
         rows = {"link": set(), "external": set(), "other": set()}
-        block = next(create("WIKIPEDIA_CLICKSTREAM", records=20_000).blocks())
+        block = next(create_dataset("WIKIPEDIA_CLICKSTREAM", records=20_000).blocks())
         for message in block.messages.to_pylist():
             prev, kind = (message.decode().split('"')[at] for at in (3, 11))
             rows[kind].add(prev)

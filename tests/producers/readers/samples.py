@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from unskew.producers.datasets.registry import FORMATS
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 DATA = Path(__file__).parents[2] / "data"
 SAMPLES = [
@@ -26,7 +26,7 @@ ALL = pytest.mark.parametrize(("name", "file", "messages", "rejected"), SAMPLES)
 
 
 def reader(name, *paths, rejects=None, limit=None):
-    return Files(name, inputs(map(str, paths)), FORMATS[name], rejects or Rejects(), limit)
+    return FileDataset(name, find_inputs(map(str, paths)), FORMATS[name], rejects or RejectLog(), limit)
 
 
 def read(dataset, start=0):

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.errors import EnvironmentFault, UsageError
-from unskew.producers.readers.columns import Columns
-from unskew.producers.readers.inputs import inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.readers.columns import ColumnDataset
+from unskew.producers.readers.inputs import find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 USERS = ["ann", "bob", None, 'c"d,e\nf', "日本", "ann"]
 TIMES = [1000, 2500, 3000, 4000, 5000, 6000]
@@ -44,7 +44,7 @@ def table(request, tmp_path):
 
 
 def reader(path, column="user", time="", rejects=None, limit=None):
-    return Columns(inputs([str(path)]), rejects or Rejects(), column, time, limit)
+    return ColumnDataset(find_inputs([str(path)]), rejects or RejectLog(), column, time, limit)
 
 
 def read(dataset, start=0):
@@ -52,14 +52,14 @@ def read(dataset, start=0):
 
 
 def test_text_that_others_take_for_a_null_is_a_key(tmp_path):
-    path, rejects = tmp_path / "rows.csv", Rejects()
+    path, rejects = tmp_path / "rows.csv", RejectLog()
     path.write_text("n,user\n1,NA\n2,null\n3,nan\n4,\n5,N/A\n")
     assert [message["key"] for message in read(reader(path, rejects=rejects))] == ["NA", "null", "nan", "N/A"]
     assert [(reject.line, reject.reason) for reject in rejects.samples] == [(5, "no user")]
 
 
 def test_the_column_s_values_are_the_keys(table):
-    rejects = Rejects()
+    rejects = RejectLog()
     dataset = reader(table, rejects=rejects)
     keys = [user for user in USERS if user is not None]
     assert read(dataset) == [{"key": key} for key in keys]
@@ -82,7 +82,7 @@ def test_numbers_are_keys_too(table):
 
 def test_a_missing_column_is_named(table):
     if "jsonl" in table.name:  # where each row may have others
-        rejects = Rejects()
+        rejects = RejectLog()
         assert read(reader(table, "nobody", rejects=rejects)) == []
         assert rejects.reasons == {"no nobody": 6}
         return
@@ -92,14 +92,14 @@ def test_a_missing_column_is_named(table):
 
 def test_times_that_are_no_numbers_of_ms_are_rejected(tmp_path):
     times = ["1500000000000.5", "-1000", "9" * 23, "nan", "inf", "1e300", "2013-11-01"]
-    path, rejects = tmp_path / "odd.csv", Rejects()
+    path, rejects = tmp_path / "odd.csv", RejectLog()
     path.write_text("user,when\n" + "".join(f"{number},{time}\n" for number, time in enumerate(times)))
     good = [("0", 1_500_000_000_000), ("1", -1000), ("6", 1_383_264_000_000)]
     rows = read(reader(path, time="when", rejects=rejects))
     assert [(row["key"], row["timestamp"]) for row in rows] == good
     assert rejects.reasons == {"no when": 4}
 
-    path, rejects = tmp_path / "odd.parquet", Rejects()
+    path, rejects = tmp_path / "odd.parquet", RejectLog()
     pq.write_table(pa.table({"user": list("abcde"), "when": [1.5e12, float("nan"), 1e300, None, -1000.0]}), path)
     rows = read(reader(path, time="when", rejects=rejects))
     assert [(row["key"], row["timestamp"]) for row in rows] == [("a", 1_500_000_000_000), ("e", -1000)]
@@ -137,7 +137,7 @@ BAD = {
 def test_rejects_have_the_numbers_of_their_rows(tmp_path, kind):
     """And count once however often a part is read."""
     text, good, bad = BAD[kind]
-    path, rejects = tmp_path / f"bad.{kind}", Rejects()
+    path, rejects = tmp_path / f"bad.{kind}", RejectLog()
     path.write_text(text)
     dataset = reader(path, rejects=rejects)
     for _ in range(3):
@@ -147,7 +147,7 @@ def test_rejects_have_the_numbers_of_their_rows(tmp_path, kind):
 
 
 def test_rows_of_a_long_table_are_numbered_on(tmp_path):
-    path, rejects = tmp_path / "long.csv", Rejects(tmp_path / "rejects")
+    path, rejects = tmp_path / "long.csv", RejectLog(tmp_path / "rejects")
     rows = [f"user {number},{'x' * 50}" for number in range(1, 60_001)]
     rows[9::1000] = ["odd"] * 60
     rows[10::1000] = [",1"] * 60
@@ -175,14 +175,14 @@ QUOTES = {
 @pytest.mark.parametrize("kind", QUOTES)
 def test_a_quote_takes_no_rows_with_it(tmp_path, kind):
     text, good, bad = QUOTES[kind]
-    path, rejects = tmp_path / "rows", Rejects()
+    path, rejects = tmp_path / "rows", RejectLog()
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     assert [row["key"] for row in read(reader(path, "id", rejects=rejects))] == good
     assert dict(numbers(rejects)) == bad
 
 
 def test_a_quoted_field_may_go_on_in_the_next_part_of_the_file(tmp_path):
-    path, rejects = tmp_path / "rows.csv", Rejects()
+    path, rejects = tmp_path / "rows.csv", RejectLog()
     rows = [f'{at},"line\n\nof {at}, ""{"x" * (at % 97)}"""\n' for at in range(60_000)]
     path.write_text("id,text\n" + "".join(rows) + '7,"odd\n' + "8,good\n" * 40_000)
     keys = [row["key"] for row in read(reader(path, "id", rejects=rejects))]
@@ -204,7 +204,7 @@ def test_times_that_their_type_cannot_hold_do_not_wrap(tmp_path):
         (pa.uint64(), [1, 2**63 + 1], [1]),
         (pa.int64(), [1, -(2**63)], [1]),
     ):
-        rejects = Rejects()
+        rejects = RejectLog()
         table = pa.table({"user": ["a"] * 2, "when": pa.array(times, kind)})
         pq.write_table(table, path, use_deprecated_int96_timestamps=True)
         assert [row["timestamp"] for row in read(reader(path, time="when", rejects=rejects))] == good
@@ -215,7 +215,7 @@ def test_keys_of_a_parquet_file_that_are_no_text_are_rejected(tmp_path):
     path = tmp_path / "rows.parquet"
     keys = pa.array([b"a", b"\xff", None, "日".encode()])
     for column in (keys, pa.Array.from_buffers(pa.string(), len(keys), keys.buffers())):
-        rejects = Rejects()
+        rejects = RejectLog()
         pq.write_table(pa.table({"user": column}), path)
         assert [row["key"] for row in read(reader(path, rejects=rejects))] == ["a", "日"]
         assert numbers(rejects) == [(2, "not UTF-8"), (3, "no user")]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.producers.readers.samples import ALL, DATA, SAMPLES, keys, read, reader
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.datasets.registry import FORMATS
-from unskew.producers.readers.files import Files
-from unskew.producers.readers.inputs import Input, inputs
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.readers.files import FileDataset
+from unskew.producers.readers.inputs import Input, find_inputs
+from unskew.producers.readers.rejected_records import RejectLog
 
 
 @ALL
@@ -37,10 +37,10 @@ def test_compressed_files_read_the_same(name, file, messages, rejected, kind, tm
 @pytest.mark.parametrize("coding", ["utf-16-le", "utf-16-be", "utf-32-le"])
 def test_a_mark_says_how_text_is_coded(coding, pack, tmp_path):
     """Spreadsheets write their "Unicode text" so. Half a surrogate pair costs its line alone."""
-    path, rejects = tmp_path / "ticker.tsv", Rejects()
+    path, rejects = tmp_path / "ticker.tsv", RejectLog()
     rows = "\ufeff" + "".join(f"{at}\tİ{at}\n" for at in range(10_000)) + "1\t\ud83d\n2\tlast\n"
     path.write_bytes(pack(rows.encode(coding, "surrogatepass")))
-    dataset = Files("any", inputs([str(path)]), FORMATS["TWITTER_TICKER"], rejects)
+    dataset = FileDataset("any", find_inputs([str(path)]), FORMATS["TWITTER_TICKER"], rejects)
     expected = [*(f"İ{at}" for at in range(10_000)), "last"]
     assert keys(dataset) == expected
     assert rejects.reasons == {"not UTF-8": 1}
@@ -63,9 +63,9 @@ def test_directories_and_patterns(tmp_path):
     assert keys(reader("TWITTER_TICKER", tmp_path / "*.tsv")) == ["A", "B"]
     assert keys(reader("TWITTER_TICKER", tmp_path / "b.tsv", tmp_path / "[a]*")) == ["B", "A"]
     with pytest.raises(UsageError, match=r"nothing\.tsv: there is no such file"):
-        inputs([str(tmp_path / "nothing.tsv")])
+        find_inputs([str(tmp_path / "nothing.tsv")])
     with pytest.raises(UsageError, match="only once"):
-        inputs(["-", "-"])
+        find_inputs(["-", "-"])
 
 
 @given(st.data())
@@ -107,7 +107,7 @@ titles = st.text(st.characters(exclude_characters="\t\n\r", exclude_categories=[
 def test_any_title_survives(tmp_path_factory, rows):
     file = tmp_path_factory.mktemp("titles") / "any.tsv"
     file.write_bytes("".join(f"{prev}\t{curr}\t{kind}\t{n}\n" for prev, curr, kind, n in rows).encode())
-    dataset = Files("any", [Input(str(file), None)], FORMATS["WIKIPEDIA_CLICKSTREAM"], Rejects())
+    dataset = FileDataset("any", [Input(str(file), None)], FORMATS["WIKIPEDIA_CLICKSTREAM"], RejectLog())
     expected = [
         {"prev": prev, "curr": curr, "type": kind, "n": n}
         for number, (prev, curr, kind, n) in enumerate(rows)

@@ -5,17 +5,17 @@ import pytest
 
 from tests.producers.readers.samples import ALL, DATA, keys, read, reader
 from unskew.errors import UsageError
-from unskew.producers.readers.rejected_records import Rejects
+from unskew.producers.readers.rejected_records import RejectLog
 
 
 @ALL
 def test_good_lines_become_messages_and_bad_ones_are_counted(name, file, messages, rejected):
-    rejects = Rejects()
+    rejects = RejectLog()
     dataset = reader(name, DATA / file, rejects=rejects)
     assert len(read(dataset)) == messages
     assert rejects.total == rejected
     assert dataset.consumed == dataset.size == (DATA / file).stat().st_size
-    assert dataset.done() == 1
+    assert dataset.progress() == 1
     assert dataset.position()["position"] == messages
 
 
@@ -144,7 +144,7 @@ def test_times_of_v2_tweets_are_iso_with_any_zone():
 
 
 def test_a_reject_says_where_why_and_what(tmp_path):
-    with Rejects(tmp_path / "rejects.jsonl") as rejects:
+    with RejectLog(tmp_path / "rejects.jsonl") as rejects:
         dataset = reader("WIKIPEDIA_CLICKSTREAM", DATA / "clickstream-enwiki-2017-11.tsv", rejects=rejects)
         read(dataset)
         read(dataset)  # once more: they are noted only once
@@ -163,13 +163,13 @@ def test_a_reject_says_where_why_and_what(tmp_path):
 
 
 def test_strict_stops_at_the_first_bad_line():
-    dataset = reader("TWITTER_TICKER", DATA / "ticker.tsv", rejects=Rejects(strict=True))
+    dataset = reader("TWITTER_TICKER", DATA / "ticker.tsv", rejects=RejectLog(strict=True))
     with pytest.raises(UsageError, match=r"ticker.tsv, line 6: timestamp is no time in seconds: 'yesterday\\tAAPL'"):
         read(dataset)
 
 
 def test_an_overlong_line_is_rejected(tmp_path):
-    file, rejects = tmp_path / "long.tsv", Rejects()
+    file, rejects = tmp_path / "long.tsv", RejectLog()
     file.write_bytes(b"1\tA\n2\t" + b"x" * 300_000 + b"\n3\tB\n")
     assert keys(reader("TWITTER_TICKER", file, rejects=rejects)) == ["A", "B"]
     assert [(reject.line, reject.reason) for reject in rejects.samples] == [(2, "line of more than 160,000 bytes")]

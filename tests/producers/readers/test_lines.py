@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unskew.producers.readers.inputs import ByteStream
-from unskew.producers.readers.lines import LONGEST, pieces, sections
+from unskew.producers.readers.lines import LONGEST, read_sections, slice_bytes
 
 
 def stream(data):
@@ -18,7 +18,7 @@ def stream(data):
 def read(data, size=1 << 16):
     """(number, line) of all lines, and the numbers of the overlong ones."""
     lines, overlong, last = [], [], None
-    for section in sections(stream(data), size):
+    for section in read_sections(stream(data), size):
         lines += [(int(section.lines.numbers[at]), section.lines[at]) for at in range(len(section.lines))]
         overlong += [number for number, _ in section.overlong]
         last = section
@@ -53,13 +53,13 @@ def test_lines_are_those_that_python_finds(parts, size):
 def test_reading_may_go_on_after_any_section(parts, size):
     data = b"".join(parts)
     whole, seen = plain(data), 0
-    for section in sections(stream(data), size):
+    for section in read_sections(stream(data), size):
         seen += len(section.lines)
         rest = stream(data)
         rest.skip(section.offset)
         after = [
             (int(more.lines.numbers[at]), more.lines[at])
-            for more in sections(rest, size, section.number)
+            for more in read_sections(rest, size, section.number)
             for at in range(len(more.lines))
         ]
         assert after == whole[seen:]
@@ -84,11 +84,11 @@ def test_a_line_of_the_longest_length_is_kept():
 
 def test_pieces_are_slices():
     data = np.frombuffer(b"alpha\tbeta\tgamma", np.uint8)
-    assert pieces(data, np.array([0, 6, 11]), np.array([5, 6, 16])).to_pylist() == [b"alpha", b"", b"gamma"]
-    assert pieces(data, np.array([], np.int64), np.array([], np.int64)).to_pylist() == []
+    assert slice_bytes(data, np.array([0, 6, 11]), np.array([5, 6, 16])).to_pylist() == [b"alpha", b"", b"gamma"]
+    assert slice_bytes(data, np.array([], np.int64), np.array([], np.int64)).to_pylist() == []
 
 
 def test_only_broken_lines_are_not_utf8():
     data = "okay\nüñ\n".encode() + b"\xff\xfe\nlast\n"
-    valid = [valid for section in sections(stream(data)) for valid in section.lines.valid_utf8().tolist()]
+    valid = [valid for section in read_sections(stream(data)) for valid in section.lines.valid_utf8().tolist()]
     assert valid == [True, True, False, True]

@@ -18,28 +18,28 @@ from tests.commands import UNSKEW
 from tests.pictures import figures, lines, panels  # noqa: F401
 from tests.waiting import PATIENCE
 from unskew.apps.cli.comparison import tables
-from unskew.apps.cli.comparison.picture import Drawn, draw
-from unskew.apps.cli.comparison.run_record import BatchTimes, Course, WindowBalance, straggling
+from unskew.apps.cli.comparison.picture import RunFigures, draw_comparison
+from unskew.apps.cli.comparison.run_record import BatchTimes, RunRecord, WindowBalance, measure_straggling
 from unskew.apps.cli.main import app
 from unskew.apps.cli.option_groups import GroupingOptions
-from unskew.apps.driver.job_summary import Summary
+from unskew.apps.driver.job_summary import JobSummary
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create
-from unskew.producers.publish import publish
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import publish_dataset
 
 
 def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
     counts = {"tuples": sum(sizes), "rejected": 0, "late": 0, "loads": list(loads), "dist_cost": 1.0, "straggling": 1.5}
     balance = {"std_dev": measures.std_dev(loads), "imbalance_fraction": measures.imbalance_fraction(loads)}
     times = {"tuples_per_second": 10.0, "first_batch_seconds": 1.0, "first_result_seconds": 2.0}
-    summary = Summary(grouping=grouping, last_std_dev=0.0, **counts, **balance, **times)
+    summary = JobSummary(grouping=grouping, last_std_dev=0.0, **counts, **balance, **times)
     batches = [BatchTimes(n, 2.0 * i + 1, 1.0) for i, n in enumerate(sizes)]
     windows = [WindowBalance(1000 * i, n, float(i), 1.0, i) for i, n in enumerate(sizes)]
-    return Course("run", summary, {}, batches, windows, [1.0] * len(loads))
+    return RunRecord("run", summary, {}, batches, windows, [1.0] * len(loads))
 
 
 def settings(tmp_path):
@@ -61,13 +61,13 @@ def test_settled_is_the_least_end_of_the_stream_with_a_quarter_of_the_tuples(siz
     starts = [i for i in range(len(sizes)) if sum(sizes[i:]) >= sum(sizes) / 4]
     last = max(starts)
     wanted = sum(i * sizes[i] for i in range(last, len(sizes))) / sum(sizes[last:])
-    assert run.settled_std_dev == pytest.approx(wanted)
-    assert run.settled_straggling == pytest.approx(straggling(run.batches[last:]))
+    assert run.last_quarter_std_dev == pytest.approx(wanted)
+    assert run.last_quarter_straggling == pytest.approx(measure_straggling(run.batches[last:]))
 
 
 def test_files_and_table_say_the_same(tmp_path):
     runs = [course("KEY"), course("DYNAMIC_KEY", loads=(220, 180))]
-    files = tables.save(runs, settings(tmp_path), tmp_path)
+    files = tables.save_comparison(runs, settings(tmp_path), tmp_path)
     assert [file.name for file in files] == ["comparison.csv", "comparison.json", "comparison.png"]
     rows = list(csv.DictReader(files[0].open()))
     document = json.loads(files[1].read_text())
@@ -84,7 +84,7 @@ def test_table_fits_the_terminal():
     for width in (80, 120):
         console = Console(width=width)
         with console.capture() as capture:
-            console.print(tables.tables([course(name) for name in GROUPINGS], width))
+            console.print(tables.format_tables([course(name) for name in GROUPINGS], width))
         assert max(map(len, capture.get().splitlines())) <= width
         assert all(f"■ {name} " in capture.get() for name in GROUPINGS)
 
@@ -94,8 +94,8 @@ def test_any_number_of_groupings_is_drawn(count, tmp_path, figures):
     names = list(GROUPINGS)[:count]
     # the last batch and window have next to no tuples, as they often do
     batches, windows = [(90, 2.0), (1, 50.0)], [(90, 1.0, 0.5), (1, 0.1, 0.1)]
-    draw(
-        [Drawn(name, [3, 1], 25.0, 1.0, 1.5, batches, windows) for name in names],
+    draw_comparison(
+        [RunFigures(name, [3, 1], 25.0, 1.0, 1.5, batches, windows) for name in names],
         tmp_path / "picture.png",
         "a subtitle",
     )
@@ -113,7 +113,7 @@ def test_any_number_of_groupings_is_drawn(count, tmp_path, figures):
 def test_unwritable_output(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(EnvironmentFault, match=r"--output .*file/out can't be written"):
-        tables.prepare(tmp_path / "file" / "out")
+        tables.prepare_folder(tmp_path / "file" / "out")
 
 
 def start(connection, arguments, **more):
@@ -144,7 +144,7 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
 @pytest.mark.nightly(group="groupings")
 def test_compares_two_groupings(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
-    sent = publish(connection, topic, create("COUNTRY_SKEW_R80", records=4_000))
+    sent = publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R80", records=4_000))
     given = ["2", "4", "x0", "--groupings", "key,shuffle", "--window", "0.5", "--trigger", "0.1"]
     given += ["--max-tuples", "1000"]
     given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
@@ -171,7 +171,7 @@ def test_compares_two_groupings(connection, topic, tmp_path):
 @pytest.mark.nightly(group="groupings")
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
-    publish(connection, topic, create("COUNTRY_SKEW_R80", records=2_000))
+    publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R80", records=2_000))
     given = ["2", "4", "x0", "--groupings", "KEY,SHUFFLE,PARTIAL_KEY", "--window", "0.5", "--trigger", "0.1"]
     given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
     with start(connection, [topic, *given], start_new_session=True) as process:

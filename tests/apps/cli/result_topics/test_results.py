@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tests.commands import UNSKEW
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.cli.result_topics.layouts import layout
-from unskew.apps.cli.result_topics.reader import Record, Selection, kind_of
+from unskew.apps.cli.result_topics.layouts import format_records
+from unskew.apps.cli.result_topics.reader import Record, RecordSelection, get_kind
 from unskew.apps.cli.results import results
 from unskew.errors import UsageError
 from unskew.kafka.reader import TopicReader
@@ -60,7 +60,7 @@ def test_kind_of():
         "a-aggregator": None,
         "rejected": None,
     }.items():
-        assert kind_of(topic) == kind
+        assert get_kind(topic) == kind
 
 
 record = st.builds(counted, st.sampled_from([FIRST, SECOND, THIRD]), st.sampled_from("abc"), st.integers(0, 9))
@@ -75,7 +75,7 @@ def test_selection_keeps_the_last_of_each_key(written, cut):
         ("latest", {key: r for key, r in final.items() if r.window == newest}),
         (SECOND[:19], {key: r for key, r in final.items() if r.window == SECOND}),
     ):
-        selection = Selection(window)
+        selection = RecordSelection(window)
         selection.add(written[:cut])
         taken = selection.add(written[cut:])
         assert {key: r for records in selection.windows.values() for key, r in records.items()} == wanted
@@ -85,7 +85,7 @@ def test_selection_keeps_the_last_of_each_key(written, cut):
 
 
 def test_an_unknown_window_is_refused_with_the_valid_ones():
-    selection = Selection("2025")
+    selection = RecordSelection("2025")
     selection.require_known()  # nothing there at all: nothing to complain of
     selection.add([counted(FIRST, "a", 1)])
     with pytest.raises(UsageError, match=r"'2025'; valid: latest, all, .* 2026-01-31T12:00:00.000Z"):
@@ -95,25 +95,25 @@ def test_an_unknown_window_is_refused_with_the_valid_ones():
 def test_keys_cannot_act_on_the_terminal():
     nasty = "[red]\x1b[2J\n" + "x" * 300
     records = {"k": counted(FIRST, nasty, 1)}
-    text = shown(layout("aggregator", {FIRST: records}, 20), 80)
+    text = shown(format_records("aggregator", {FIRST: records}, 20), 80)
     assert "\x1b" not in text
     assert "[red]" in text
     assert text.count("x") >= 300  # a key is never cut
     value = json.dumps(
         {"reason": "not JSON", "topic": "t", "partition": 0, "offset": 1, "timestamp": 5, "value": nasty}
     )
-    text = shown(layout("rejected", {"": {"t-0-1": Record("t-0-1", value.encode())}}, 20), 80)
+    text = shown(format_records("rejected", {"": {"t-0-1": Record("t-0-1", value.encode())}}, 20), 80)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 80
 
 
 def test_most_frequent_keys_first_and_the_number_of_the_others():
     window = {str(i): counted(FIRST, f"key{i}", i, workers=2) for i in range(100)}
-    text = shown(layout("aggregator", {FIRST: window}, 3))
+    text = shown(format_records("aggregator", {FIRST: window}, 3))
     assert text.index("key99") < text.index("key98") < text.index("key97")
     assert "key96" not in text
     assert "97 more" in text
-    assert "key0 " in shown(layout("aggregator", {FIRST: window}, 0))
+    assert "key0 " in shown(format_records("aggregator", {FIRST: window}, 0))
 
 
 def state_result(window, key, start, count, batch=None):
@@ -126,9 +126,11 @@ def state_result(window, key, start, count, batch=None):
 
 def rows_of(*records):
     """The words of the table's lines."""
-    selection = Selection()
+    selection = RecordSelection()
     selection.add(records)
-    return [line.split() for line in shown(layout("results", selection.windows, 20)).splitlines() if line.strip()]
+    return [
+        line.split() for line in shown(format_records("results", selection.windows, 20)).splitlines() if line.strip()
+    ]
 
 
 def test_results_of_a_keyed_work():

@@ -10,14 +10,22 @@ from typer.testing import CliRunner
 
 from unskew.apps.cli.main import app
 from unskew.apps.cli.simulation import cost_sample
-from unskew.apps.cli.simulation.batch_times import Timing
-from unskew.apps.cli.simulation.batches import Batch, Routers
-from unskew.apps.cli.simulation.input_stream import Given, read
+from unskew.apps.cli.simulation.batch_times import BatchTiming
+from unskew.apps.cli.simulation.batches import BatchLoad, SimulatedRouters
+from unskew.apps.cli.simulation.input_stream import StreamSpec, read_stream
 from unskew.apps.cli.simulation.simulation import Contestant
-from unskew.apps.cli.simulation.time_model import KEY, Clock, Course, Prediction, Prices, TupleCost, advice
+from unskew.apps.cli.simulation.time_model import (
+    KEY,
+    BatchTimeModel,
+    CostConstants,
+    Prediction,
+    SimulatedBatches,
+    TupleCost,
+    describe_recommendation,
+)
 from unskew.errors import UsageError, UserError
-from unskew.grouping import create, encode
-from unskew.grouping.simulator import arrivals_at, simulate, workload
+from unskew.grouping import create, encode_keys
+from unskew.grouping.simulator import make_arrivals, make_workload, simulate
 from unskew.operators import DistinctCount
 
 
@@ -26,7 +34,7 @@ def no_kafka():
 
 
 def given(spec, tuples=100_000):
-    return Given(spec, tuples, 0, no_kafka)
+    return StreamSpec(spec, tuples, 0, no_kafka)
 
 
 def timing(spec, tuples=100_000, **others):
@@ -34,7 +42,7 @@ def timing(spec, tuples=100_000, **others):
         "cost": TupleCost(1.0),
         "costs": [1.0],
         "cores": 2,
-        "prices": Prices(),
+        "prices": CostConstants(),
         "factors": [1.0],
         "factors_end": None,
         "sources": 4,
@@ -42,7 +50,7 @@ def timing(spec, tuples=100_000, **others):
         "batch": None,
         "seed": 0,
     }
-    return Timing(given(spec, tuples), **(usual | others))
+    return BatchTiming(given(spec, tuples), **(usual | others))
 
 
 def predicted(timing, workers, *groupings):
@@ -54,12 +62,12 @@ def predicted(timing, workers, *groupings):
 @pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY", "BOUNDED_LOAD", "SHUFFLE", "D_CHOICES"])
 def test_batches_are_routed_as_by_the_simulator(grouping, split):
     """Cut into batches of a multiple of the sources, a stream goes to the same workers as in one piece."""
-    keys = read("zipf:z=1.3,k=300", 6000, 1, no_kafka).keys
+    keys = read_stream("zipf:z=1.3,k=300", 6000, 1, no_kafka).keys
     make = partial(create, grouping, 6)
-    whole = simulate(make, workload(keys, arrivals_at(0.8, 2.0, 6000, 6), 2.0), sources=3, split=split)
-    routers = Routers(make, 3, split)
+    whole = simulate(make, make_workload(keys, make_arrivals(0.8, 2.0, 6000, 6), 2.0), sources=3, split=split)
+    routers = SimulatedRouters(make, 3, split)
     batches = [
-        routers.batch(encode(keys[at : at + 600]), np.full(600, 2.0), np.ones(6), 0) for at in range(0, 6000, 600)
+        routers.batch(encode_keys(keys[at : at + 600]), np.full(600, 2.0), np.ones(6), 0) for at in range(0, 6000, 600)
     ]
     assert routers.replicas == whole.memory
     for at, batch in zip(range(0, 6000, 600), batches, strict=True):
@@ -71,8 +79,8 @@ def test_batches_are_routed_as_by_the_simulator(grouping, split):
 
 
 def test_slow_workers_and_dear_tuples_take_longer():
-    keys = encode(["a"] * 3)
-    batch = Routers(partial(create, "SHUFFLE", 3), 1).batch(
+    keys = encode_keys(["a"] * 3)
+    batch = SimulatedRouters(partial(create, "SHUFFLE", 3), 1).batch(
         keys, np.array([1.0, 2.0, 3.0]), np.array([1.0, 1.0, 5.0]), 0
     )
     assert (batch.busiest, batch.total) == pytest.approx((0.015, 0.018))
@@ -94,12 +102,12 @@ def test_a_scheme_that_must_foresee_the_stream_is_refused():
 
 
 def test_time_of_a_batch():
-    prices = Prices(fixed=0.5, routed=1e-6, state=1e-5, merged=0.1)
-    batch = Batch(tuples=10_000, busiest=2.0, total=6.0, most=3, touched=1000)
+    prices = CostConstants(fixed=0.5, routed=1e-6, state=1e-5, merged=0.1)
+    batch = BatchLoad(tuples=10_000, busiest=2.0, total=6.0, most=3, touched=1000)
     around = 0.5 + 0.01 + 0.01
 
     def seconds(cost, *, splits=True, cores=2, **ends):
-        return Clock(prices, cost, cores).seconds(batch, splits=splits, **ends)
+        return BatchTimeModel(prices, cost, cores).seconds(batch, splits=splits, **ends)
 
     assert seconds(TupleCost(1.0)) == pytest.approx(around + 2)  # all wait side by side
     assert seconds(TupleCost(1.0, cpu=1.0)) == pytest.approx(around + 3)  # 6 s through two cores
@@ -112,10 +120,10 @@ def test_time_of_a_batch():
 
 def test_the_interval_has_all_ends():
     cost = TupleCost(2.0, spread=0.5)
-    clock = Clock(Prices(fixed=1.0, routed=0, state=0), cost, 1)
-    slow, fast = ([Batch(1, busiest, 10.0, 1, 1)] * 9 for busiest in (8.0, 1.0))
-    key = Course("KEY", 10, clock, False, slow, 1, 1)
-    found = Prediction.of(Course("PLANNED", 10, clock, True, fast, 1, 1), key)
+    clock = BatchTimeModel(CostConstants(fixed=1.0, routed=0, state=0), cost, 1)
+    slow, fast = ([BatchLoad(1, busiest, 10.0, 1, 1)] * 9 for busiest in (8.0, 1.0))
+    key = SimulatedBatches("KEY", 10, clock, False, slow, 1, 1)
+    found = Prediction.of(SimulatedBatches("PLANNED", 10, clock, True, fast, 1, 1), key)
     assert found.speedup.value == pytest.approx(9 / 2)
     assert found.speedup.low == pytest.approx((1.2 + 0.75 * 8) / (1.2 + 0.75))
     assert found.speedup.high == pytest.approx((0.8 + 1.25 * 8) / (0.8 + 1.25))
@@ -124,7 +132,7 @@ def test_the_interval_has_all_ends():
 
 def test_of_those_nearly_as_fast_the_one_with_fewest_replicas_is_recommended():
     predictions, key = predicted(timing("COUNTRY_SKEW_R80"), 10, "SHUFFLE", "PLANNED", "D_CHOICES", "PARTIAL_KEY")
-    said = advice(predictions, key)
+    said = describe_recommendation(predictions, key)
     assert said.startswith("Choose PLANNED: a batch takes 1.4")
     assert "with 1.05 workers a key" in said
     assert predictions["SHUFFLE"].speedup.value > predictions["PLANNED"].speedup.value
@@ -135,20 +143,20 @@ def test_of_those_nearly_as_fast_the_one_with_fewest_replicas_is_recommended():
 )
 def test_nothing_is_recommended_on_even_streams(spec, workers):
     groupings = ("SHUFFLE", "PLANNED", "BOUNDED_LOAD", "PARTIAL_KEY", "D_CHOICES")
-    said = advice(*predicted(timing(spec), workers, *groupings))
+    said = describe_recommendation(*predicted(timing(spec), workers, *groupings))
     assert said.startswith("Don't: KEY is even enough; no grouping is expected to be more than 1.0")
 
 
 def test_nothing_is_recommended_where_the_cores_are_busy_with_key_already():
     """Two workers of ten would be enough to keep one core busy."""
     timed = timing("zipf:z=1.2,k=10000", cost=TupleCost(1.0, cpu=1.0), cores=1)
-    said = advice(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
+    said = describe_recommendation(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
     assert said.startswith("Don't: the work of all workers keeps 1 core busy with KEY already;")
 
 
 def test_nothing_is_recommended_where_tuples_cost_next_to_nothing():
     timed = timing("COUNTRY_SKEW_R80", cost=TupleCost(1e-5), costs=[1e-5])
-    said = advice(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
+    said = describe_recommendation(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
     assert said.startswith("Don't: the tuples' work is little beside the rest of a batch;")
 
 
@@ -178,7 +186,7 @@ class Watch:
     def __init__(self, monkeypatch):
         self.wall = self.cpu = self.delayed = 0.0
         monkeypatch.setattr(cost_sample, "time", self)
-        monkeypatch.setattr(cost_sample, "_delayed", lambda: self.delayed)
+        monkeypatch.setattr(cost_sample, "_read_delay", lambda: self.delayed)
 
     def perf_counter(self):
         return self.wall
@@ -200,7 +208,7 @@ def test_the_users_work_is_measured_without_its_first_call_and_other_processes(m
         calls.append(len(batch))
         return batch
 
-    found = cost_sample.measured(work, tuples(500))
+    found = cost_sample.measure_cost(work, tuples(500))
     assert (found.ms, found.spread, found.cpu) == pytest.approx((4.0, 0.0, 0.25))
     assert not found.states
     assert calls[:4] == [100, 100, 25, 25]  # a tenth of a second
@@ -214,7 +222,7 @@ def test_the_spread_is_of_the_mean(monkeypatch):
         watch.wall += (0.1 if len(calls) % 2 else 0.3) * len(batch)
         return batch
 
-    found = cost_sample.measured(work, tuples(1))
+    found = cost_sample.measure_cost(work, tuples(1))
     parts = len(calls) - 2
     assert found.ms == pytest.approx(200, rel=0.02)
     assert found.spread == pytest.approx(2 * 100 / parts**0.5, rel=0.1)
@@ -228,7 +236,7 @@ def test_work_with_states_is_measured_with_states():
             known.append(states.column(0).null_count < len(states))
             return super().update(tuples, states, now)
 
-    found = cost_sample.measured(Watched(), tuples(50, id=[str(i) for i in range(50)]))
+    found = cost_sample.measure_cost(Watched(), tuples(50, id=[str(i) for i in range(50)]))
     assert found.states
     assert found.ms > 0
     assert known[:4] == [False, True, False, True]
@@ -239,7 +247,7 @@ def test_work_that_raises_is_named():
         raise KeyError("colour")
 
     with pytest.raises(UsageError, match=r"the work failed on the sample \(.*in fails: KeyError: 'colour'"):
-        cost_sample.measured(fails, tuples(5))
+        cost_sample.measure_cost(fails, tuples(5))
 
 
 def run(*arguments):

@@ -3,7 +3,7 @@
 import pytest
 
 from unskew.apps.cli.simulation import cost_sample, input_stream
-from unskew.apps.cli.simulation.input_stream import Given
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.errors import UsageError
 
 
@@ -51,7 +51,7 @@ def topic(monkeypatch):
 @pytest.mark.parametrize("spec", ["kafka:clicks", "kafka:clicks:user"])
 def test_a_tuple_has_the_columns_of_its_own_message(spec):
     settings = {"work": len, "work_columns": ("value", "partition", "offset", "timestamp")}
-    _, tuples = cost_sample.of(Given(spec, 10, 0, lambda: None), settings)
+    _, tuples = cost_sample.read_sample(StreamSpec(spec, 10, 0, lambda: None), settings)
     rows = tuples.to_pylist()
     assert [row["timestamp"] for row in rows] == list(range(100))
     for row in rows:
@@ -61,13 +61,15 @@ def test_a_tuple_has_the_columns_of_its_own_message(spec):
 
 def test_mistakes_are_named():
     with pytest.raises(UsageError, match="a message has no column 'colour' here; valid: value, offset"):
-        cost_sample.of(Given("kafka:clicks", 10, 0, lambda: None), {"work": len, "work_columns": ("colour",)})
+        cost_sample.read_sample(
+            StreamSpec("kafka:clicks", 10, 0, lambda: None), {"work": len, "work_columns": ("colour",)}
+        )
     for call in (lambda given: given.partitions(), lambda given: given.read()):
         with pytest.raises(UsageError, match="stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD"):
-            call(Given("kafka:", 10, 0, lambda: None))
+            call(StreamSpec("kafka:", 10, 0, lambda: None))
 
 
 def test_keys_that_are_no_text_are_named(monkeypatch):
     monkeypatch.setattr(Message, "key", lambda _: b"\xff")
     with pytest.raises(UsageError, match="stream 'kafka:clicks' has keys that are no text in UTF-8"):
-        cost_sample.of(Given("kafka:clicks", 10, 0, lambda: None), {"work": len, "work_columns": ()})
+        cost_sample.read_sample(StreamSpec("kafka:clicks", 10, 0, lambda: None), {"work": len, "work_columns": ()})

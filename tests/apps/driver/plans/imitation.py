@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.checkpoint.plan_states import Plans
-from unskew.apps.driver.plans.feedback_loop import end
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.feedback_loop import end_batch
 from unskew.apps.metrics.task_reports import RouterReport, TaskReports, WorkerReport
 from unskew.apps.router.router import Routing, SourceRouter
-from unskew.apps.worker.monitors import Monitors
-from unskew.grouping import encode
-from unskew.grouping.feedback_loop import Loop, Rebalance
+from unskew.apps.worker.monitors import WorkerMonitors
+from unskew.grouping import encode_keys
+from unskew.grouping.feedback_loop import FeedbackLoop, Rebalance
 from unskew.grouping.simulated_cost import Cost
 
 SOURCES, WORKERS, BATCH = 2, 4, 2_000
@@ -68,17 +68,17 @@ class Imitation:
 
     @property
     def routing(self) -> Routing:
-        plans = Plans(self.checkpoint).at
+        plans = PlanStateLog(self.checkpoint).at
         return Routing(
             self.grouping, WORKERS, self.checkpoint, self.options, streaming=True, cost=self.cost, plans=plans
         )
 
     @property
-    def loop(self) -> Loop:
-        return Loop(self.routing.router, WORKERS, self.states_move)
+    def loop(self) -> FeedbackLoop:
+        return FeedbackLoop(self.routing.router, WORKERS, self.states_move)
 
     def end(self, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
-        return end(self.loop, self.checkpoint, batch, reports)
+        return end_batch(self.loop, self.checkpoint, batch, reports)
 
     def steps(self, batch: int, keys: list[NDArray[Any]], factor: float = 1.0) -> Iterator[str]:
         """Do a batch; after each step one may stop. ``factor``: what is measured is so many times the cost."""
@@ -96,11 +96,11 @@ class Imitation:
         yield "loop"
 
     def work(self, batch: int, worker: int, keys: list[NDArray[Any]], factor: float) -> str:
-        monitors = Monitors(self.routing)
+        monitors = WorkerMonitors(self.routing)
         monitor = monitors.open(worker, batch)
         tuples, busy = 0, 0.0
         for part, routes in zip(keys, self.routes[batch], strict=True):
-            mine = encode(part[routes == worker])
+            mine = encode_keys(part[routes == worker])
             costs = self.cost.of(mine) * factor
             tuples, busy = tuples + len(mine), busy + float(costs.sum()) / 1000
             if monitor is not None and len(mine):

@@ -10,11 +10,11 @@ import pytest
 
 from tests.apps.driver.plans.imitation import Imitation, Memory, stream
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans import plan_service
-from unskew.apps.driver.plans.feedback_loop import require_followed
-from unskew.apps.driver.plans.plan_service import Beginnings, Calls, calls_at
-from unskew.apps.driver.plans.planner_server import Place
+from unskew.apps.driver.plans.feedback_loop import require_known_plans
+from unskew.apps.driver.plans.plan_service import BatchPlanner, PlanService, get_plan_service
+from unskew.apps.driver.plans.planner_server import ListenAddress
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import PlanState
 from unskew.loopback import LOOPBACK
@@ -36,14 +36,14 @@ def measured(tmp_path):
 @contextmanager
 def driver(measured, checkpoint, planned=lambda _: None):
     """A driver with one call. What its sources ask with."""
-    with closing(Calls(Place(LOOPBACK))) as calls:
+    with closing(PlanService(ListenAddress(LOOPBACK))) as calls:
         yield made(calls, measured, checkpoint, planned)
 
 
 def made(calls, measured, checkpoint, planned=lambda _: None):
     """A call more of a driver."""
     loop, reports = measured
-    return calls.add(Beginnings(loop, checkpoint, Memory(reports), planned), checkpoint)
+    return calls.add(BatchPlanner(loop, checkpoint, Memory(reports), planned), checkpoint)
 
 
 def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path):
@@ -51,11 +51,11 @@ def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path)
     with driver(measured, checkpoint, planned.append) as ask, ThreadPoolExecutor(4) as pool:
         for batch in range(BATCHES):
             states = {each.save() if each else b"" for each in pool.map(ask, [batch] * 4)}
-            written = Plans(checkpoint).written(batch)
+            written = PlanStateLog(checkpoint).find(batch)
             assert states == {written.save() if written else b""}
             assert (written is None) == (batch == 0), "no batch comes before the first"
         awaited(lambda: len(planned) == BATCHES, "the last batch's tidying")
-    assert Plans(checkpoint).at(BATCHES - 1).active.number >= 1
+    assert PlanStateLog(checkpoint).at(BATCHES - 1).active.number >= 1
 
 
 def test_the_next_driver_gives_what_is_written(measured, tmp_path):
@@ -92,9 +92,9 @@ def test_two_calls_in_a_query_are_refused_in_its_first_batch(measured, tmp_path,
     with driver(measured, checkpoint) as ask:
         for batch in range(before):
             ask(batch)
-    with closing(Calls(Place(LOOPBACK))) as calls:
+    with closing(PlanService(ListenAddress(LOOPBACK))) as calls:
         first, second = (made(calls, measured, checkpoint) for _ in range(2))
-        monkeypatch.setattr(plan_service, "run_id", lambda: "a run")
+        monkeypatch.setattr(plan_service, "get_run_id", lambda: "a run")
         batch = max(before - 1, 0)
         plan = first(batch)
         for _ in range(2):  # Spark tries a task again
@@ -108,11 +108,11 @@ def test_two_calls_in_a_query_are_refused_in_its_first_batch(measured, tmp_path,
 def test_a_later_run_may_go_on_by_another_call(measured, tmp_path, monkeypatch):
     """As when a program makes its query again in the same process after it has failed. The first call is forgotten."""
     checkpoint = str(tmp_path / "own")
-    with closing(Calls(Place(LOOPBACK))) as calls:
+    with closing(PlanService(ListenAddress(LOOPBACK))) as calls:
         first, second = (made(calls, measured, checkpoint) for _ in range(2))
-        monkeypatch.setattr(plan_service, "run_id", lambda: "a run")
+        monkeypatch.setattr(plan_service, "get_run_id", lambda: "a run")
         plans = [first(batch) for batch in range(3)]
-        monkeypatch.setattr(plan_service, "run_id", lambda: "another run")
+        monkeypatch.setattr(plan_service, "get_run_id", lambda: "another run")
         assert second(2) == plans[2]
         second(3)
         with pytest.raises(EnvironmentFault, match="a later query has gone on from this call's checkpoint"):
@@ -121,17 +121,17 @@ def test_a_later_run_may_go_on_by_another_call(measured, tmp_path, monkeypatch):
 
 
 def test_a_process_has_one_thread_for_all_calls(measured, tmp_path):
-    place = Place(LOOPBACK)
-    assert calls_at(place) is calls_at(place)
+    place = ListenAddress(LOOPBACK)
+    assert get_plan_service(place) is get_plan_service(place)
     before = threading.active_count()
-    asks = [made(calls_at(place), measured, str(tmp_path / str(number))) for number in range(9)]
+    asks = [made(get_plan_service(place), measured, str(tmp_path / str(number))) for number in range(9)]
     assert threading.active_count() == before
     assert [ask(0) for ask in asks] == [None] * 9
 
 
 def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkeypatch):
     """The driver fails after it has written the plan. That is its own, however often it is asked."""
-    checkpoint, begin = str(tmp_path / "own"), plan_service.begin
+    checkpoint, begin = str(tmp_path / "own"), plan_service.begin_batch
 
     def broken(*of):
         begin(*of)
@@ -140,10 +140,10 @@ def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkey
     with driver(measured, checkpoint) as ask:
         assert ask(0) is None
         with monkeypatch.context() as patch:
-            patch.setattr(plan_service, "begin", broken)
+            patch.setattr(plan_service, "begin_batch", broken)
             with pytest.raises(EnvironmentFault, match="planner has no plan: OSError: no answer"):
                 ask(1)
-        assert ask(1) == Plans(checkpoint).written(1)
+        assert ask(1) == PlanStateLog(checkpoint).find(1)
 
 
 def test_nobody_waits_for_what_follows_a_plan(measured, tmp_path):
@@ -159,7 +159,7 @@ def test_lost_reports_are_of_no_worker(measured, tmp_path):
     """What workers have reported of the pending plan before may be older than their files are now."""
     checkpoint, (loop, _) = str(tmp_path / "own"), measured
     state = PlanState(loop.workers, pending=None, released=frozenset({1}), pending_files={1: 0})
-    Plans(checkpoint).write(1, state)
+    PlanStateLog(checkpoint).write(1, state)
     with driver((loop, {}), checkpoint) as ask:
         found = ask(2)
     assert (found.released, dict(found.pending_files)) == (frozenset(), {})
@@ -169,7 +169,7 @@ def test_a_plan_that_fails_is_told_and_made_when_it_is_asked_again(measured, tmp
     checkpoint = str(tmp_path / "own")
     with driver(measured, checkpoint) as ask:
         with monkeypatch.context() as patch:
-            patch.setattr(plan_service, "begin", lambda *_: secrets.token_bytes(-1))
+            patch.setattr(plan_service, "begin_batch", lambda *_: secrets.token_bytes(-1))
             with pytest.raises(EnvironmentFault, match="query's planner has no plan: ValueError"):
                 ask(1)
         assert ask(1).controller, "it is made of the reports that were there"
@@ -184,7 +184,7 @@ def test_states_that_another_plan_has_moved_are_refused(measured, tmp_path):
         for batch in range(3):
             ask(batch)
     moving = replace(loop, moving=True)
-    require_followed(moving, checkpoint)
+    require_known_plans(moving, checkpoint)
     other = replace(moving, router=Imitation("", "CONSISTENT_HASH").routing.router)
     with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED.*this version has \(CONSISTENT_HASH"):
-        require_followed(other, checkpoint)
+        require_known_plans(other, checkpoint)

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import cut
+from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker import worker as workers
-from unskew.apps.worker.monitors import Monitors, costs_by
+from unskew.apps.worker.monitors import WorkerMonitors, share_costs
 from unskew.apps.worker.worker import Worker
-from unskew.grouping import encode
+from unskew.grouping import encode_keys
 from unskew.grouping.simulated_cost import FREE, Cost
 
 KEYS = ["Turkey"] * 6 + ["Peru", "Chad"] * 2
@@ -28,14 +28,14 @@ class Sent:
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     """A worker's report of a batch of two packets."""
-    monkeypatch.setattr(workers, "batch_number", lambda: 5)
+    monkeypatch.setattr(workers, "get_batch_number", lambda: 5)
 
     def executed(work=None, cost=FREE, grouping="MIXED", plain=True, **more):
         reports = Sent()
-        monitors = Monitors(Routing(grouping, 4, str(tmp_path), streaming=True, cost=cost))
+        monitors = WorkerMonitors(Routing(grouping, 4, str(tmp_path), streaming=True, cost=cost))
         keys = pa.array(KEYS) if plain else pa.array(KEYS).dictionary_encode()
         rows = pa.record_batch([keys, pa.array(range(len(KEYS)))], ["key", "offset"])
-        packets = [cut(part, np.full(part.num_rows, 2, np.int32), 4) for part in (rows[:7], rows[7:])]
+        packets = [cut_packets(part, np.full(part.num_rows, 2, np.int32), 4) for part in (rows[:7], rows[7:])]
         list(Worker(work, cost, None, reports, monitors=monitors, **more)(packets))
         return reports.sent[2]
 
@@ -44,7 +44,7 @@ def run(monkeypatch, tmp_path):
 
 def by_name(report):
     """Key → (cost, size) as reported."""
-    names = {int(h): name for h, name in zip(encode(sorted(set(KEYS))).hashes, sorted(set(KEYS)), strict=True)}
+    names = {int(h): name for h, name in zip(encode_keys(sorted(set(KEYS))).hashes, sorted(set(KEYS)), strict=True)}
     monitor = report.monitor
     return {
         names[int(key)]: (cost, size)
@@ -84,9 +84,9 @@ def test_a_work_may_give_the_cost_of_tuples(run):
 
 def test_results_of_another_shape_than_the_tuples():
     """As many rows as they like: a key's costs are divided among its tuples; keys without tuples don't count."""
-    keys = encode(["a", "b", "a", "c"])
+    keys = encode_keys(["a", "b", "a", "c"])
     results = pa.table({"key": ["b", "z", "a", "b"], "cost": pa.array([1, 9, 6, 2], pa.int64())})
-    assert costs_by(keys, results).tolist() == [3.0, 3.0, 3.0, 0.0]
+    assert share_costs(keys, results).tolist() == [3.0, 3.0, 3.0, 0.0]
 
 
 def test_posg_goes_on_with_its_sketches_from_batch_to_batch(run, monkeypatch):
@@ -94,7 +94,7 @@ def test_posg_goes_on_with_its_sketches_from_batch_to_batch(run, monkeypatch):
         return run(dear_turkey, grouping="POSG").monitor["cumulated"]
 
     assert spent() == 302
-    monkeypatch.setattr(workers, "batch_number", lambda: 6)
+    monkeypatch.setattr(workers, "get_batch_number", lambda: 6)
     assert [spent(), spent()] == [604, 604], "run again, batch 6 begins where batch 5 ended"
 
 

@@ -5,7 +5,7 @@ import sys
 import pyarrow as pa
 import pytest
 
-from unskew.apps.router.spill_buffer import Held
+from unskew.apps.router.spill_buffer import SpillBuffer
 
 
 def batch(first: int, rows: int = 1_000) -> pa.RecordBatch:
@@ -19,7 +19,7 @@ def test_batches_come_back_in_their_order(most, tmp_path, monkeypatch):
     """In memory, in a file, or partly in each; dictionaries differ from batch to batch."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     batches = [batch(1_000 * i) for i in range(9)]
-    with Held(most) as held:
+    with SpillBuffer(most) as held:
         for each in batches:
             held.add(each)
         assert (held._file is not None) == (most < 1 << 30)
@@ -32,12 +32,12 @@ def test_a_batch_larger_than_memory(tmp_path):
     program = """
 import os, resource, sys
 import numpy as np, pyarrow as pa
-from unskew.apps.router.spill_buffer import Held
+from unskew.apps.router.spill_buffer import SpillBuffer
 def mapped():  # bytes of address space that aren't files
     return 1024 * int(next(line for line in open("/proc/self/status") if line.startswith("VmData")).split()[1])
 resource.setrlimit(resource.RLIMIT_DATA, (mapped() + (150 << 20),) * 2)
 total = 0
-with Held() as held:
+with SpillBuffer() as held:
     for i in range(64):
         held.add(pa.record_batch([pa.array(np.full(1 << 19, i))], ["n"]))
     for i, each in enumerate(held):

@@ -10,21 +10,21 @@ import pytest
 from tests.apps.driver.plans.imitation import SOURCES, WORKERS, Imitation, Killed, stream
 from tests.apps.local_settings import settings
 from tests.apps.stateful.driver import Tally
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.metrics.task_reports import TaskReports, WorkerReport
 from unskew.apps.router.router import Routing, SourceRouter
-from unskew.apps.router.tuple_packets import cut
-from unskew.apps.worker.monitors import Monitors
-from unskew.apps.worker.stateful.config import Program, Progress, WorkerBatch
+from unskew.apps.router.tuple_packets import cut_packets
+from unskew.apps.worker.monitors import WorkerMonitors
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.store import MemoryStore
-from unskew.apps.worker.stateful.worker import work
+from unskew.apps.worker.stateful.worker import run_batch
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import Interval, MigrationReport, PlanState, Rebalance
 from unskew.grouping.simulated_cost import Cost
-from unskew.grouping.state import pack, unpack
+from unskew.grouping.state import pack_values, unpack_values
 
 BATCHES = 6
 STEPS = [*(f"router {s}" for s in range(SOURCES)), *(f"worker {w}" for w in range(WORKERS)), "loop"]
@@ -53,34 +53,34 @@ def busy(imitation: Imitation, batch: int, keys) -> list[float]:
 def test_tables_balance_what_is_measured(name, tmp_path):
     imitation = ran(Imitation(str(tmp_path), name))
     keys = stream(BATCHES)
-    before, after = (measures.straggling(busy(imitation, b, keys[b])) for b in (0, BATCHES - 1))
+    before, after = (measures.straggler_ratio(busy(imitation, b, keys[b])) for b in (0, BATCHES - 1))
     assert after < 1 + (before - 1) / 2
-    state = Plans(str(tmp_path)).at(BATCHES)
+    state = PlanStateLog(str(tmp_path)).at(BATCHES)
     assert state.active.number >= 1
     first = imitation.rebalances[1][0]
     assert (first.plan, first.made, first.batch) == (1, 0, 1)
     assert first.keys > 0
     assert first.before == pytest.approx(before)
-    assert first.after == pytest.approx(measures.straggling(busy(imitation, 1, keys[1])))
+    assert first.after == pytest.approx(measures.straggler_ratio(busy(imitation, 1, keys[1])))
 
 
 @pytest.mark.parametrize("settle", ["work", "clock"])
 def test_posg_has_all_sketches_and_keeps_each_batch_even(settle, tmp_path):
     imitation = ran(Imitation(str(tmp_path), "POSG", CASES[1][1] | {"settle": settle}), batches=12)
     keys = stream(12)
-    assert (Plans(str(tmp_path)).at(12).active.values["means"] > 0).all()
+    assert (PlanStateLog(str(tmp_path)).at(12).active.values["means"] > 0).all()
     (router,) = {SourceRouter(imitation.routing, source, 12)._grouping.internals()["sketches"] for source in range(2)}
     assert router == WORKERS
-    uneven = [measures.straggling(busy(imitation, batch, keys[batch])) for batch in range(6, 12)]
+    uneven = [measures.straggler_ratio(busy(imitation, batch, keys[batch])) for batch in range(6, 12)]
     assert np.mean(uneven) < 1.15, "work that is done must not count for work that waits: it gave 1.6"
     assert imitation.rebalances[11] == (), "nothing moves"
 
 
 def test_rings_and_probes_go_by_the_workers_loads(tmp_path):
     ring, probes = (ran(Imitation(str(tmp_path / name), name, options)) for name, options in CASES[2:])
-    assert Plans(ring.checkpoint).at(BATCHES).active.values["tokens"].sum() > WORKERS
+    assert PlanStateLog(ring.checkpoint).at(BATCHES).active.values["tokens"].sum() > WORKERS
     assert ring.rebalances[1][0].keys is None
-    loads = Plans(probes.checkpoint).at(BATCHES).active.values["loads"]
+    loads = PlanStateLog(probes.checkpoint).at(BATCHES).active.values["loads"]
     assert loads.tolist() == sum(probes.loads(b) for b in range(BATCHES)).tolist()
 
 
@@ -96,9 +96,9 @@ def test_whoever_is_killed_after_a_step_goes_on_as_if_nothing_had_happened(name,
     for batch in range(BATCHES):
         for one, other in zip(whole.routes[batch], killed.routes[batch], strict=True):
             np.testing.assert_array_equal(one, other)
-    assert Plans(killed.checkpoint).at(BATCHES) is not None
+    assert PlanStateLog(killed.checkpoint).at(BATCHES) is not None
     # All but the time that planning took.
-    mine, theirs = (Plans(each.checkpoint).at(BATCHES) for each in (whole, killed))
+    mine, theirs = (PlanStateLog(each.checkpoint).at(BATCHES) for each in (whole, killed))
     assert mine.active == theirs.active
     assert mine.controller == theirs.controller
 
@@ -108,23 +108,23 @@ def test_a_plan_that_is_written_stands_whatever_is_measured_again(tmp_path):
     keys = stream(3)
     with pytest.raises(Killed):
         imitation.run(0, keys[0], kill_after="loop")
-    written = Plans(str(tmp_path)).written(1)
+    written = PlanStateLog(str(tmp_path)).find(1)
     assert written.active.number == 1
     imitation.cost = Cost(0.001, (9.0, 1.0, 1.0))  # the same tuples take other times
     imitation.run(0, keys[0])
-    assert Plans(str(tmp_path)).at(1) == written
+    assert PlanStateLog(str(tmp_path)).at(1) == written
     imitation.run(1, keys[1])
-    assert Plans(str(tmp_path)).at(2).controller != written.controller
+    assert PlanStateLog(str(tmp_path)).at(2).controller != written.controller
 
 
 def test_a_batch_without_tuples_is_no_interval(tmp_path):
     imitation = Imitation(str(tmp_path), "MIXED", {"window": 1})
     keys = stream(2)
     imitation.run(0, keys[0])
-    state = Plans(str(tmp_path)).at(1)
+    state = PlanStateLog(str(tmp_path)).at(1)
     assert imitation.end(1, TaskReports()) == ()
     assert imitation.end(2, TaskReports(routers={}, workers={})) == ()
-    assert Plans(str(tmp_path)).at(3) == state
+    assert PlanStateLog(str(tmp_path)).at(3) == state
 
 
 def test_a_controller_that_cannot_be_read_starts_cold_and_is_listened_to(tmp_path, caplog):
@@ -132,13 +132,13 @@ def test_a_controller_that_cannot_be_read_starts_cold_and_is_listened_to(tmp_pat
     keys = stream(4)
     for batch in range(2):
         imitation.run(batch, keys[batch])
-    plans = Plans(str(tmp_path))
+    plans = PlanStateLog(str(tmp_path))
     state = plans.at(2)
     unreadable = PlanState(WORKERS, state.active, controller=b"of another version")
     Versions(str(tmp_path / "unskew" / "plans")).write(2, unreadable.save())
     imitation.run(2, keys[2])
     assert "starts cold" in caplog.text
-    assert Plans(str(tmp_path)).at(3).active.number > state.active.number
+    assert PlanStateLog(str(tmp_path)).at(3).active.number > state.active.number
 
 
 class TestPending:
@@ -159,27 +159,27 @@ class TestPending:
         return imitation
 
     def test_a_plan_pends_until_all_have_released_the_states_that_it_takes(self, imitation):
-        first = Plans(imitation.checkpoint).at(1)
+        first = PlanStateLog(imitation.checkpoint).at(1)
         assert (first.active, first.pending.number) == (None, 1)
         ready = MigrationReport(released=1, keys=3, bytes=100)
         assert imitation.end(1, self.reports(imitation, w0=ready, w2=ready)) == ()
-        second = Plans(imitation.checkpoint).at(2)
+        second = PlanStateLog(imitation.checkpoint).at(2)
         assert (second.active, second.pending.number, second.released) == (None, 1, {0, 2})
         assert imitation.end(2, TaskReports()) == (), "a batch without rows"
-        assert Plans(imitation.checkpoint).at(3) == second
+        assert PlanStateLog(imitation.checkpoint).at(3) == second
         # The others report it two batches later; those that have reported it need not do so again.
         assert imitation.end(3, self.reports(imitation, w1=ready, w3=MigrationReport(released=1))) == ()
-        third = Plans(imitation.checkpoint).at(4)
+        third = PlanStateLog(imitation.checkpoint).at(4)
         assert third.active == first.pending
         assert third.unrouted[0].keys == 9
         assert third.unrouted[0].bytes == 300
         (shown,) = imitation.end(4, self.reports(imitation))
         assert (shown.plan, shown.made, shown.batch, shown.keys) == (1, 0, 4, 9)
-        assert 1 not in {known.plan for known in Plans(imitation.checkpoint).at(5).unrouted}
+        assert 1 not in {known.plan for known in PlanStateLog(imitation.checkpoint).at(5).unrouted}
 
     def test_a_plan_for_more_workers_waits_for_the_new_ones(self, imitation):
         """In their first batch they learn the watermark, though they have no states to release."""
-        before = replace(Plans(imitation.checkpoint).at(1), pending_workers=WORKERS + 1)
+        before = replace(PlanStateLog(imitation.checkpoint).at(1), pending_workers=WORKERS + 1)
         loop = replace(imitation.loop, workers=WORKERS + 1)
 
         def called(*workers: int) -> Interval:
@@ -192,20 +192,20 @@ class TestPending:
 
     def test_an_older_release_is_none(self, imitation):
         imitation.end(1, self.reports(imitation, **{f"w{w}": MigrationReport(released=0) for w in range(WORKERS)}))
-        assert Plans(imitation.checkpoint).at(2).released == frozenset()
+        assert PlanStateLog(imitation.checkpoint).at(2).released == frozenset()
 
 
 def test_workers_with_states_observe_their_tuples_too(tmp_path):
     keys = np.array([f"key {i}" for part in stream(1)[0] for i in part])
     sent: list[WorkerReport] = []
     cost = Cost(0.0, (1.0,))
-    monitors = Monitors(Routing("MIXED", WORKERS, str(tmp_path), streaming=True, cost=cost))
-    program = Program(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
+    monitors = WorkerMonitors(Routing("MIXED", WORKERS, str(tmp_path), streaming=True, cost=cost))
+    program = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
     program = replace(program, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
     rows = pa.record_batch([pa.array(keys), pa.array(np.ones(len(keys), np.int64))], ["key", "value"])
-    (packet,) = cut(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
-    list(work(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000), Progress()))
-    list(work(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000), Progress()))
+    (packet,) = cut_packets(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
+    list(run_batch(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000), OperatorProgress()))
+    list(run_batch(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000), OperatorProgress()))
     of_some, of_none = (report.monitor for report in sent)
     assert of_none is None
     assert len(of_some["keys"]) == len(set(keys))
@@ -232,35 +232,35 @@ def test_a_plan_state_is_the_same_when_it_is_read_again():
 
 
 def test_a_plan_state_of_an_older_version_names_no_files():
-    fields = unpack("standing", FULL.save())
+    fields = unpack_values("standing", FULL.save())
     older = {name: value for name, value in fields.items() if name not in ("files", "pending_files")}
-    assert PlanState.read(pack("standing", older)) == replace(FULL, files=None, pending_files=None)
+    assert PlanState.read(pack_values("standing", older)) == replace(FULL, files=None, pending_files=None)
 
 
 def test_a_plan_that_comes_too_late_changes_nothing(tmp_path):
     """Another driver has done the batch meanwhile, and the next one has begun by what it wrote."""
-    plans = Plans(str(tmp_path))
+    plans = PlanStateLog(str(tmp_path))
     plans.write(7, PlanState(3))
     plans.write(7, FULL)
     assert plans.at(7) == PlanState(3)
 
 
 def test_a_batch_sees_the_newest_that_was_written_before_it(tmp_path):
-    plans = Plans(str(tmp_path))
+    plans = PlanStateLog(str(tmp_path))
     assert plans.at(7) is None
-    assert plans.written(7) is None
+    assert plans.find(7) is None
     plans.write(3, PlanState(3))
     plans.write(7, FULL)
     assert plans.at(2) is None
     assert plans.at(6) == PlanState(3)
     assert plans.at(9) == FULL
-    assert plans.written(7) == FULL
-    assert plans.written(8) is None
+    assert plans.find(7) == FULL
+    assert plans.find(8) is None
 
 
 def test_routers_follow_the_plan_of_their_batch(tmp_path):
     """Not the newest, which was made at the batch's end and is there if the batch runs again."""
-    plans = Plans(str(tmp_path))
+    plans = PlanStateLog(str(tmp_path))
     plans.write(7, PlanState(10))
     plans.write(8, FULL)
     routing = Dataflow.of(settings(grouping="MIXED", checkpoint=str(tmp_path))).routing()

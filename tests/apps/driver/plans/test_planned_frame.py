@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from tests.waiting import PATIENCE
 from unskew import balance, balanced_map
 from unskew.apps.driver.plans import planned_frame
-from unskew.apps.driver.plans.planned_frame import PlannedBySpark, routed_frame
+from unskew.apps.driver.plans.planned_frame import PlannedBySpark, route_frame
 from unskew.apps.router.router import Routing
 from unskew.errors import UsageError
-from unskew.spark.compat import plan_of
+from unskew.spark.compat import get_plan
 
 WORKERS = 20
 ROWS = 200_000
@@ -40,11 +40,13 @@ def test_a_drawer_draws_what_the_plan_says():
     for n in (1, 2, 3, 50, 1_000):
         workers = rng.permutation(n).astype(np.int32)
         amounts = rng.pareto(1.2, n) + (rng.random(n) < 0.8)
-        share, own, other = planned_frame._drawer(workers, amounts)
+        share, own, other = planned_frame._make_alias_table(workers, amounts)
         drawn = np.bincount(own, share, n) + np.bincount(other, 1 - np.array(share), n)
         expected = np.bincount(workers, amounts * n / amounts.sum(), n)
         assert np.abs(drawn - expected).max() < 1e-9 * n
-    assert planned_frame._drawer(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3]), "a key without load"
+    assert planned_frame._make_alias_table(np.array([3], np.int32), np.array([0.0])) == ([1.0], [3], [3]), (
+        "a key without load"
+    )
 
 
 def test_buckets_are_those_of_spark():
@@ -62,7 +64,7 @@ def test_a_checkpoint_that_is_not_the_querys(tmp_path, there):
     of_job = {"streaming.sql.batchId": "3", "sql.streaming.queryId": "own"}
     batch = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(getLocalProperty=of_job.get)))
     with pytest.raises(UsageError, match=rf"is not that of the query \(the query there: {there}, this one: own\)"):
-        routed_frame(cast("Any", batch), cast("Any", None), Routing("PLANNED", WORKERS, str(tmp_path)), "worker")
+        route_frame(cast("Any", batch), cast("Any", None), Routing("PLANNED", WORKERS, str(tmp_path)), "worker")
     assert not (tmp_path / "unskew").exists()
 
 
@@ -73,8 +75,8 @@ def test_a_frame_is_balanced_without_python(spark, shuffled):
     if shuffled:
         rows = rows.repartition(3)
     placed = balance(rows, "user", WORKERS, "PLANNED")
-    assert "Python" not in plan_of(placed)
-    assert "Arrow" not in plan_of(placed)
+    assert "Python" not in get_plan(placed)
+    assert "Arrow" not in get_plan(placed)
     assert placed.columns == ["user", "worker"]
     found = placed.withColumn("at", F.spark_partition_id()).groupBy("user", "worker", "at").count().collect()
     assert all(row.worker == row["at"] for row in found)

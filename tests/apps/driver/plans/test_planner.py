@@ -14,11 +14,11 @@ import pytest
 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
-from unskew.apps.driver.plans.planned_routing import planned as routed
+from unskew.apps.driver.plans.planned_routing import add_planner as routed
 from unskew.apps.driver.plans.planner import FOLDER, Planner
-from unskew.apps.driver.plans.planner_server import Place, place_of
+from unskew.apps.driver.plans.planner_server import ListenAddress, choose_listen_address
 from unskew.apps.router import planner_protocol
-from unskew.apps.router.planner_session import Asking, connection
+from unskew.apps.router.planner_session import PlannerSession, connect_server
 from unskew.apps.router.router import Routing
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
@@ -33,7 +33,7 @@ def planned(**options) -> Planned:
 
 
 def planner(checkpoint=None, **options) -> closing[Planner]:
-    return closing(Planner(lambda _: planned(**options), checkpoint, Place(LOOPBACK)))
+    return closing(Planner(lambda _: planned(**options), checkpoint, ListenAddress(LOOPBACK)))
 
 
 def parts_of(batch: int, sources: int, n: int = 4_000) -> list[list[str]]:
@@ -42,17 +42,17 @@ def parts_of(batch: int, sources: int, n: int = 4_000) -> list[list[str]]:
     return [keys[source::sources] for source in range(sources)]
 
 
-def follow(asked: Asking, keys: Sequence[str]) -> np.ndarray:
+def follow(asked: PlannerSession, keys: Sequence[str]) -> np.ndarray:
     """What a source does in a task."""
     router = planned()
     if asked.quotas is None:
         router.load(asked.replicas)
-        asked.divided(router.count(keys))
+        asked.request_quotas(router.count(keys))
     return router.follow(keys, asked.quotas)
 
 
 def route(of: Planner, batch: int, source: int, keys: Sequence[str], query: str = "a") -> np.ndarray:
-    with closing(Asking(of.address, query, batch, source)) as asked:
+    with closing(PlannerSession(of.address, query, batch, source)) as asked:
         return follow(asked, keys)
 
 
@@ -61,7 +61,7 @@ def in_waves(of: Planner, batch: int, parts: Sequence[Sequence[str]], slots: int
     routes: dict[int, np.ndarray] = {}
     for first in range(0, len(parts), slots):
         wave = range(first, min(first + slots, len(parts)))
-        asked = {source: Asking(of.address, "a", batch, source) for source in wave}
+        asked = {source: PlannerSession(of.address, "a", batch, source) for source in wave}
         with ThreadPoolExecutor(slots) as pool:
             done = {source: pool.submit(follow, asked[source], parts[source]) for source in wave}
             routes |= {source: each.result(PATIENCE) for source, each in done.items()}
@@ -80,7 +80,7 @@ def test_no_worker_gets_more_than_its_cap_of_a_batch(slots):
             assert loads.sum() == 4_000
             assert loads.max() <= np.floor(1.05 * 4_000 / WORKERS)
             if slots == 8:
-                together = keep.together(parts)
+                together = keep.route_together(parts)
                 assert np.bincount(np.concatenate(together), minlength=WORKERS).tolist() == loads.tolist()
 
 
@@ -116,7 +116,7 @@ def test_the_next_driver_goes_on_where_the_last_one_died(tmp_path):
     assert loads.max() <= np.floor(1.05 * 4_000 / WORKERS)
     with planner(str(tmp_path)) as three:
         third = [route(three, 1, source, part) for source, part in enumerate(following)]
-        with closing(Asking(three.address, "a", 2, 0)) as asked:
+        with closing(PlannerSession(three.address, "a", 2, 0)) as asked:
             known = planned()
             known.load(asked.replicas)
     assert known.clock == 8_000
@@ -140,10 +140,10 @@ def test_a_batch_s_plan_is_summed_up(slots, waves, tmp_path):
             assert summary.added <= len(now - places) if batch else summary.added > 0
             places |= now
         assert one.summary(1) is None, "it is over"
-        waiting = Asking(one.address, "a", 3, 0)
+        waiting = PlannerSession(one.address, "a", 3, 0)
         assert one.summary(3) is None
         waiting.close()
-    with planner(str(tmp_path)) as two, closing(Asking(two.address, "a", 2, 0)):
+    with planner(str(tmp_path)) as two, closing(PlannerSession(two.address, "a", 2, 0)):
         assert two.summary(2) == summary
 
 
@@ -152,7 +152,10 @@ def test_two_drivers_at_once_follow_one_plan(tmp_path):
     with planner(str(tmp_path)) as one, planner(str(tmp_path)) as two:
         ours, theirs = ([route(each, 0, source, part) for source, part in enumerate(parts)] for each in (one, two))
         assert [each.tolist() for each in ours] == [each.tolist() for each in theirs]
-        three = Asking(one.address, "a", 1, 0), Asking(two.address, "a", 1, 0)  # both before either has planned
+        three = (
+            PlannerSession(one.address, "a", 1, 0),
+            PlannerSession(two.address, "a", 1, 0),
+        )  # both before either has planned
         both = [follow(each, parts[0]).tolist() for each in three]
     assert both[0] == both[1]
 
@@ -160,7 +163,7 @@ def test_two_drivers_at_once_follow_one_plan(tmp_path):
 def test_a_source_that_dies_while_it_counts_is_not_waited_for():
     parts = parts_of(0, 2)
     with planner() as one, ThreadPoolExecutor(1) as pool:
-        dying = Asking(one.address, "a", 0, 1)
+        dying = PlannerSession(one.address, "a", 0, 1)
         other = pool.submit(route, one, 0, 0, parts[0])
         with pytest.raises(TimeoutError):
             other.result(0.2)
@@ -173,7 +176,7 @@ def test_an_attempt_that_is_stuck_does_not_hold_up_another_one():
     """As of a machine that is gone, or a process that is stopped: another attempt at the source has counted."""
     parts = parts_of(0, 2)
     with planner() as one, ThreadPoolExecutor(2) as pool:
-        stuck = Asking(one.address, "a", 0, 1)
+        stuck = PlannerSession(one.address, "a", 0, 1)
         both = [pool.submit(route, one, 0, source, part) for source, part in enumerate(parts)]
         routes = [each.result(PATIENCE) for each in both]
         assert [len(each) for each in routes] == [len(part) for part in parts]
@@ -186,7 +189,7 @@ def test_a_batch_that_is_over_is_planned_no_more():
         route(one, 3, 0, ["a"])
         with pytest.raises(EnvironmentFault, match="batch 2 is over"):
             route(one, 2, 0, ["a"])
-        late = Asking(one.address, "a", 3, 1)
+        late = PlannerSession(one.address, "a", 3, 1)
         route(one, 4, 0, ["a"])
         with pytest.raises(EnvironmentFault, match="batch 3 is over"):
             follow(late, ["a"])
@@ -198,7 +201,7 @@ def test_only_who_knows_the_secret_is_answered():
     with planner() as one:
         stranger = type(one.address)(one.address.host, one.address.port, b"another")
         with pytest.raises(EnvironmentFault, match=r"can't reach the query's planner at the driver's \S+:\d+ \("):
-            Asking(stranger, "a", 0, 0)
+            PlannerSession(stranger, "a", 0, 0)
         silent = socket.create_connection((one.address.host, one.address.port))
         assert len(route(one, 0, 0, ["a", "b"])) == 2, "who says nothing holds nobody up"
         silent.close()
@@ -223,7 +226,7 @@ def _ended(dripping: socket.socket) -> bool:
 
 def test_strangers_use_up_no_descriptors():
     with planner() as one, ExitStack() as stack:
-        kept = Asking(one.address, "a", 0, 0)
+        kept = PlannerSession(one.address, "a", 0, 0)
         for _ in range(150):
             stack.enter_context(socket.create_connection((one.address.host, one.address.port)))
         threading.Event().wait(0.2)
@@ -235,7 +238,7 @@ def test_strangers_use_up_no_descriptors():
 
 def test_a_planner_that_has_ended_is_told_in_a_line():
     with planner() as one:
-        waiting, other = Asking(one.address, "a", 0, 0), Asking(one.address, "a", 0, 1)
+        waiting, other = PlannerSession(one.address, "a", 0, 0), PlannerSession(one.address, "a", 0, 1)
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(follow, waiting, ["a"])
             threading.Event().wait(0.1)
@@ -244,7 +247,7 @@ def test_a_planner_that_has_ended_is_told_in_a_line():
                 asked.result(PATIENCE)
         other.close()
     with pytest.raises(EnvironmentFault, match=r"the setting spark\.driver\.host names an address that it reaches"):
-        Asking(one.address, "a", 1, 0)
+        PlannerSession(one.address, "a", 1, 0)
 
 
 def test_old_waves_are_removed(tmp_path):
@@ -261,22 +264,22 @@ def test_waves_of_other_routers_are_none_of_these(tmp_path):
     """W or an option may change while a batch is planned and not committed. Then the batch is planned anew."""
     with planner(str(tmp_path)) as one:
         route(one, 0, 0, ["a"] * 10)
-    with planner(str(tmp_path), slack=0.2) as two, closing(Asking(two.address, "a", 0, 0)) as asked:
+    with planner(str(tmp_path), slack=0.2) as two, closing(PlannerSession(two.address, "a", 0, 0)) as asked:
         assert (asked.quotas, asked.replicas) == (None, planned(slack=0.2).for_sources())
-        asked.divided(planned(slack=0.2).count(["a"] * 10))
-    with planner(str(tmp_path)) as three, closing(Asking(three.address, "a", 0, 0)) as asked:
+        asked.request_quotas(planned(slack=0.2).count(["a"] * 10))
+    with planner(str(tmp_path)) as three, closing(PlannerSession(three.address, "a", 0, 0)) as asked:
         assert asked.quotas is not None, "those of before are still there"
 
 
 def test_a_batch_of_another_number_of_workers():
     """The first batch after a restart is of the old W."""
-    with closing(Planner(lambda batch: Planned(4 if batch < 3 else 6), None, Place(LOOPBACK))) as one:
+    with closing(Planner(lambda batch: Planned(4 if batch < 3 else 6), None, ListenAddress(LOOPBACK))) as one:
         for batch, workers in ((2, 4), (3, 6), (4, 6)):
-            with closing(Asking(one.address, "a", batch, 0)) as asked:
+            with closing(PlannerSession(one.address, "a", batch, 0)) as asked:
                 router = Planned(workers)
                 router.load(asked.replicas)
                 keys = [f"k{i % 50}" for i in range(1_000)]
-                loads = np.bincount(router.follow(keys, asked.divided(router.count(keys))), minlength=workers)
+                loads = np.bincount(router.follow(keys, asked.request_quotas(router.count(keys))), minlength=workers)
                 assert loads.max() <= 1.05 * 1_000 / workers
         assert router.clock == 1_000, "the replicas of the batch before"
 
@@ -284,8 +287,8 @@ def test_a_batch_of_another_number_of_workers():
 def test_planners_of_several_names_have_waves_of_their_own(tmp_path):
     checkpoint = str(tmp_path)
     with (
-        closing(Planner(lambda _: planned(), checkpoint, Place(LOOPBACK))) as one,
-        closing(Planner(lambda _: planned(), checkpoint, Place(LOOPBACK), name="2")) as two,
+        closing(Planner(lambda _: planned(), checkpoint, ListenAddress(LOOPBACK))) as one,
+        closing(Planner(lambda _: planned(), checkpoint, ListenAddress(LOOPBACK), name="2")) as two,
     ):
         for batch in range(6):
             assert len(route(one, batch, 0, ["a"] * 10)) == len(route(two, batch, 0, ["b"] * 10)) == 10
@@ -312,7 +315,7 @@ def test_a_store_that_fails_once(tmp_path, monkeypatch, method):
             route(two, 3, 0, parts[0])
         loads = np.bincount(np.concatenate(in_waves(two, 3, parts, 2)), minlength=WORKERS)
         assert loads.max() <= np.ceil(1.05 * 1_000 / WORKERS)
-        with closing(Asking(two.address, "a", 4, 0)) as asked:
+        with closing(PlannerSession(two.address, "a", 4, 0)) as asked:
             known = planned()
             known.load(asked.replicas)
     assert failed
@@ -348,19 +351,19 @@ def test_a_port_that_is_taken():
     port = free_port()
     with ExitStack() as stack:
         for _ in range(3):
-            made = Planner(lambda _: planned(), None, Place(LOOPBACK, port=port, retries=16))
+            made = Planner(lambda _: planned(), None, ListenAddress(LOOPBACK, port=port, retries=16))
             stack.enter_context(closing(made))
             assert made.address.port in range(port, port + 17)
             port = made.address.port  # it is taken now
         with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:{port} .*in use"):
-            Planner(lambda _: planned(), None, Place(LOOPBACK, port=port))
+            Planner(lambda _: planned(), None, ListenAddress(LOOPBACK, port=port))
 
 
 def test_there_is_no_port_after_the_last_one():
     with ExitStack() as stack:
         stack.enter_context(closing(socket.create_server((LOOPBACK, 65_535))))
         with pytest.raises(EnvironmentFault, match=f"can't listen at {LOOPBACK}:65535 .*in use"):
-            Planner(lambda _: planned(), None, Place(LOOPBACK, port=65_535, retries=16))
+            Planner(lambda _: planned(), None, ListenAddress(LOOPBACK, port=65_535, retries=16))
 
 
 @pytest.mark.parametrize("port", ["", "0", "7077", "-1", "65536", "any", "7077.0", "1e3"])
@@ -368,16 +371,16 @@ def test_what_is_no_port_is_refused(port):
     conf = {"spark.unskew.planner.port": port}
     spark = SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(getConf=lambda: {"spark.master": "local[2]"}))
     if port in {"", "0", "7077"}:
-        assert place_of(spark).port == int(port or 0)
+        assert choose_listen_address(spark).port == int(port or 0)
     else:
         with pytest.raises(UsageError, match=f"spark.unskew.planner.port is '{port}'; valid: 1 to 65535, or 0 for any"):
-            place_of(spark)
+            choose_listen_address(spark)
 
 
 def test_a_long_answer_holds_up_no_other_connection():
     with planner() as one, one._plans._changed:  # as while a plan is written to a slow store
         for _ in range(2):
-            connection(one.address).close()
+            connect_server(one.address).close()
 
 
 def test_a_connection_that_cannot_be_taken_is_not_the_last_one(monkeypatch):

@@ -10,7 +10,7 @@ from tests.apps.local_settings import settings
 from unskew.apps.cli import option_groups
 from unskew.apps.library.balance import balance, balanced_map
 from unskew.errors import UsageError
-from unskew.grouping import GROUPINGS, create, standalone
+from unskew.grouping import GROUPINGS, create, create_standalone
 from unskew.grouping.registry import STANDALONE
 
 NEEDY = ["MIXED", "POSG", "CONSISTENT_HASH", "FULL_KNOWLEDGE", "LLFD"]
@@ -24,7 +24,7 @@ FRAME = cast("Any", SimpleNamespace(isStreaming=False, sparkSession=None))
 def test_refused_with_the_same_line_everywhere(name, own):
     messages = set()
     for refused, how in (
-        (ValueError, lambda: standalone(name, 3, **own)),
+        (ValueError, lambda: create_standalone(name, 3, **own)),
         (ValueError, lambda: balance(FRAME, "key", 3, name, **own)),
         (ValueError, lambda: balanced_map(FRAME, "key", 3, iter, "n long", name, **own)),
     ):
@@ -41,10 +41,10 @@ def test_refused_with_the_same_line_everywhere(name, own):
 
 def test_where_costs_are_known_feedback_alone_is_refused():
     """As by a producer, which knows what its messages count."""
-    assert standalone("FULL_KNOWLEDGE", 3, costs=True).uses_cost
+    assert create_standalone("FULL_KNOWLEDGE", 3, costs=True).uses_cost
     for name in sorted({*NEEDY} - {"FULL_KNOWLEDGE"}):
         with pytest.raises(ValueError, match=f"^{name} needs feedback from the workers, which"):
-            standalone(name, 3, costs=True)
+            create_standalone(name, 3, costs=True)
 
 
 def test_costs_weights_caps_and_sources_that_do_not_fit(subtests):
@@ -74,15 +74,15 @@ def test_a_topology_runs_them():
     for name, own in CASES:
         costs = {"key_costs": "1..64"} if name == "FULL_KNOWLEDGE" else {}
         assert settings(grouping=name, options=own, **costs).grouping == name
-        assert option_groups.scheme(name.lower()) == name
+        assert option_groups.spell_grouping(name.lower()) == name
 
 
 def test_an_unknown_name_is_told_what_can_be_run():
     with pytest.raises(UsageError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as error:
-        option_groups.scheme("HASH")
+        option_groups.spell_grouping("HASH")
     assert all(f" {name}" in str(error.value) for name in NEEDY)
     with pytest.raises(ValueError, match=r"unknown grouping 'HASH'; valid: SHUFFLE, KEY, [A-Z_, ]+") as refusal:
-        standalone("HASH")
+        create_standalone("HASH")
     assert not any(f" {name}" in str(refusal.value) for name in NEEDY)
 
 
@@ -91,4 +91,4 @@ def test_none_that_is_offered_is_refused():
         name for name in GROUPINGS if create(name, 4).controller() is None and name != "FULL_KNOWLEDGE"
     }
     for name in STANDALONE:
-        assert standalone(name.lower(), 4).name == name
+        assert create_standalone(name.lower(), 4).name == name

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import result_topics
-from unskew.apps.checkpoint.plan_states import Plans
+from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.batch_committer import BatchReport
-from unskew.apps.driver.streaming_job import Run
+from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.grouping import GROUPINGS, create, measures
 from unskew.grouping.simulated_cost import Cost
@@ -49,7 +49,7 @@ class Ran:
     def uneven(self) -> float:
         """Slowest over mean worker in the second half of the batches, by the tuples' simulated cost."""
         batches = [report for report in self.reports if report.loads.sum() == BATCH]
-        return float(np.mean([measures.straggling(report.loads) for report in batches[len(batches) // 2 :]]))
+        return float(np.mean([measures.straggler_ratio(report.loads) for report in batches[len(batches) // 2 :]]))
 
 
 def stream() -> list[str]:
@@ -70,7 +70,7 @@ def ran(spark, kafka, tmp_path_factory):
         checkpoint = str(tmp_path_factory.mktemp("checkpoint"))
         settings = Settings(*given, checkpoint, window=0.5, trigger=0.4, options=ALL[name], **until)
         reports: list[BatchReport] = []
-        assert Run(settings, [reports.append]).run(spark).drained
+        assert StreamingJob(settings, [reports.append]).run(spark).drained
         done[name] = Ran(settings, reports)
 
     def of(name: str) -> Ran:
@@ -85,7 +85,7 @@ def ran(spark, kafka, tmp_path_factory):
 def test_these_are_all():
     needy = {name for name in GROUPINGS if create(name, 4).controller() is not None}
     assert needy | {"KEY", "PARTIAL_KEY"} == set(ALL)
-    assert set(MOVING) == {name for name in GROUPINGS if GROUPINGS[name].moves}
+    assert set(MOVING) == {name for name in GROUPINGS if GROUPINGS[name].migrates_keys}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_these_are_all():
 )
 def test_counts_are_exact(name, ran):
     run = ran(name)
-    topic = result_topics(run.settings)["aggregator"]
+    topic = list_result_topics(run.settings)["aggregator"]
     assert by_key(final_counts(run.settings.connection, topic)) == Counter(stream())
 
 
@@ -115,7 +115,7 @@ def test_keys_move_and_the_load_is_more_even(name, ran):
     else:
         assert first.keys > 0
         assert run.uneven() < ran("KEY").uneven()
-    adopted = Plans(run.settings.checkpoint).at(1 << 40).active
+    adopted = PlanStateLog(run.settings.checkpoint).at(1 << 40).active
     assert adopted.number >= rebalances[-1].plan
 
 
@@ -123,7 +123,7 @@ def test_posg_knows_what_tuples_cost(ran):
     run = ran("POSG")
     newest = next(report.internals for report in reversed(run.reports) if report.internals)
     assert all(internals["sketches"] == WORKERS for internals in newest.values())
-    assert (Plans(run.settings.checkpoint).at(1 << 40).active.values["means"] >= 0.2).all()
+    assert (PlanStateLog(run.settings.checkpoint).at(1 << 40).active.values["means"] >= 0.2).all()
     assert not any(report.rebalances for report in run.reports), "it moves nothing"
 
 
@@ -139,8 +139,8 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
     for name in ("FULL_KNOWLEDGE", "SHUFFLE"):
         run = settings(name, speed="x1", process_ms=0.1, key_costs="1,40", max_tuples=1_000)
         _, reports = drain(run)
-        assert by_key(final_counts(connection, result_topics(run)["aggregator"])) == Counter(keys)
-        uneven[name] = measures.straggling(sum(report.busy for report in reports))
+        assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+        uneven[name] = measures.straggler_ratio(sum(report.busy for report in reports))
     assert uneven["SHUFFLE"] > 1.5
     # By times measured on a machine that may be busy.
     assert uneven["FULL_KNOWLEDGE"] - 1 < (uneven["SHUFFLE"] - 1) / 2
