@@ -17,7 +17,7 @@ def dashboards(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
 
 
-def parsed(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def parse_dashboards(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The files' texts as JSON values."""
     return {name: json.loads(text) for name, text in files.items()}
 
@@ -25,7 +25,7 @@ def parsed(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
 def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
     """Write the files that differ, and remove those that are no longer dashboards. Yields the names of both."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in outdated(files, folder):
+    for name in find_outdated(files, folder):
         if name in files:
             (folder / name).write_text(files[name], encoding="utf-8")
         else:
@@ -33,7 +33,7 @@ def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
         yield name
 
 
-def outdated(files: Mapping[str, str], folder: Path) -> list[str]:
+def find_outdated(files: Mapping[str, str], folder: Path) -> list[str]:
     """Names of the files in the folder that differ from these, or are not among them."""
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]

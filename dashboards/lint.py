@@ -40,7 +40,7 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
     return found
 
 
-def described(dashboard: Dashboard) -> Iterator[str]:
+def check_descriptions(dashboard: Dashboard) -> Iterator[str]:
     """A dashboard and its panels have a title, a description and their own id.
 
     A panel's title is a question, and a panel says what it means that there are no data.
@@ -60,7 +60,7 @@ def described(dashboard: Dashboard) -> Iterator[str]:
     yield from (f"panel id {number} is there {times} times" for number, times in ids.items() if times > 1)
 
 
-def measured(dashboard: Dashboard) -> Iterator[str]:
+def check_units(dashboard: Dashboard) -> Iterator[str]:
     """Panels have a unit, and it is one of Grafana's."""
     for panel in dashboard["panels"]:
         for unit in _units(panel):
@@ -68,7 +68,7 @@ def measured(dashboard: Dashboard) -> Iterator[str]:
                 yield f"{_name(panel)} has unit {unit}"
 
 
-def placed(dashboard: Dashboard) -> Iterator[str]:
+def check_grid(dashboard: Dashboard) -> Iterator[str]:
     """Panels lie within the grid's 24 columns, don't overlap, and fill their rows."""
     taken: dict[tuple[int, int], str] = {}
     for panel in dashboard["panels"]:
@@ -84,7 +84,7 @@ def placed(dashboard: Dashboard) -> Iterator[str]:
     yield from (f"row {y} has a gap" for y, width in sorted(rows.items()) if width < _COLUMNS)
 
 
-def templated(dashboard: Dashboard) -> Iterator[str]:
+def check_variables(dashboard: Dashboard) -> Iterator[str]:
     """Variables select the data sources, all variables in use are declared, and every query uses run and grouping."""
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
     queries = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
@@ -96,7 +96,9 @@ def templated(dashboard: Dashboard) -> Iterator[str]:
         unknown = set(_VARIABLE.findall(uid + text)) - declared - _BUILT_IN
         yield from (f"{where} uses ${name}, which is not declared" for name in sorted(unknown))
     for where, target in _targets(dashboard):
-        yield from (f"{where} does not heed ${name}" for name in ("run", "grouping") if f"{name}" not in _used(target))
+        yield from (
+            f"{where} does not heed ${name}" for name in ("run", "grouping") if f"{name}" not in _list_used(target)
+        )
 
 
 def about_metrics(dashboard: Dashboard) -> Iterator[str]:
@@ -113,7 +115,7 @@ def about_metrics(dashboard: Dashboard) -> Iterator[str]:
             yield f"{where} asks for no metric"
 
 
-def rated(dashboard: Dashboard) -> Iterator[str]:
+def check_rates(dashboard: Dashboard) -> Iterator[str]:
     """Counters are shown as rates or increases. Gauges never are."""
     for where, target in _targets(dashboard):
         expression = target.get("expr", "")
@@ -124,7 +126,7 @@ def rated(dashboard: Dashboard) -> Iterator[str]:
                 yield f"{where} shows {metric.kind} {name} {'as a rate' if turned else 'without rate()'}"
 
 
-def timely(dashboard: Dashboard) -> Iterator[str]:
+def check_times(dashboard: Dashboard) -> Iterator[str]:
     """Queries of InfluxDB use the dashboard's time range and bucket variable, and name no bucket."""
     for where, target in _targets(dashboard):
         query = target.get("query")
@@ -134,7 +136,7 @@ def timely(dashboard: Dashboard) -> Iterator[str]:
             yield f"{where} does not keep to the time range"
 
 
-def coloured(dashboard: Dashboard) -> Iterator[str]:
+def check_colours(dashboard: Dashboard) -> Iterator[str]:
     """Every grouping has its family's colour on every panel but tables, whose text Grafana doesn't colour.
 
     Every series is named after its run.
@@ -150,7 +152,7 @@ def coloured(dashboard: Dashboard) -> Iterator[str]:
                     yield f"{_name(panel)} does not name its series by grouping and run"
 
 
-def linked(dashboard: Dashboard) -> Iterator[str]:
+def check_links(dashboard: Dashboard) -> Iterator[str]:
     """The dashboards link to each other, with the selection, and mark the runs' events."""
     tags = set(dashboard.get("tags") or [])
     links = [link for link in dashboard.get("links") or [] if set(link["tags"]) & tags]
@@ -161,7 +163,17 @@ def linked(dashboard: Dashboard) -> Iterator[str]:
 
 
 #: All rules.
-RULES: tuple[Rule, ...] = (described, measured, placed, templated, about_metrics, rated, timely, coloured, linked)
+RULES: tuple[Rule, ...] = (
+    check_descriptions,
+    check_units,
+    check_grid,
+    check_variables,
+    about_metrics,
+    check_rates,
+    check_times,
+    check_colours,
+    check_links,
+)
 
 
 def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -186,7 +198,7 @@ def _text(target: Mapping[str, Any]) -> str:
     return query["query"] if isinstance(query, dict) else query
 
 
-def _used(target: Mapping[str, Any]) -> set[str]:
+def _list_used(target: Mapping[str, Any]) -> set[str]:
     return set(_VARIABLE.findall(_text(target)))
 
 

@@ -45,7 +45,7 @@ def generate(
 ) -> None:
     """Write the dashboards' JSON from the code in dashboards/grafana."""
     try:
-        from unskew.dashboards.grafana.generate import rendered
+        from unskew.dashboards.grafana.generate import render_dashboards
         from unskew.dashboards.lint import lint
     except ModuleNotFoundError as error:
         if error.name != "grafana_foundation_sdk":
@@ -54,13 +54,13 @@ def generate(
             "Grafana's SDK is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
         ) from None
 
-    files = rendered()
-    if problems := lint(checked_in.parsed(files)):
+    files = render_dashboards()
+    if problems := lint(checked_in.parse_dashboards(files)):
         raise UsageError("; ".join(problems))
     if not check:
         changed = list(checked_in.write(files, checked_in.FOLDER))
         print(f"changed: {', '.join(changed) or 'nothing'} in {checked_in.FOLDER}")
-    elif stale := checked_in.outdated(files, checked_in.FOLDER):
+    elif stale := checked_in.find_outdated(files, checked_in.FOLDER):
         raise EnvironmentFault(f"{', '.join(stale)}: not what the code makes; run `unskew dashboards generate`")
     else:
         print(f"{len(files)} dashboards are what the code makes, and keep to the rules")
@@ -104,7 +104,7 @@ def preview(
     ] = False,
 ) -> None:
     """Draw the dashboards without Grafana, as pictures and one page. Their own queries run on the real servers."""
-    from unskew.dashboards.preview.data_sources import DataSources, filled
+    from unskew.dashboards.preview.data_sources import DataSources, trim_selection
     from unskew.dashboards.preview.files import PAGE, save
     from unskew.dashboards.preview.selection import Selection, time
 
@@ -114,22 +114,22 @@ def preview(
             raise UsageError(f"{name}: no such dashboard; valid: {', '.join(known)}")
     values = {"run": run or [], "grouping": grouping or [], "worker": worker or []}
 
-    def selected() -> Selection:
+    def select() -> Selection:
         now = datetime.now(UTC)
         chosen = Selection(time(start or "-30m", now, "--from"), time(stop, now, "--to"), values)
         if chosen.start >= chosen.stop:
             raise UsageError(f"--from {start or '-30m'} is not before --to {stop}")
         return chosen
 
-    selection = selected()
+    selection = select()
     sources = DataSources.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
 
     def cut(chosen: Selection) -> Selection:
-        return filled(chosen, sources.influxdb) if start is None else chosen
+        return trim_selection(chosen, sources.influxdb) if start is None else chosen
 
     if follow:
-        _until_interrupted(lambda: save(names or known, sources, cut(selected()), output, _EVERY), output / PAGE)
-        selection = selected()
+        _until_interrupted(lambda: save(names or known, sources, cut(select()), output, _EVERY), output / PAGE)
+        selection = select()
     selection = cut(selection)
     empty: list[str] = []
     undrawn: list[str] = []

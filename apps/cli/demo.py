@@ -141,13 +141,13 @@ def _explain_missing(lacking: list[str]) -> str:
 
 def _draw_dashboards(runs: list[str], folder: Path) -> Path:
     """Draw the dashboards; returns the page with all of them."""
-    from unskew.dashboards.preview.data_sources import DataSources, filled
+    from unskew.dashboards.preview.data_sources import DataSources, trim_selection
     from unskew.dashboards.preview.files import PAGE, save
     from unskew.dashboards.preview.selection import Selection
 
     now = datetime.now(UTC)
     sources = DataSources.of()
-    selection = filled(Selection(now - timedelta(hours=1), now, {"run": runs}), sources.influxdb)
+    selection = trim_selection(Selection(now - timedelta(hours=1), now, {"run": runs}), sources.influxdb)
     _print_text("drawing the dashboards ...")
     for saved in save(checked_in.NAMES, sources, selection, folder):
         _print_text(f"saved {saved.file}")

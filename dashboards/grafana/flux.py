@@ -102,7 +102,7 @@ def ratio(above: Metric, below: Metric, factor: float = 1) -> str:
     return _quotient(above, below, f"r.{above.name} * {factor:.1f}")
 
 
-def weighted(metric: Metric, weight: Metric) -> str:
+def weighted_mean(metric: Metric, weight: Metric) -> str:
     """One number a run: the mean of a metric, each point with the weight that another metric gives it.
 
     The stream's last window may have three tuples, and counts less than one of a million.
@@ -167,7 +167,7 @@ def share_by_worker(metric: Metric, variables: Sequence[str] = RUN) -> str:
     ) + _side_by_side("worker", "int(v: r.worker)")
 
 
-def hottest(most: int) -> str:
+def hottest_keys(most: int) -> str:
     """A row a key and run, the hottest first: the key's tuples while it was hot, its most workers, its windows."""
     return (
         read(*_HOT)
@@ -186,7 +186,7 @@ def hottest(most: int) -> str:
 def workers_of_hottest(most: int) -> str:
     """A row a hot key, a column a run: the most workers that had the key in a window."""
     return (
-        hottest(4 * most)
+        hottest_keys(4 * most)
         + '\n  |> pivot(rowKey: ["key"], columnKey: ["series"], valueColumn: "workers")'
         + "\n  |> group()"
         + f"\n  |> limit(n: {most})"
@@ -218,7 +218,7 @@ def summary(numbers: Mapping[str, str]) -> str:
     )
 
 
-def happened(kinds: Sequence[str]) -> str:
+def read_events(kinds: Sequence[str]) -> str:
     """A row an event of those kinds, as Grafana's annotations want it."""
     where = "(" + " or ".join(f'r.kind == "{kind}"' for kind in kinds) + ")"
     return (
@@ -232,7 +232,7 @@ def happened(kinds: Sequence[str]) -> str:
 
 # A run's numbers, for all dashboards that show them.
 STD_DEV = spread(catalogue.get_metric("worker", "tuples"))
-DIST_COST = weighted(catalogue.get_metric("window", "dist_cost"), catalogue.get_metric("window", "distinct_keys"))
+DIST_COST = weighted_mean(catalogue.get_metric("window", "dist_cost"), catalogue.get_metric("window", "distinct_keys"))
 STRAGGLING = ratio(catalogue.get_metric("batch", "slowest"), catalogue.get_metric("batch", "mean"))
 THROUGHPUT_IS = (
     "Tuples in closed windows per second, from the start of the run's first batch to the end of the newest closed "

@@ -76,7 +76,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def rendered() -> dict[str, str]:
+def render_dashboards() -> dict[str, str]:
     """Every dashboard's file name → its text; the same text for the same code."""
     files = {}
     for name, make in DASHBOARDS.items():

@@ -26,7 +26,7 @@ def _show_hottest() -> Row:
             "Which keys are hot?",
             "Tuples of a key in the windows in which it was among the ten hottest, the number of these windows, "
             "and the most workers that held it in one of them.",
-            Flux(flux.hottest(40)),
+            Flux(flux.hottest_keys(40)),
             {
                 "key": Column("key"),
                 "series": Column("run"),
@@ -84,7 +84,7 @@ def _show_knowledge() -> Row:
         panels.rows(
             "What happened?",
             "Starts, restarts, and what the grouping changed: the marks on the other panels.",
-            Flux(flux.happened(kinds)),
+            Flux(flux.read_events(kinds)),
             {
                 "time": Column("time"),
                 "title": Column("run"),

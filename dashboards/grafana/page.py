@@ -22,7 +22,7 @@ from grafana_foundation_sdk.models.dashboard import (
 
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON
-from unskew.dashboards.grafana.flux import INFLUXDB, Flux, happened
+from unskew.dashboards.grafana.flux import INFLUXDB, Flux, read_events
 from unskew.dashboards.grafana.promql import PROMETHEUS
 
 TAG = "unskew"
@@ -167,6 +167,6 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
 
 
 def _mark(name: str, kinds: Sequence[str], colour: str) -> AnnotationQuery:
-    target = Flux(happened(kinds)).build()
+    target = Flux(read_events(kinds)).build()
     target.ref_id = "Anno"
     return AnnotationQuery(name=name, datasource=INFLUXDB, enable=True, icon_color=colour, target=target)

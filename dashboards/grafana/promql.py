@@ -30,24 +30,24 @@ def rate(counter: Metric, by: Sequence[str] = ()) -> str:
     After a run's end the minute still has samples, fewer and fewer, so a constant rate would fall. There is no rate
     once the counter itself is gone: Prometheus marks its end when a scrape no longer finds it.
     """
-    chosen = selected(counter)
+    chosen = select_series(counter)
     since = f"clamp_max(time() - min_over_time(timestamp({chosen})[1m:1s]), 60)"
     return f"{_sum(by)} (increase({chosen}[1m]) / {since} and {chosen})"
 
 
 def increase(counter: Metric) -> str:
     """The increase of a counter in the time range."""
-    return f"{_sum()} (increase({selected(counter)}[$__range]))"
+    return f"{_sum()} (increase({select_series(counter)}[$__range]))"
 
 
 def now(gauge: Metric, by: Sequence[str] = ()) -> str:
     """A gauge as it is."""
-    return f"{_labels('max', by)} ({selected(gauge)})"
+    return f"{_labels('max', by)} ({select_series(gauge)})"
 
 
 def busiest(load: Metric) -> str:
     """The largest of a run's workers, divided by their mean."""
-    return f"{now(load)} / {_labels('avg')} ({selected(load)})"
+    return f"{now(load)} / {_labels('avg')} ({select_series(load)})"
 
 
 def catching_up(lag: Metric, rate: Metric) -> str:
@@ -66,13 +66,13 @@ def age(timestamp: Metric) -> str:
     return f"time() - {now(timestamp)}"
 
 
-def selected(metric: Metric) -> str:
+def select_series(metric: Metric) -> str:
     """The metric's series of the selected runs."""
     return f'{metric.prometheus_name}{{run=~"$run", grouping=~"$grouping"}}'
 
 
 def _per_second(counter: Metric) -> str:
-    return f"{_sum()} (rate({selected(counter)}[5m]))"
+    return f"{_sum()} (rate({select_series(counter)}[5m]))"
 
 
 def _sum(by: Sequence[str] = ()) -> str:

@@ -149,7 +149,7 @@ class Prometheus:
         return [
             Series(
                 one["metric"],
-                labelled(target.get("legendFormat", ""), one["metric"]),
+                fill_labels(target.get("legendFormat", ""), one["metric"]),
                 [datetime.fromtimestamp(time, UTC) for time, _ in one["values"]],
                 [float(value) for _, value in one["values"]],
             )
@@ -229,7 +229,7 @@ class DataSources:
         return marks
 
 
-def filled(selection: Selection, influxdb: InfluxDB) -> Selection:
+def trim_selection(selection: Selection, influxdb: InfluxDB) -> Selection:
     """The selection cut to the time in which the selected runs have batches. If there are none, it isn't cut."""
     answer = influxdb.answer({"query": _EXTENT}, selection)
     times = sorted(answer.columns["time"]) if isinstance(answer, Table) else []
@@ -240,7 +240,7 @@ def filled(selection: Selection, influxdb: InfluxDB) -> Selection:
     return Selection(start, stop, selection.values)
 
 
-def labelled(text: str, labels: Mapping[str, Any]) -> str:
+def fill_labels(text: str, labels: Mapping[str, Any]) -> str:
     """A name in which ``${__field.labels.x}`` or ``{{x}}`` is replaced by the label x."""
     return re.sub(
         r"\$\{__field\.labels\.(\w+)\}|\{\{\s*(\w+)\s*\}\}", lambda f: str(labels.get(f[1] or f[2], "")), text

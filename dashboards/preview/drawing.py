@@ -158,7 +158,7 @@ def stat(axes: Axes, panel: Panel) -> None:
     axes.set_axis_off()
     names = [panel.name(series) for series in panel.series]
     texts = [panel.write(series.values[-1]) for series in panel.series]
-    shown = _shortened(names)
+    shown = _shorten_names(names)
     extent = cache(partial(_extent, axes))
     small, large, columns, below = _cells(axes, shown, texts, extent)
     box, rows = axes.get_window_extent(), ceil(len(names) / columns)
@@ -198,13 +198,13 @@ def _cells(axes: Axes, names: Sequence[str], texts: Sequence[str], extent: _Exte
 
     A list is easiest to compare. There are two columns only if its names would be hard to read.
     """
-    found = [_fitted(axes, names, texts, 1, below, extent) for below in (False, True)]
+    found = [_fit_sizes(axes, names, texts, 1, below, extent) for below in (False, True)]
     if max(found).small < _READABLE:
-        found.append(_fitted(axes, names, texts, 2, False, extent))
+        found.append(_fit_sizes(axes, names, texts, 2, False, extent))
     return max(found, key=lambda cells: (cells.small, cells.large))
 
 
-def _fitted(
+def _fit_sizes(
     axes: Axes, names: Sequence[str], texts: Sequence[str], columns: int, below: bool, extent: _Extent
 ) -> _Cells:
     """The largest sizes in so many columns. Figures aren't smaller than names, and names that are small may be cut."""
@@ -250,7 +250,7 @@ def bargauge(axes: Axes, panel: Panel) -> None:
     many = len(names) > MOST_ABOVE
     large, small = (7, 6.5) if many else (10, 7.5)
     axes.bar_label(bars, [panel.write(value) for value in values], padding=4, fontweight="bold", fontsize=large)
-    shown = _shortened(names) if many else names
+    shown = _shorten_names(names) if many else names
     for where, name in zip(at, shown, strict=True):
         if many:
             axes.annotate(
@@ -353,7 +353,7 @@ def binary_step(highest: float) -> float:
 
 
 def _legend(axes: Axes, panel: Panel, handles: Sequence[Any], names: Sequence[str]) -> None:
-    shown = _shortened(names)
+    shown = _shorten_names(names)
     columns = max(1, panel.spec["gridPos"]["w"] * 10 // (max(map(len, shown)) + 6))
     small = len(names) > 2 * columns
     if small:
@@ -373,7 +373,7 @@ def _legend(axes: Axes, panel: Panel, handles: Sequence[Any], names: Sequence[st
     figure.legend(handles, shown, ncols=columns, **place, **look)
 
 
-def _shortened(names: Sequence[str]) -> list[str]:
+def _shorten_names(names: Sequence[str]) -> list[str]:
     """The names without the stream, if all have the same one, which stands in the picture's head."""
     parts = [name.split(" · ") for name in names]
     if len(names) > 1 and all(len(part) > 1 for part in parts) and len({part[1] for part in parts}) == 1:

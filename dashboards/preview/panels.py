@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from unskew.dashboards.overrides import find_override
-from unskew.dashboards.preview.data_sources import Answer, DataSources, Series, Table, labelled
+from unskew.dashboards.preview.data_sources import Answer, DataSources, Series, Table, fill_labels
 from unskew.dashboards.preview.selection import Selection
 
 #: Grafana's types of panel that the preview can draw: of series, and of a table.
@@ -169,7 +169,7 @@ class Panel:
     def name(self, series: Series) -> str:
         """The name that the panel shows for a series."""
         template = self.spec["fieldConfig"]["defaults"].get("displayName")
-        return shorten(labelled(template, series.labels) if template else series.name)
+        return shorten(fill_labels(template, series.labels) if template else series.name)
 
     def colour(self, name: str) -> str:
         """The colour of the series or column of that name."""
@@ -187,7 +187,7 @@ class Panel:
             return value.astimezone().strftime("%H:%M:%S")
         defaults = self.spec["fieldConfig"]["defaults"]
         unit = find_override(self.spec, column, "unit") or defaults.get("unit", "none")
-        return written(value, unit, defaults.get("decimals"))
+        return format_value(value, unit, defaults.get("decimals"))
 
 
 def shorten(text: str) -> str:
@@ -200,7 +200,7 @@ def shorten(text: str) -> str:
     return line if len(text) <= _LONGEST else f"{line}…"
 
 
-def written(value: float | str | None, unit: str, decimals: int | None = None) -> str:
+def format_value(value: float | str | None, unit: str, decimals: int | None = None) -> str:
     """A value as text, with its unit.
 
     Parameters
@@ -214,9 +214,14 @@ def written(value: float | str | None, unit: str, decimals: int | None = None) -
 
     Examples
     --------
-    >>> written(12345.6, "short"), written(0.00071, "s"), written(7.4392, "percent", 2), written(None, "s")
+    >>> (
+    ...     format_value(12345.6, "short"),
+    ...     format_value(0.00071, "s"),
+    ...     format_value(7.4392, "percent", 2),
+    ...     format_value(None, "s"),
+    ... )
     ('12.3 k', '710 µs', '7.44 %', '–')
-    >>> written(12345.6, "si: tuples/s"), written(8, "furlongs")
+    >>> format_value(12345.6, "si: tuples/s"), format_value(8, "furlongs")
     ('12.3 k tuples/s', '8 furlongs')
 
     """
@@ -227,11 +232,11 @@ def written(value: float | str | None, unit: str, decimals: int | None = None) -
     if decimals is not None and unit in ("percent", "none"):
         return f"{value:.{decimals}f}{' %' if unit == 'percent' else ''}"
     if unit.startswith("si:"):
-        return f"{_scaled(value, 1000, _SI)}{unit.removeprefix('si:')}"
+        return f"{_scale_value(value, 1000, _SI)}{unit.removeprefix('si:')}"
     return _FORMATS[unit](value) if unit in _FORMATS else f"{_digits(value)} {unit}"
 
 
-def _scaled(value: float, step: float, names: tuple[str, ...]) -> str:
+def _scale_value(value: float, step: float, names: tuple[str, ...]) -> str:
     power = 0
     while abs(value) >= step and power < len(names) - 1:
         value, power = value / step, power + 1
@@ -258,11 +263,11 @@ def _time(seconds: float) -> str:
 # Grafana's name of a unit → how a value is written.
 _FORMATS: dict[str, Callable[[float], str]] = {
     "none": _digits,
-    "short": lambda value: _scaled(value, 1000, _SI),
+    "short": lambda value: _scale_value(value, 1000, _SI),
     "percent": lambda value: f"{_digits(value)} %",
     "percentunit": lambda value: f"{_digits(100 * value)} %",
     "s": _time,
     "ms": lambda value: _time(value / 1e3),
     "ns": lambda value: _time(value / 1e9),
-    "bytes": lambda value: _scaled(value, 1024, _BYTES),
+    "bytes": lambda value: _scale_value(value, 1024, _BYTES),
 }

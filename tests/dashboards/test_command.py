@@ -13,7 +13,7 @@ from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli.dashboards import app, metric_list
 from unskew.apps.metrics.catalogue import METRICS
 from unskew.dashboards import checked_in
-from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, filled
+from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, trim_selection
 from unskew.errors import EnvironmentFault, UsageError
 
 README = Path(checked_in.__file__).with_name("README.md")
@@ -94,12 +94,12 @@ def test_what_has_no_data_is_said(preview):
 @pytest.mark.spark
 def test_the_time_range_is_cut_to_where_there_are_batches(seen):
     wide = type(seen.selection)(seen.selection.start - timedelta(minutes=20), seen.selection.stop, {})
-    cut = filled(wide, seen.sources.influxdb)
+    cut = trim_selection(wide, seen.sources.influxdb)
     assert seen.selection.start - timedelta(minutes=1) < cut.start < cut.stop <= wide.stop
-    one = filled(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources.influxdb)
+    one = trim_selection(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources.influxdb)
     assert one.stop < cut.stop
     none = type(wide)(wide.start, wide.stop, {"run": ["nobody"]})
-    assert filled(none, seen.sources.influxdb) == none
+    assert trim_selection(none, seen.sources.influxdb) == none
 
 
 def told(*arguments: str) -> str:

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from unskew.dashboards.checked_in import FOLDER, NAMES, dashboards, outdated, write
+from unskew.dashboards.checked_in import FOLDER, NAMES, dashboards, find_outdated, write
 
 code = pytest.importorskip("unskew.dashboards.grafana.generate", exc_type=ImportError)
 lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError).lint
 
 
 def test_the_checked_in_files_are_current_and_keep_to_the_rules():
-    assert outdated(code.rendered(), FOLDER) == []
+    assert find_outdated(code.rendered(), FOLDER) == []
     assert list(code.DASHBOARDS) == list(NAMES)
     assert lint(dashboards()) == []
 
@@ -23,9 +23,9 @@ def test_writing_mends_what_differs_and_removes_what_is_no_more(tmp_path):
     assert list(write(files, tmp_path)) == sorted(files)
     (tmp_path / "keys.json").write_text("{}")
     (tmp_path / "old.json").write_text("{}")
-    assert outdated(files, tmp_path) == ["keys.json", "old.json"]
+    assert find_outdated(files, tmp_path) == ["keys.json", "old.json"]
     assert list(write(files, tmp_path)) == ["keys.json", "old.json"]
-    assert outdated(files, tmp_path) == []
+    assert find_outdated(files, tmp_path) == []
     assert json.loads((tmp_path / "keys.json").read_text())["title"] == "Which keys are hot?"
 
 

@@ -18,7 +18,7 @@ from tests.pictures import figures  # noqa: F401
 from unskew.apps.metrics.colours import COLOURS
 from unskew.dashboards import checked_in
 from unskew.dashboards.overrides import find_override
-from unskew.dashboards.preview.data_sources import DataSources, Series, Table, labelled
+from unskew.dashboards.preview.data_sources import DataSources, Series, Table, fill_labels
 from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS, draw
 from unskew.dashboards.preview.files import save
 from unskew.dashboards.preview.panels import Panel
@@ -66,8 +66,8 @@ def test_a_narrow_panel_has_fewer_points_and_a_long_range_too():
 
 
 def test_names_are_made_of_labels():
-    assert labelled("${__field.labels.series}", {"series": "KEY · a"}) == "KEY · a"
-    assert labelled("{{grouping}} · {{ stream }}{{none}}", {"grouping": "KEY", "stream": "a"}) == "KEY · a"
+    assert fill_labels("${__field.labels.series}", {"series": "KEY · a"}) == "KEY · a"
+    assert fill_labels("{{grouping}} · {{ stream }}{{none}}", {"grouping": "KEY", "stream": "a"}) == "KEY · a"
 
 
 #: What is changed of a panel → what the preview says of it.

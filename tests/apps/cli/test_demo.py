@@ -20,7 +20,7 @@ def ending(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(Destinations, "of", Destinations)
     monkeypatch.setattr(demo, "_summarise_runs", lambda *_: "moral")
     monkeypatch.setattr(data_sources.DataSources, "of", lambda: SimpleNamespace(influxdb=None))
-    monkeypatch.setattr(data_sources, "filled", lambda selection, _: selection)
+    monkeypatch.setattr(data_sources, "trim_selection", lambda selection, _: selection)
     saved = [files.Saved("overview", tmp_path / "out" / "dashboards" / "overview.png", 1, [], {})]
     monkeypatch.setattr(files, "save", lambda *_: saved)
 
