@@ -60,7 +60,7 @@ def measure(work, tuples, keys):
     nothing = pa.RecordBatch.from_arrays([pa.nulls(keys, field.type) for field in work.state], schema=work.state)
     first = work.update(tuples, nothing, NOW)[1]
     (_, second), update = timed(lambda: work.update(tuples, first, NOW))
-    _, settle = timed(lambda: work.settle(first, second, NOW))
+    _, settle = timed(lambda: work.on_merge(first, second, NOW))
     merge = float("nan")
     if work.mergeable:
         both = pa.concat_tables(map(pa.table, (first, second))).combine_chunks().to_batches()[0]

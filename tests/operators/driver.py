@@ -157,11 +157,11 @@ def _watched(work, random):
         return states(work.merge(before.take(order), slots.take(order), keys), keys)
 
     def settle(before, after, now):
-        given, kept = work.settle(before, after, now)
+        given, kept = work.on_merge(before, after, now)
         return results(given), states(kept, after.num_rows)
 
-    seen.update, seen.settle = update, settle
-    seen.finish = lambda before, now: results(work.finish(before, now))
+    seen.update, seen.on_merge = update, settle
+    seen.on_close = lambda before, now: results(work.on_close(before, now))
     if work.mergeable:
         seen.merge = merge
     return seen

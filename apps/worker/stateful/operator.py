@@ -144,7 +144,7 @@ class WorkerOperator(_Operator):
         self._done.add(worker)
         event = self._program.event
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
-        yield from _import_tasks().worker_rows(
+        yield from _import_tasks().run_worker(
             self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
         )
         if event:
@@ -159,7 +159,7 @@ class MergerOperator(_Operator):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
-        yield from _import_tasks().merger_rows(self._program, self._tokens, self._state, arrived)
+        yield from _import_tasks().run_merger(self._program, self._tokens, self._state, arrived)
 
 
 class PandasOperator(StatefulProcessor):

@@ -90,7 +90,7 @@ class Brokers:
         took = f"as before after {time.monotonic() - began:.1f} s"
         self._log(f"{fault.kind}, leader of {led} partitions and {coordinators} of {_TRANSACTIONS}: {took}")
 
-    def on_merge(self) -> None:
+    def settle(self) -> None:
         """Wait until all replicas are in sync, and let leaders be where they were meant to. Raises as ``settle``."""
         settle(self._admin, time.sleep)
 

@@ -174,7 +174,7 @@ def write(made, topic, number, rows, monkeypatch):
     for part, of in enumerate(rows):
         monkeypatch.setattr(writing_module, "get_partition", lambda part=part: part)
         batch = pa.record_batch({"key": pa.array(of, pa.binary()), "value": pa.array(of, pa.binary())})
-        assert list(TransactionalWriteTask(made.part, topic, number, make_records)(iter([batch]))) == []
+        assert list(TransactionalWriteTask(made.writer, topic, number, make_records)(iter([batch]))) == []
 
 
 @pytest.mark.kafka

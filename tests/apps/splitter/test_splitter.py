@@ -113,9 +113,9 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
         [
             "from unskew.apps.splitter.formats import SchemaSource",
             "from unskew.apps.splitter.formats import SPLITTERS, get_splitter",
-            "[splitter(name) for name in SPLITTERS]",
-            f"splitter('COLUMN', 'x', 'avro', schemas=Schemas(file={str(tmp_path / 'x.avsc')!r}))",
-            "[splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",
+            "[get_splitter(name) for name in SPLITTERS]",
+            f"get_splitter('COLUMN', 'x', 'avro', schemas=SchemaSource(file={str(tmp_path / 'x.avsc')!r}))",
+            "[get_splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",
         ]
     )
     subprocess.run([sys.executable, "-c", made], check=True)

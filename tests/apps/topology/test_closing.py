@@ -74,7 +74,7 @@ def test_the_tasks_parts_make_up_the_windows(partials, cuts, tasks):
     parts: list[list[Distribution]] = []
     for task in range(tasks):
         share = {row: on for row, on in partials.items() if ord(row[1]) % tasks == task}
-        parts.append([Distribution.unpack(part.packed()) for part in pass_by(rows(share), cuts)[1]])
+        parts.append([Distribution.unpack(part.pack()) for part in pass_by(rows(share), cuts)[1]])
     windows = defaultdict(dict)
     for (window, key), on in partials.items():
         windows[window][key] = on
