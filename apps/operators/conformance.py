@@ -121,7 +121,7 @@ def check_operator(
 
 
 def compares_exactly(work: KeyedOperator) -> bool:
-    """Whether the work's states are compared for equality. If not, the work has an ``agree`` of its own."""
+    """Whether the work's states are compared for equality. If not, the work has an ``equivalent`` of its own."""
     return type(work).equivalent is KeyedOperator.equivalent
 
 
@@ -142,7 +142,7 @@ def _check_schemas(work: KeyedOperator, of: OperatorCase) -> str | None:
     results, after = work.update(of.tuples, nothing, of.now)
     wrong = _describe_mismatch(work, "update", results, after, of.keys)
     settled, kept = work.on_merge(nothing, after, of.now)
-    wrong = wrong or _describe_mismatch(work, "settle", settled, kept, of.keys)
+    wrong = wrong or _describe_mismatch(work, "on_merge", settled, kept, of.keys)
     moments = work.due(kept)
     if not wrong and moments is not None and (moments.type != pa.int64() or len(moments) != of.keys):
         return f"due gives {len(moments)} {moments.type} of {of.keys} states"
@@ -152,7 +152,7 @@ def _check_schemas(work: KeyedOperator, of: OperatorCase) -> str | None:
         left = np.flatnonzero(has_state(kept))
         both = _merge_fragments(work, [(kept.take(pa.array(left)), left), (after, np.arange(of.keys))])
         wrong = _describe_mismatch(work, "merge", None, both[0], of.keys)
-    return wrong or _describe_mismatch(work, "finish", work.on_close(again, of.now), again, of.keys)
+    return wrong or _describe_mismatch(work, "on_close", work.on_close(again, of.now), again, of.keys)
 
 
 def _describe_mismatch(
@@ -262,7 +262,7 @@ def _check_upgrade(work: KeyedOperator, of: OperatorCase) -> str | None:
             results, after = work.update(of.tuples, new, of.now)
             wrong = _describe_mismatch(work, "update", results, after, of.keys)
         if not wrong:
-            wrong = _describe_mismatch(work, "finish", work.on_close(new, of.now), new, of.keys)
+            wrong = _describe_mismatch(work, "on_close", work.on_close(new, of.now), new, of.keys)
         if not wrong and work.mergeable:
             both = _merge_fragments(work, [(new, np.arange(of.keys)), (states, np.arange(of.keys))])
             wrong = _describe_mismatch(work, "merge", None, both[0], of.keys)

@@ -203,7 +203,7 @@ def test_what_is_wrong_is_found(work, found):
 
 
 def test_a_failure_shows_a_small_case():
-    assert failures(Short())["schemas"] == "finish gives a result of slot 1, of 1 keys"
+    assert failures(Short())["schemas"] == "on_close gives a result of slot 1, of 1 keys"
     assert failures(Raising())["schemas"] == "it raises RuntimeError: too many"
     assert failures(Batches())["cuts"] == "{'count': 2} is not {'count': 1}"
     assert failures(Nameless())["schemas"] == "identity has 'name', which results haven't"

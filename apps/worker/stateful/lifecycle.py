@@ -67,7 +67,7 @@ class OperatorCalls:
             results, kept = self.work.on_merge(before.slice(start, n), after.slice(start, n), now)
             return self._fit_results(results, n), self._state(kept, n)
 
-        return self._call_guarded("settle", call, keys)
+        return self._call_guarded("on_merge", call, keys)
 
     @property
     def due(self) -> Due | None:
@@ -94,7 +94,7 @@ class OperatorCalls:
         def call(start: int, stop: int) -> pa.RecordBatch | None:
             return self._fit_results(self.work.on_close(states.slice(start, stop - start), now), stop - start)
 
-        return self._call_guarded("finish", call, keys)
+        return self._call_guarded("on_close", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
         """``KeyedOperator.upgrade`` for rows with states of an older schema. None: the work has no such schema."""

@@ -49,12 +49,12 @@ class Picky(Tally):
         return super().merge(states, slots, keys)
 
     def on_merge(self, before, after, now):
-        if self.method == "settle":
+        if self.method == "on_merge":
             self._check(after.column("total").to_pylist())
         return super().on_merge(before, after, now)
 
     def on_close(self, states, now):
-        if self.method == "finish":
+        if self.method == "on_close":
             self._check(states.column("total").to_pylist())
         return super().on_close(states, now)
 
@@ -64,7 +64,7 @@ def test_the_error_of_a_work_names_the_key(subtests):
     message = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
     for method, grouping in (
         *(("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE")),
-        *(("settle", "KEY"), ("finish", "KEY")),
+        *(("on_merge", "KEY"), ("on_close", "KEY")),
     ):
         work = Picky()
         work.method = method
@@ -72,7 +72,7 @@ def test_the_error_of_a_work_names_the_key(subtests):
             with pytest.raises(StateFault) as fault:
                 run(work, grouping)
             assert str(fault.value) == message
-    traceback = f"Traceback…\nunskew.works.faults.StateFault: {message}\n"
+    traceback = f"Traceback…\nunskew.apps.operators.errors.StateFault: {message}\n"
     wrapped = type("Wrapped", (), {"__str__": lambda _: traceback})
     assert describe_cause(wrapped()) == f"{message}; nothing is lost: mend it and start again"
 
