@@ -313,7 +313,7 @@ class Settings:
     def identity(self) -> dict[str, Any]:
         """The settings that a checkpoint is bound to: with one of them changed, its state would be another run's.
 
-        A stage may have more such fields (``Stage.identity``).
+        A stage may have more such fields (``WorkerStage.identity``).
         """
         return {
             "sourceType": self.source_type.upper(),

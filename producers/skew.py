@@ -57,7 +57,7 @@ def compute_statistics(
 ) -> DatasetStatistics:
     """The statistics of a dataset. It is read to the end, and nothing is sent.
 
-    ``progress`` and ``stopped`` are called as ``publish`` calls them.
+    ``progress`` and ``stopped`` are called as ``publish_dataset`` calls them.
     """
     found, begun = DatasetStatistics(), time.monotonic()
     for block in dataset.blocks():

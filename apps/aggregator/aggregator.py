@@ -154,7 +154,7 @@ class WindowPublisher:
     piece: int = _PIECE
 
     def run(self, rows: DataFrame, number: BatchId) -> list[Distribution]:
-        """Run the batch that these counts come from (``Stage.executed``), publish, and return the distributions."""
+        """Run the batch of these counts (``WorkerStage.execute_batch``), publish, and return the distributions."""
         rows = rows.select(
             F.unix_millis("window.start").alias("start"),
             F.unix_millis("window.end").alias("end"),

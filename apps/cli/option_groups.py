@@ -171,7 +171,7 @@ LiveOption = Annotated[
 
 
 def parse_schemes(groupings: str) -> list[str]:
-    """The ``spell_grouping`` of each name in a text with commas; at least one.
+    """The groupings in a text with commas, as the registry spells them; at least one.
 
     Raises
     ------

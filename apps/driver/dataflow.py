@@ -1,6 +1,6 @@
 """The topology's dataflow: source → splitter → router → the stage of the workers, which ends in closed windows.
 
-``unskew.apps.driver`` runs it, and ``sink`` publishes the closed windows.
+``streaming_job`` runs it, and ``batch_committer`` publishes the closed windows.
 """
 
 from dataclasses import dataclass, replace

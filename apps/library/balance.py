@@ -164,14 +164,14 @@ def balance(
     >>> events = spark.range(100_000, numPartitions=1).selectExpr(
     ...     "if(id % 2 = 0, 'hot', concat('user ', id % 1000)) AS user", "id"
     ... )
-    >>> place_rows = balance(events, "user", workers=4)
-    >>> [row["count"] for row in place_rows.groupBy("worker").count().orderBy("worker").collect()]
+    >>> placed = balance(events, "user", workers=4)
+    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
     [26419, 27018, 25612, 20951]
 
     The last worker is twice as fast:
 
-    >>> place_rows = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
-    >>> [row["count"] for row in place_rows.groupBy("worker").count().orderBy("worker").collect()]
+    >>> placed = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
+    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
     [21368, 21615, 21064, 35953]
 
     The key is two columns, and the call is part of a chain:

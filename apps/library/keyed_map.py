@@ -125,7 +125,7 @@ def keyed_map(
     max_ahead : timedelta, number (s) or str
         How far a tuple's ``time`` may be ahead of the batch's. A row with a later one is left out, because it would put
         the watermark on, and close the windows and states of all others. With ``observe`` such rows are counted
-        (``Balanced.rejected``). A static DataFrame has no watermark, and there none is left out.
+        (``BatchBalance.rejected``). A static DataFrame has no watermark, and there none is left out.
     source, sources, cost, weights, most_workers, seed, **options
         As for ``balance``.
     idle_batches : bool

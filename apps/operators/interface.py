@@ -63,7 +63,7 @@ class KeyedOperator(ABC):
     parameters : mapping of str to a number or a string
         Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
         parameters.
-    older : tuple of pyarrow.Schema
+    previous_schemas : tuple of pyarrow.Schema
         The schemas that ``state`` had in earlier versions of the work. A run takes over a checkpoint with such states,
         and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
     by_batch : bool
@@ -333,12 +333,12 @@ class MergeableOperator(KeyedOperator):
 
 
 class Summary(KeyedOperator):
-    """A work that publishes an answer for each key: a function of the key's state.
+    """A work that publishes a result for each key: a function of the key's state.
 
     Parameters
     ----------
     when : str
-        ``change``: the answer is published each time the key has changed, and overwrites the earlier one.
+        ``change``: the result is published each time the key has changed, and overwrites the earlier one.
         ``end``: it is published once, when the window closes or the state expires.
 
     Raises
@@ -367,21 +367,21 @@ class Summary(KeyedOperator):
 
     @property
     def emits_on_close(self) -> bool:
-        """Whether answers are published at the end."""
+        """Whether results are published at the end."""
         return self.when == "end"
 
     @abstractmethod
     def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The answers for k states: ``slot`` and the columns of ``results``."""
+        """The results for k states: ``slot`` and the columns of ``results``."""
 
     def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Give the answers of the keys that have changed, unless answers are published at the end."""
+        """Give the results of the keys that have changed, unless results are published at the end."""
         return (self.result(after) if self.when == "change" else None), after
 
     def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Give the answers, unless they were published at each change."""
+        """Give the results, unless they were published at each change."""
         return self.result(states) if self.when == "end" else None
 
 
@@ -392,7 +392,7 @@ def require_operator(work: Any) -> None:
     if isinstance(work, type) and issubclass(work, KeyedOperator):
         raise UsageError(f"work is the class {work.__name__}; valid: {work.__name__}(…), an instance of it")
     raise UsageError(
-        f"work is {work!r}; valid: one of unskew.operators, or an instance of your own subclass of KeyedWork"
+        f"work is {work!r}; valid: one of unskew.operators, or an instance of your own subclass of KeyedOperator"
     )
 
 

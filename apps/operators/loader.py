@@ -54,12 +54,12 @@ def import_operator(path: str, options: Mapping[str, str] | None = None) -> Keye
         return made
     if not callable(made):
         raise UsageError(
-            f"{path} is {type(made).__name__}; valid: a class of unskew.operators.KeyedWork's, or one's object"
+            f"{path} is {type(made).__name__}; valid: a class of unskew.operators.KeyedOperator's, or one's object"
         )
     work = _call_maker(path, made, _read_options(path, made, given))
     if not isinstance(work, KeyedOperator):
         raise UsageError(
-            f"{path} makes {type(work).__name__}; valid: an object of a class of unskew.operators.KeyedWork's"
+            f"{path} makes {type(work).__name__}; valid: an object of a class of unskew.operators.KeyedOperator's"
         )
     return work
 

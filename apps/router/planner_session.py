@@ -82,7 +82,7 @@ class PlannerSession:
     Attributes
     ----------
     replicas : bytes or None
-        What the source's router must load before it counts (``Batched.for_sources``). None: its quotas are there.
+        What the source's router must load before it counts (``BatchGrouping.for_sources``). None: its quotas are there.
     quotas : Quotas or None
         The source's quotas, once they are there.
 

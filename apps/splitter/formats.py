@@ -249,8 +249,8 @@ def get_splitter(
     source_type : str
         One of ``SPLITTERS``.
     key_field, form : str, optional
-        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``make_avro_splitter``,
-        ``csv`` or ``text``.
+        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``avro``, ``csv`` or
+        ``text``.
     samples : sequence of bytes
         Messages of the topic. The Avro schemas that they name are fetched.
     schemas : SchemaSource

@@ -205,7 +205,7 @@ def find_newest_ms(settings: Settings) -> int:
 
 
 def select_messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
-    """The topic's messages as ``get_splitter.opened`` gives them, with source, time, and the work's columns."""
+    """The topic's messages as ``splitter.open`` gives them, with source, time, and the work's columns."""
     carried = [
         F.col("partition").alias("source"),
         F.col("timestamp").alias("time"),

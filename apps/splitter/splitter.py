@@ -38,7 +38,7 @@ def parse_document(value: Column) -> Column:
 
 
 def explain_not_json(value: Column) -> Column:
-    """Why a message isn't a ``parse_document`` (string). It is for those that aren't."""
+    """Why ``parse_document`` gives nothing for a message (string). It is for those that aren't."""
     begun = F.schema_of_variant(F.try_parse_json(value.cast("string")))
     return F.when(F.startswith(begun, F.lit("OBJECT")), F.lit(MORE)).otherwise(F.lit("not JSON"))
 
@@ -57,7 +57,8 @@ class Splitter:
     keys : JsonFields, or value → Column
         If it is ``JsonFields``, the router's task reads the key from these fields in Python, because it sees all tuples
         anyway. If it is a function, Spark makes the key of the value: a string, null if there is a ``reason``. If there
-        may be ``several`` keys, the function gives the keys (array of string) of the ``parse_document``.
+        may be ``several`` keys, the function gives the keys (array of string) of the document
+        (``parse_document``).
     reason : value → Column
         Why a message isn't valid for the source type (string). Null if it is.
     several : bool
@@ -76,7 +77,7 @@ class Splitter:
 
     @property
     def fields(self) -> JsonFields | None:
-        """The fields that Python reads when Spark has ``open`` the messages. None: there are none."""
+        """The fields that Python reads of messages that Spark has opened. None: there are none."""
         return self.keys if isinstance(self.keys, JsonFields) else None
 
     @property

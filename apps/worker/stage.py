@@ -142,7 +142,7 @@ class WorkerStage(ABC):
         batch : Batch
             The batch.
         record : mapping
-            The checkpoint's record of its run (``Checkpoint.claimed``).
+            The checkpoint's record of its run (``Checkpoint.read_record``).
         publish : callable
             Writes records (columns ``key`` and ``value``) to the topic of a role.
         may_close : bool

@@ -21,10 +21,9 @@ from unskew.grouping.keys import sum_by_key
 from unskew.grouping.simulated_cost import FREE, Cost
 from unskew.spark.micro_batches import get_batch_number, split_by_window, to_milliseconds
 
-#: The user's work: tuples in (columns ``key``, ``count_keys`` where the source has one, and the run's
-#: ``work_columns``), results out (columns ``key``, ``count_keys``): any number of rows. The results may have a column
-#: ``cost`` (ms), the cost of their key's tuples; else the time that the work takes is measured, and divided evenly
-#: among the tuples.
+#: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
+#: results out (columns ``key``, ``count``): any number of rows. The results may have a column ``cost`` (ms), the cost
+#: of their key's tuples; else the time that the work takes is measured, and divided evenly among the tuples.
 Work: TypeAlias = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 _COSTS = ["key", "cost"]
@@ -88,8 +87,8 @@ _WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms",
 def count_keys(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
     """One row for each distinct key of the batch.
 
-    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count_keys`` is the sum of their ``count_keys``
-    column, or their number if there is no such column, or 0 unless ``results``.
+    ``tuples`` is the key's number of tuples, or 0 unless ``load``. ``count`` is the sum of their ``count`` column, or
+    their number if there is no such column, or 0 unless ``results``.
     """
     key = batch.column("key")
     if pa.types.is_dictionary(key.type) and len(key.dictionary) > len(key):
@@ -110,7 +109,7 @@ def count_keys(batch: pa.RecordBatch, *, load: bool = True, results: bool = True
 
 
 class Partials:
-    """Gathers tables of ``count_keys``, and merges them."""
+    """Gathers the tables that ``count_keys`` makes, and merges them."""
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
@@ -166,7 +165,7 @@ class Worker:
     Parameters
     ----------
     work : Work, optional
-        Default: count the tuples, or sum their ``count_keys`` if they have one.
+        Default: count the tuples, or sum their ``count`` if they have one.
     cost : Cost
         The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
     window_ms : int, optional

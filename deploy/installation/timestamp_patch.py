@@ -42,7 +42,7 @@ _STRICT = (
 def patch_jar(jar: Path) -> Path:
     """A copy of an archive whose source takes all timestamps. If there can be none, a warning, and the archive itself.
 
-    The copy is in the folder ``patch_jar`` beside the archive. If it isn't as it should be, it is made again.
+    The copy is in the folder ``lenient`` beside the archive. If it isn't as it should be, it is made again.
     """
     content = _build_copy(jar)
     if content is None:

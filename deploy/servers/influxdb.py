@@ -1,4 +1,4 @@
-"""An InfluxDBServer 2.7 in its own process on the loopback interface, for trying out and for tests."""
+"""An InfluxDB 2.7 in its own process on the loopback interface, for trying out and for tests."""
 
 import json
 import os
@@ -18,12 +18,12 @@ VERSION = "2.7.12"
 
 
 def require_influxd() -> Path:
-    """The server's program, `require_influxd`, as `find_influxd` finds it.
+    """The server's program, `influxd`, as `find_influxd` finds it.
 
     Raises
     ------
     EnvironmentFault
-        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDBServer 2.
+        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDB 2.
     """
     if found := find_influxd():
         return found
@@ -34,13 +34,12 @@ def require_influxd() -> Path:
 
 
 def find_influxd() -> Path | None:
-    """The `require_influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDBServer 2, or the user's cache's, or
-    None.
+    """The `influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDB 2, or the user's cache's, or None.
 
     Raises
     ------
     EnvironmentFault
-        If the variable names something else than InfluxDBServer 2.
+        If the variable names something else than InfluxDB 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()
@@ -59,7 +58,7 @@ def influxd_cache_path() -> Path:
 
 
 def is_version_2(program: Path) -> bool:
-    """Whether the program is an `require_influxd` of InfluxDBServer 2 that runs on this machine."""
+    """Whether the program is an `influxd` of InfluxDB 2 that runs on this machine."""
     try:
         answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -70,8 +69,8 @@ def is_version_2(program: Path) -> bool:
 class InfluxDBServer(HttpServer):
     """InfluxDB with an organisation, a bucket and a token for all of it. As a context manager it runs inside the block.
 
-    The first start on a directory sets InfluxDBServer up. Later starts find organisation, bucket and token there.
-    Written points survive `stop`, `kill` and `restart`.
+    The first start on a directory sets InfluxDB up. Later starts find organisation, bucket and token there. Written
+    points survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """InfluxDB and Prometheus, which run on between commands, without Docker: one starts them, the others find them.
 
-A process that exports metrics registers with Prometheus here, for as long as it is in ``register_target``.
+A process that exports metrics registers with Prometheus here, for as long as ``register_target`` lasts.
 """
 
 import json
@@ -44,7 +44,7 @@ class StackServer:
     directory
         Its data and log.
     access
-        What clients of InfluxDBServer need besides the URL: `token`, `org`, `bucket`.
+        What clients of InfluxDB need besides the URL: `token`, `org`, `bucket`.
     moved_from
         The port of its previous run, if another program has taken that.
     """

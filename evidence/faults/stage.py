@@ -108,7 +108,7 @@ class Stage:
     rate : float
         Valid messages a second.
     influxdb, disk, preloaded, proxied, replicated : bool
-        Whether there is an InfluxDBServer, a small disk of the checkpoint's own, a clock of the driver's own and lists
+        Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists
         of the executors' own, proxies between the query and the brokers, and between executors and the driver, and a
         second broker, with a replica of each partition.
 

@@ -1,4 +1,4 @@
-"""What metrics cost a run: tuples per second with and without them, and with an InfluxDBServer in trouble.
+"""What metrics cost a run: tuples per second with and without them, and with an InfluxDB in trouble.
 
     python -m evidence.speed.metrics [--records N] [--repeats N] [--batch N]
 
@@ -44,7 +44,7 @@ KILLED, PAUSED, REFUSING = "InfluxDB killed", "InfluxDB paused", "InfluxDB refus
 
 
 class Measured(NamedTuple):
-    """A run's tuples/s, and the points that InfluxDBServer got and that were lost."""
+    """A run's tuples/s, and the points that InfluxDB got and that were lost."""
 
     rate: float
     written: int

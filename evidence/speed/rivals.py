@@ -53,7 +53,7 @@ NATIVE = "groupBy(key).count()"
 DDL = "task int, key string, tuples long"
 _OTHERS = "#bbbbbb"  # colour of contestants that are no groupings
 
-#: (a stream of tuples with ``key``, ``read_topic`` and ``offset``, the query's checkpoint) → rows of ``DDL``.
+#: (a stream of tuples with ``key``, ``source`` and ``offset``, the query's checkpoint) → rows of ``DDL``.
 Contestant: TypeAlias = Callable[[DataFrame, str], DataFrame]
 
 

@@ -427,7 +427,7 @@ def next_within_cap(
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> int:
-    """As ``next_worker``, where a key may have fewer than W workers: its first candidates (``hashing.candidates``).
+    """As ``next_worker``, where a key may have fewer than W workers: its first candidates (``draw_candidates``).
 
     If none of these is open it is the one that is the least ahead, whether that is full or not. ``deck`` [W] is as
     ``draw_for_key`` takes it, and ``own`` has a place for each worker that a key may have.

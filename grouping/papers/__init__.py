@@ -6,7 +6,7 @@ Six keys have 16 tuples. For each scheme: the workers' tuples before a plan and 
 
 >>> import numpy as np
 >>> from unskew.grouping import encode_keys
->>> from unskew.grouping.table import Mixed, KeyRecords
+>>> from unskew.grouping.table import KeyRecords, Mixed
 >>> keys = encode_keys(list("aaaaabbbbcccddef"))
 >>> for scheme in (Llfd, MinTable, MinMig, Mixed, MixedBruteForce, Readj):
 ...     router = scheme(2, theta_max=0.0)

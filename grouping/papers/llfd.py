@@ -12,7 +12,7 @@ class Llfd(TableRouter):
     """Take the heaviest keys from overloaded workers and assign them anew, heaviest first, to the least loaded worker.
 
     If that would overload the worker, it gives up some of its own smaller keys in exchange. These are then assigned in
-    their turn (``table.phases.fit``). Only the load counts, not the routing table's size and not migration.
+    their turn (``table.phases.fit_least_load``). Only the load counts, not the routing table's size and not migration.
 
     Guarantees
     ----------

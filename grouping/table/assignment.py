@@ -168,8 +168,8 @@ class MigrationPlan:
     table_workers : int32[N_A]
         The worker of each of them.
     moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of
-        ``expire_entries`` entries.
+        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of entries
+        that expire (``expire_entries``).
     moved_from : int32[M]
         The worker that has the state of each moved key.
     moved_to : int32[M]

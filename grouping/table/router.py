@@ -32,8 +32,8 @@ class TableRouter(Grouping):
         w ≥ 1, the number of intervals over which an operator keeps state. It determines what moving a key costs. The
         default is 5. The paper tries 1 to 20.
     degree : int, optional
-        R of the compact representation (``table.compact``), a power of 2: plan with groups of alike keys instead of
-        keys. None: plan with the keys themselves.
+        R of the compact representation (``table.compact.group_records``), a power of 2: plan with groups of alike keys
+        instead of keys. None: plan with the keys themselves.
     report_keys : int, optional
         How many keys all workers together name to the controller in an interval, at least 1. Each worker names its
         heaviest keys, at least one. Of the rest it reports only the sum, which stays (``KeyMonitor``). The reports take

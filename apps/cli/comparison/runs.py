@@ -110,7 +110,7 @@ def run_comparison(
     UsageError
         The topic is missing or empty, or it has other messages or another number of partitions.
     EnvironmentFault
-        As for ``find_command_name.apps.driver.streaming_job.StreamingJob``, or the folder can't be written.
+        As for ``unskew.apps.driver.streaming_job.StreamingJob``, or the folder can't be written.
 
     """
     runs = [

@@ -89,7 +89,7 @@ def measure_cost(work: Work | KeyedOperator, sample: pa.RecordBatch) -> TupleCos
     whole process.
 
     A work with states updates each part twice, in order to be measured with states that are there, and settles. A
-    topology keeps the states in Spark, which isn't measured (``Prices.state``).
+    topology keeps the states in Spark, which isn't measured (``CostConstants.state``).
 
     Parameters
     ----------

@@ -199,7 +199,7 @@ class Directory:
 
     Attributes
     ----------
-    schema : AvroSchema
+    schema : Schema
         The schema of its rows. Buckets are written without it.
     indexes : dict
         Window → its buckets.
@@ -256,7 +256,7 @@ class BucketStore:
         The store that has them.
     number : int
         The table's number.
-    schema : AvroSchema
+    schema : Schema
         The schema of its rows.
     ttl_ms : int, optional
         How long after its last tuple a row expires (ms).

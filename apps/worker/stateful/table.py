@@ -63,7 +63,7 @@ class StateTable:
         The store that has the buckets.
     number : int
         The table's number at its worker.
-    state : AvroSchema
+    state : Schema
         The columns of a state.
     key : DataType
         The keys' type.

@@ -4,7 +4,7 @@
     python -m evidence.speed.migration --core [--keys N] [--tuples T]
 
 Megaphone's experiment (Hoffmann et al., *Megaphone: latency-conscious state migration for distributed streaming
-dataflows*, PVLDB 2019). A topology keeps a state of each of N keys (``Running``, under MIXED) and gets R tuples a
+dataflows*, PVLDB 2019). A topology keeps a state of each of N keys (``Statistics``, under MIXED) and gets R tuples a
 second, of keys at random. For each share, so many of all keys go from the workers of even numbers to their neighbours,
 which then have more to do, and back again, so that all have as much as before. Last comes the way without plans: the
 query is stopped and started again with one worker more, and half of the states move as it begins; Spark itself goes on.
