@@ -63,7 +63,7 @@ class Settings:
     conf, options : mapping
         Any Spark settings, and the grouping's own parameters.
     work, work_columns : Work, KeyedOperator or None, tuple of str
-        The workers' work (None: counting), and the message columns that it reads. A keyed work names its own.
+        The workers' work (None: counting), and the message columns that it reads. A keyed operator names its own.
 
     """
 

@@ -1,4 +1,4 @@
-"""Every keyed work, over a small stream of a shop's clicks and mails, by ``keyed_map``.
+"""Every keyed operator, over a small stream of a shop's clicks and mails, by ``keyed_map``.
 
     python examples/keyed_operators.py [WORK ...]
 

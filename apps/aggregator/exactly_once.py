@@ -46,7 +46,7 @@ class TransactionalPartitions:
     parts : int
         How many tasks publish the aggregator's records of a batch, and as many those of results.
     keyed : bool
-        Whether the run has results of a keyed work.
+        Whether the run has results of a keyed operator.
 
     """
 

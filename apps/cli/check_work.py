@@ -1,4 +1,4 @@
-"""`unskew check-work`: check whether a keyed work keeps what every keyed work must promise."""
+"""`unskew check-work`: check whether a keyed operator keeps what every keyed operator must promise."""
 
 from typing import TYPE_CHECKING, Annotated
 

@@ -210,7 +210,7 @@ def _spell_setting(setting: "Field[Any] | str") -> str:
 
 
 def load_operator(path: str | None, options: Mapping[str, str]) -> Any:
-    """The work at ``MODULE:NAME``: a function over batches, or a keyed work with these options; None without a path.
+    """The work at ``MODULE:NAME``: a function over batches, or a keyed operator with options; None without a path.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def load_operator(path: str | None, options: Mapping[str, str]) -> Any:
             raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
         return None
     work = import_object(path)
-    # A function over batches has a parameter without a default: the batch. A function that makes a keyed work has none.
+    # A function over batches has a parameter without a default: the batch. One that makes a keyed operator has none.
     if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
         if options:
             raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")

@@ -1,4 +1,4 @@
-"""`unskew state`: the states of a keyed work at a run's workers and mergers."""
+"""`unskew state`: the states of a keyed operator at a run's workers and mergers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,8 @@ def state(
     top: Annotated[int, typer.Option(min=1, help="Number of keys to show: those with the largest states.")] = 10,
     conf: Conf = None,
 ) -> None:
-    """Show the states of a run's keyed work: keys and bytes of each worker and the largest states, or one key's states.
+    """Show the states of a run's keyed operator: keys and bytes of each worker and the largest states, or one key's
+    states.
 
     It reads the run's checkpoint as of its last batch. The run may go on meanwhile.
 

@@ -51,7 +51,7 @@ class BatchReport:
     failures : dict
         (partition, offset) of the rejected messages on which the work failed → the error.
     states : StateSummary, optional
-        The states of a keyed work.
+        The states of a keyed operator.
     rebalances : tuple of Rebalance
         The plans that moved keys, if this batch was the first to be routed by them.
     plan : PlanSummary, optional

@@ -95,8 +95,8 @@ class Dataflow:
         -------
         DataFrame
             For closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are
-            heartbeats, to be left out. With a keyed work there is also a column ``result`` (a struct), which is null
-            for counts. A result has a key, worker −1, and a window, whose start is null if states outlive windows.
+            heartbeats, to be left out. With a keyed operator there is also a column ``result`` (a struct), which is
+            null for counts. A result has a key, worker −1, and a window, whose start is null if states outlive windows.
 
         """
         query = query or QueryContext()

@@ -1,4 +1,4 @@
-"""``keyed_map``: run a keyed work over the user's own stream."""
+"""``keyed_map``: run a keyed operator over the user's own stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -78,28 +78,28 @@ def keyed_map(
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Run a keyed work over a stream: a grouping chooses the worker that executes each tuple.
+    """Run a keyed operator over a stream: a grouping chooses the worker that executes each tuple.
 
     Parameters
     ----------
     df : DataFrame
-        A stream with the columns that the work reads. Or a static DataFrame, for a backfill by the same program: it is
-        one batch, no row is late, and all states end with it. The results are those that the stream would have given
+        A stream with the columns that the operator reads. Or a static DataFrame, for a backfill by the same program: it
+        is one batch, no row is late, and all states end with it. The results are those that the stream would have given
         when all of its windows and sessions are closed.
     key : str, Column, or a list of these
         The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
         boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
-        type and name. A work that reads the column ``key``, as ``PerKey`` does, takes one column alone, string, binary
-        or integer; a null key is null there (``PerKey``: None).
+        type and name. An operator that reads the column ``key``, as ``PerKey`` does, takes one column alone, string,
+        binary or integer; a null key is null there (``PerKey``: None).
     workers : int
         W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
         So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
         until the query has started.
     work : KeyedOperator
-        The work (``unskew.operators``).
+        The operator (``unskew.operators``).
     grouping : str
         One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
-        the other tables, POSG, CONSISTENT_HASH. One that splits keys needs a work with a ``merge``. With feedback,
+        the other tables, POSG, CONSISTENT_HASH. One that splits keys needs an operator with a ``merge``. With feedback,
         workers measure what their keys cost, and the driver makes a plan at the beginning of a batch. Keys then move
         with their states. It needs a driver of this process, which Spark Connect hasn't.
     checkpoint : str
@@ -109,8 +109,8 @@ def keyed_map(
         Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a
         parameter of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
     ttl : timedelta, number (s) or str, optional
-        How long states live after their key's last tuple, instead of a window. Default: the work's own TTL. A static
-        DataFrame with a ``time`` can have the work's own alone, because no clock runs between its tuples.
+        How long states live after their key's last tuple, instead of a window. Default: the operator's own TTL. A
+        static DataFrame with a ``time`` can have the operator's own alone, because no clock runs between its tuples.
     merge_every : timedelta, number (s) or str, optional
         How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
         Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
@@ -145,15 +145,15 @@ def keyed_map(
     Raises
     ------
     UsageError
-        An argument is invalid, the grouping is unknown or doesn't fit the work, the checkpoint belongs to another run,
-        or the stream is behind a shuffle (see ``balance``). The message says what is valid.
+        An argument is invalid, the grouping is unknown or doesn't fit the operator, the checkpoint belongs to another
+        run, or the stream is behind a shuffle (see ``balance``). The message says what is valid.
         The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
         changed after this call. Tasks check this before they change anything.
     EnvironmentFault
         The checkpoint can't be read or written, or a plan that this version can't follow has moved its states.
         The query fails with it if an executor doesn't reach the driver, which some groupings need.
     StateFault
-        The query fails with it if the work raises, or returns states or results of another schema.
+        The query fails with it if the operator raises, or returns states or results of another schema.
 
     Notes
     -----
@@ -354,7 +354,7 @@ def _select_tuples(
     cost: Column | None,
     ahead_ms: int | None = None,
 ) -> DataFrame:
-    """The columns ``key``, ``time`` where tuples have one, those that the work reads, and the routers' own.
+    """The columns ``key``, ``time`` where tuples have one, those that the operator reads, and the routers' own.
 
     These are ``__time``, and ``__source`` and ``__cost`` where one is given. By event time, rows without a time are
     left out, and so are those whose time is more than ``ahead_ms`` after the batch's.
@@ -387,7 +387,7 @@ def _select_tuples(
 
 
 def _make_result_schema(by: KeyColumns, program: KeyedOperatorConfig) -> StructType:
-    """The key as states have it, the window where states live for one, and the columns that the work publishes."""
+    """The key as states have it, the window where states live for one, and the columns that the operator publishes."""
     results = convert_schema_to_spark(program.work.results)
     own = convert_schema_to_spark(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
     window = [StructField("window", TimestampType())] if program.window_ms is not None else []

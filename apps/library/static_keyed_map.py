@@ -28,7 +28,7 @@ from unskew.spark.compat import convert_schema_to_arrow, explain_import, map_in_
 
 Batches = Iterator[pa.RecordBatch]
 
-#: The watermark while tuples come, and at the end (the year 10000): works may add times to them, and subtract.
+#: The watermark while tuples come, and at the end (the year 10000): operators may add times to them, and subtract.
 BEGIN, END = -(1 << 60), 253_402_300_800_000
 #: Fragments are merged once, at the end.
 AT_THE_END = MergePeriod(batches=1 << 62)

@@ -182,7 +182,7 @@ def sample_progress(
         "duration": durations.get("triggerExecution", 0.0),
         "state_memory": sum(operator["memoryUsedBytes"] for operator in progress["stateOperators"]),
     }
-    # The rows of a keyed work's operators are buckets, whose states the batch's report counts.
+    # The rows of Spark's operators of a keyed operator are buckets, whose states the batch's report counts.
     windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
     if windows:
         values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)

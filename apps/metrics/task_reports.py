@@ -47,7 +47,7 @@ class RouterReport:
 
 @dataclass(frozen=True)
 class StateReport:
-    """A worker's states of a keyed work, after a batch.
+    """A worker's states of a keyed operator, after a batch.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class WorkerReport:
     monitor : mapping, optional
         The report of the worker's monitor to the grouping's controller.
     states : StateReport, optional
-        The report about the states of a keyed work.
+        The report about the states of a keyed operator.
     migration : MigrationReport
         The report about moved states. All numbers are zero if keys don't move.
 
@@ -261,7 +261,7 @@ class PlanSummary:
 
 @dataclass(frozen=True)
 class StateSummary:
-    """The states of a keyed work after a batch, as workers and mergers reported them.
+    """The states of a keyed operator after a batch, as workers and mergers reported them.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Check whether a work keeps what ``KeyedOperator`` promises, on random tuples. It is a contract for any work.
+"""Check whether an operator keeps what ``KeyedOperator`` promises, on random tuples. It is a contract for any operator.
 
 The tuples have few keys and few values, so that many coincide. Some values are extreme.
 """
@@ -37,7 +37,7 @@ class PropertyResult:
     cases : int
         How many cases were tried. If one failed, it was the last.
     failure : str
-        How the work breaks the property. Empty: the property holds.
+        How the operator breaks the property. Empty: the property holds.
 
     """
 
@@ -90,13 +90,13 @@ def check_operator(
     Parameters
     ----------
     work : KeyedOperator
-        The work that is checked.
+        The operator that is checked.
     cases : int
         How many cases are tried. Equal seeds give equal cases.
     seed : int
         The seed of the random tuples.
     types : mapping of str to DataType, optional
-        The types of the columns that are not in the work's ``types``. Default: strings.
+        The types of the columns that are not in the operator's ``types``. Default: strings.
     nulls : bool
         Whether values may be null, and floats also NaN or infinite.
 
@@ -121,7 +121,7 @@ def check_operator(
 
 
 def compares_exactly(work: KeyedOperator) -> bool:
-    """Whether the work's states are compared for equality. If not, the work has an ``equivalent`` of its own."""
+    """Whether the operator's states are compared for equality. If not, it has an ``equivalent`` of its own."""
     return type(work).equivalent is KeyedOperator.equivalent
 
 
@@ -191,7 +191,7 @@ def _check_repeatability(work: KeyedOperator, of: OperatorCase) -> str | None:
 
 
 def _pickle_operator(work: KeyedOperator) -> bytes:
-    """The work as it travels to Spark's tasks."""
+    """The operator as it travels to Spark's tasks."""
     try:
         from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
     except ImportError:
@@ -335,13 +335,13 @@ def make_case(
     Parameters
     ----------
     work : KeyedOperator
-        The work, whose columns the tuples have.
+        The operator, whose columns the tuples have.
     size : int
         The largest number of tuples, at least 1.
     seed : int
         The seed of all random values.
     types : mapping of str to DataType
-        The types of columns. Other columns have the type to which the work casts them, or are strings.
+        The types of columns. Other columns have the type to which the operator casts them, or are strings.
     nulls : bool
         Whether values may be null.
 

@@ -24,6 +24,6 @@ def locate_error(error: Exception, files: Collection[str | None], name: str) -> 
 class StateFault(Exception):
     """A work's fault that no rejection of messages would mend. The message is one line: key, place and error.
 
-    A keyed work raised an error, or returned something invalid; or a work without states failed too often, or on a
+    A keyed operator raised an error, or returned something invalid; or a work without states failed too often, or on a
     message that may be counted already.
     """

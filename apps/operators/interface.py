@@ -1,7 +1,7 @@
-"""The interface of keyed works, vectorised over the keys of a batch.
+"""The interface of keyed operators, vectorised over the keys of a batch.
 
-``KeyedOperator`` is the interface. ``MergeableOperator`` is a base for works whose states are only ever merged.
-``Summary`` is a base for works whose results are a function of the state.
+``KeyedOperator`` is the interface. ``MergeableOperator`` is a base for operators whose states are only ever merged.
+``Summary`` is a base for operators whose results are a function of the state.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ class Now:
 
 
 class KeyedOperator(ABC):
-    """A keyed work: a work with a state per key.
+    """A keyed operator: code of the user's, with a state per key.
 
     A worker calls ``update`` once a batch, with all its tuples and the states of their keys. (Where these states have
     more than 256 MiB, it calls it for some of the keys at a time.) Each row of ``states`` is a key. A *slot* is the
@@ -64,15 +64,15 @@ class KeyedOperator(ABC):
         Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
         parameters.
     previous_schemas : tuple of pyarrow.Schema
-        The schemas that ``state`` had in earlier versions of the work. A run takes over a checkpoint with such states,
-        and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
+        The schemas that ``state`` had in earlier versions of the operator. A run takes over a checkpoint with such
+        states, and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
     by_batch : bool
         Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
         its state after one batch with all their tuples.
 
     Examples
     --------
-    A work that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
+    An operator that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
 
     >>> class Count(KeyedOperator):
     ...     state = pa.schema([("n", pa.int64())])
@@ -133,14 +133,15 @@ class KeyedOperator(ABC):
         Raises
         ------
         ValueError
-            A column can't be cast to its type in ``types``: see ``column``, by which this package's works read columns.
+            A column can't be cast to its type in ``types``: see ``column``, by which this package's operators read
+            columns.
 
         """
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Merge all states of a key into one. It must be associative and commutative.
 
-        A work without ``merge`` runs only with groupings that keep a key at one worker.
+        An operator without ``merge`` runs only with groupings that keep a key at one worker.
 
         Parameters
         ----------
@@ -238,8 +239,8 @@ class KeyedOperator(ABC):
     def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether two batches of k states may come from the same tuples. By default they must be equal (NaN is NaN).
 
-        A work whose states depend on the order of merges overrides this, and allows what its error bounds allow. Only
-        tests and ``unskew check-work`` call it.
+        An operator whose states depend on the order of merges overrides this, and allows what its error bounds allow.
+        Only tests and ``unskew check-work`` call it.
         """
         return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
 
@@ -282,7 +283,7 @@ WHEN = ("change", "end")
 
 
 class MergeableOperator(KeyedOperator):
-    """A work that makes a small state of each tuple (``to_state``) and merges several states into one (``merge``).
+    """An operator that makes a small state of each tuple (``to_state``) and merges several states into one (``merge``).
 
     Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
     cut into batches and spread over workers.
@@ -333,7 +334,7 @@ class MergeableOperator(KeyedOperator):
 
 
 class Summary(KeyedOperator):
-    """A work that publishes a result for each key: a function of the key's state.
+    """An operator that publishes a result for each key: a function of the key's state.
 
     Parameters
     ----------
@@ -386,7 +387,7 @@ class Summary(KeyedOperator):
 
 
 def require_operator(work: Any) -> None:
-    """Raise ``UsageError`` for what isn't a keyed work, such as its class."""
+    """Raise ``UsageError`` for what isn't a keyed operator, such as its class."""
     if isinstance(work, KeyedOperator):
         return
     if isinstance(work, type) and issubclass(work, KeyedOperator):
@@ -417,5 +418,5 @@ def make_results(work: KeyedOperator, slots: pa.Array, *columns: pa.Array) -> pa
 
 
 def result_schema(work: KeyedOperator) -> pa.Schema:
-    """The schema of the results of a work's methods: the slot, and the columns of ``work.results``."""
+    """The schema of the results of an operator's methods: the slot, and the columns of ``work.results``."""
     return pa.schema([pa.field("slot", pa.int32()), *work.results])

@@ -91,8 +91,8 @@ class Enriched(KeyedOperator):
     time, or the value that the key had before the batch if that value is later. The order of a batch's tuples doesn't
     matter: of equal times, changes come before questions.
 
-    Only groupings that keep a key at one worker run the work, because a question must come to the worker that has the
-    key's value. A tuple costs some 0.4 µs.
+    Only groupings that keep a key at one worker run the operator, because a question must come to the worker that has
+    the key's value. A tuple costs some 0.4 µs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Load a work by its name on a command line, ``module:NAME``, with options ``name=value``."""
+"""Load an operator by its name on a command line, ``module:NAME``, with options ``name=value``."""
 
 import importlib
 import inspect
@@ -22,12 +22,12 @@ _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
 
 
 def import_operator(path: str, options: Mapping[str, str] | None = None) -> KeyedOperator:
-    """The work that a path names, made with these options.
+    """The operator that a path names, made with these options.
 
     Parameters
     ----------
     path : str
-        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed work, or a keyed
+        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed operator, or a keyed
         work. Modules in the current folder are found.
     options : mapping of str to str
         Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
@@ -37,8 +37,8 @@ def import_operator(path: str, options: Mapping[str, str] | None = None) -> Keye
     Raises
     ------
     UsageError
-        The work can't be loaded or isn't a keyed work, it has no such option, or a value is invalid. The message is one
-        line with what is valid.
+        The operator can't be loaded or isn't a keyed operator, it has no such option, or a value is invalid. The
+        message is one line with what is valid.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def import_object(path: str) -> Any:
 
 
 def _is_module_missing(error: ImportError | SyntaxError, module: str) -> bool:
-    """Whether it is the work's own module that isn't there, not one that it imports."""
+    """Whether it is the operator's own module that isn't there, not one that it imports."""
     return isinstance(error, ModuleNotFoundError) and error.name in {module, module.partition(".")[0]}
 
 

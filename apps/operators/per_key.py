@@ -1,4 +1,4 @@
-"""A keyed work made of plain functions of one key: simpler to write, and slower."""
+"""A keyed operator made of plain functions of one key: simpler to write, and slower."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,7 +15,7 @@ Update: TypeAlias = Callable[[Any, list[Row], Row | None], tuple[Iterable[Row], 
 
 
 class PerKey(KeyedOperator):
-    """A keyed work that calls functions of one key.
+    """A keyed operator that calls functions of one key.
 
     A key in a batch costs some 10 µs and a tuple some 2 µs, because values go from Arrow to Python and back.
 

@@ -28,7 +28,7 @@ class CountingStage(WorkerStage):
     Raises
     ------
     UsageError
-        A setting is for keyed works alone.
+        A setting is for keyed operators alone.
 
     """
 

@@ -5,9 +5,9 @@
     python -m evidence.faults --of FOLDER|FILE.jsonl ...
 
 A campaign of N minutes is one run after the other, of so many minutes each, with a seed each, one more than the last.
-The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, PLANNED, and MIXED with a keyed work; by
-batch time or event time; one with a work that fails at random; three that publish exactly once), or a query in a
-session of a user's own, with `balance` or `keyed_map`. Twenty-five neighbouring seeds have all of them.
+The seed chooses what runs: a topology (PARTIAL_KEY, DYNAMIC_KEY, BOUNDED_LOAD, PLANNED, and MIXED with a keyed
+operator; by batch time or event time; one with a work that fails at random; three that publish exactly once), or a
+query in a session of a user's own, with `balance` or `keyed_map`. Twenty-five neighbouring seeds have all of them.
 
 A plan drawn from the seed inflicts the faults of ``evidence.faults.faults.KINDS``:
 

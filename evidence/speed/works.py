@@ -1,4 +1,4 @@
-"""What the keyed works cost by themselves: no Spark, one process.
+"""What the keyed operators cost by themselves: no Spark, one process.
 
     python -m evidence.speed.works [WORK ...] [--tuples N] [--keys K] [--repeats N]
 

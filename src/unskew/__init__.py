@@ -5,7 +5,7 @@
 [0, 1, 2]
 
 What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
-Spark), ``unskew.operators`` (keyed works), ``unskew.apps`` (the topology and its commands),
+Spark), ``unskew.operators`` (keyed operators), ``unskew.apps`` (the topology and its commands),
 ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 

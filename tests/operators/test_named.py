@@ -64,10 +64,18 @@ def test_a_function_or_an_object():
         ("unskew.operators:KeyedOperator", {}, "unskew.operators:KeyedOperator"),
         (f"{HERE}:Mine", {}, f"{HERE}:Mine needs the option 'gap': give gap=VALUE"),
         (f"{HERE}:Mine", {"gap": "1", "loud": "very"}, "loud is 'very'; valid: true or false"),
-        (f"{HERE}:PLAIN", {}, f"{HERE}:PLAIN is int; valid: a class of unskew.operators.KeyedWork's, or one's object"),
+        (
+            f"{HERE}:PLAIN",
+            {},
+            f"{HERE}:PLAIN is int; valid: a class of unskew.operators.KeyedOperator's, or one's object",
+        ),
         (f"{HERE}:dict", {}, f"{HERE} has no 'dict'; valid: "),
         (f"{HERE}:COUNT", {"n": "1"}, f"{HERE}:COUNT is made already and has no option 'n'; valid: none"),
-        ("builtins:dict", {}, "builtins:dict makes dict; valid: an object of a class of unskew.operators.KeyedWork's"),
+        (
+            "builtins:dict",
+            {},
+            "builtins:dict makes dict; valid: an object of a class of unskew.operators.KeyedOperator's",
+        ),
     ],
 )
 def test_mistakes_are_one_line(path, options, message):

@@ -83,7 +83,7 @@ def _format_counts(windows: Windows, top: int) -> Table:
 
 
 def _format_results(windows: Windows, top: int) -> Group:
-    """A table for each window: a keyed work's results, by key."""
+    """A table for each window: a keyed operator's results, by key."""
     parts: list[RenderableType] = []
     for window in sorted(windows):
         results = sorted((record.parse() for record in windows[window].values()), key=itemgetter("key"))

@@ -1,4 +1,4 @@
-"""The program of a keyed work's workers and mergers, which Spark sends to the tasks, and an operator's progress."""
+"""The program of a keyed operator's workers and mergers, which Spark sends to tasks, and the progress of Spark's."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from unskew.spark.micro_batches import count_state_partitions
 
 
 class TupleCounter(KeyedOperator):
-    """The topology's own work with a state: a key's tuples and counts in a window, published when the window closes.
+    """The topology's own operator: a key's tuples and counts in a window, published when the window closes.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ _PROGRESS: Address = (0, 0, -2)
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """An operator's progress at the end of a batch, stored beside its states.
+    """The progress of an operator of Spark's at the end of a batch, stored beside its states.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class KeyedOperatorConfig:
     Parameters
     ----------
     work : KeyedOperator
-        The user's work.
+        The user's operator.
     key : DataType
         The keys' type.
     workers : int
@@ -185,7 +185,7 @@ class KeyedOperatorConfig:
     merge_every : MergePeriod, optional
         How often fragments are merged. Without it: when their window closes.
     counted_ms : int, optional
-        The length of the windows in which tuples are counted by key, besides the work. None: they aren't counted.
+        The length of the windows in which tuples are counted by key, besides the operator. None: they aren't counted.
     weighted : bool
         Whether tuples carry a ``count``.
     cost : Cost
@@ -201,7 +201,7 @@ class KeyedOperatorConfig:
     partitions : int, optional
         The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
     most : int
-        How many bytes an operator gives through Spark in one call. The rest lies beside the checkpoint.
+        How many bytes Spark's operator gives through Spark in one call. The rest lies beside the checkpoint.
     observe : Observation, optional
         The observation in which Spark gathers a report of each worker. None: there is none.
 
@@ -250,7 +250,7 @@ class KeyedOperatorConfig:
 
     @property
     def counts(self) -> TupleCounter:
-        """The work that counts the tuples."""
+        """The operator that counts the tuples."""
         return TupleCounter(weighted=self.weighted)
 
     @property
@@ -286,7 +286,7 @@ class KeyedOperatorConfig:
             )
 
     def now(self, batch: WorkerBatch) -> Now:
-        """The time for the work. If states live for windows, the watermark is the end of the last closed one."""
+        """The time for the operator. If states live for windows, the watermark is the end of the last closed one."""
         if self.window_ms is None:
             return Now(batch.batch_ms, batch.watermark_ms)
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
@@ -295,14 +295,14 @@ class KeyedOperatorConfig:
 def parse_lifetime(
     work: KeyedOperator, window: Duration | None, ttl: Duration | None, name: str = "window"
 ) -> tuple[int | None, int | None]:
-    """The window or the TTL of a work's states, both in ms. ``name`` is the user's name of the window.
+    """The window or the TTL of an operator's states, both in ms. ``name`` is the user's name of the window.
 
-    If there is a TTL, the window is ignored. A TTL must be at least the work's own.
+    If there is a TTL, the window is ignored. A TTL must be at least the operator's own.
 
     Raises
     ------
     UsageError
-        The TTL is shorter than the work needs, or there is neither.
+        The TTL is shorter than the operator needs, or there is neither.
 
     """
     least = work.ttl_ms
@@ -325,7 +325,7 @@ def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequenc
     Raises
     ------
     UsageError
-        The grouping splits keys, and the work has no merge.
+        The grouping splits keys, and the operator has no merge.
 
     """
     split = grouping not in SINGLE_OWNER and workers > 1
@@ -365,10 +365,10 @@ _STATE, _BEFORE = "state", "statesBefore"
 
 
 def find_changed_fields(work: KeyedOperator, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's record that change when a work takes over states of another schema, if any.
+    """The fields of a checkpoint's record that change when an operator takes over states of another schema, if any.
 
-    The first batch upgrades the states. Until it has been committed, an older version of the work can still go on with
-    the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.
+    The first batch upgrades the states. Until it has been committed, an older version of the operator can still go on
+    with the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.
     """
     found, now = record.get(_STATE), describe_schema(work.state)
     before = record.get(_BEFORE, [])

@@ -1,4 +1,4 @@
-"""The dataflow of a keyed work: router → packets → workers → perhaps mergers → parcels → rows.
+"""The dataflow of a keyed operator: router → packets → workers → perhaps mergers → parcels → rows.
 
 A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*, an int.
 Each worker has one, chosen such that its hash puts worker w into partition w mod P. The workers' own numbers would
@@ -185,7 +185,7 @@ def apply_operators(
 
 
 def _apply_operator(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
-    """Apply an operator to the rows of each token, in a time mode of Spark's."""
+    """Apply Spark's operator to the rows of each token, in a time mode of Spark's."""
     groups: Any = rows.groupBy("token")
     if hasattr(groups, "transformWithState"):
         return groups.transformWithState(operator, PARCELS, "Append", mode)

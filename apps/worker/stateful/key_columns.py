@@ -1,4 +1,4 @@
-"""The columns of a keyed work's key: states have them as one plain value, results in their own types and names.
+"""The columns of a keyed operator's key: states have them as one plain value, results in their own types and names.
 
 A string, a binary or an integer is the plain value itself. A date, say, is its number of days. Several columns, or a
 struct, are JSON of such values, in which nulls are left out. Equal keys have equal values, and back come equal keys.

@@ -1,7 +1,7 @@
 """The life of states: they begin with a key's first tuple, change, are merged, and leave when their time is over.
 
-``OperatorCalls`` calls the user's work. It checks what the work returns, and turns an error into one line that names
-the key.
+``OperatorCalls`` calls the user's operator. It checks what the operator returns, and turns an error into one line that
+names the key.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,12 +21,12 @@ T = TypeVar("T")
 
 
 class OperatorCalls:
-    """A keyed work as the engine calls it.
+    """A keyed operator as the engine calls it.
 
     Parameters
     ----------
     work : KeyedOperator
-        The user's work.
+        The user's operator.
 
     """
 
@@ -71,7 +71,7 @@ class OperatorCalls:
 
     @property
     def due(self) -> Due | None:
-        """``KeyedOperator.due`` for rows of a table, if the work has it."""
+        """``KeyedOperator.due`` for rows of a table, if the operator has it."""
         return self._due if self.work.settles_later else None
 
     def _due(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
@@ -97,7 +97,7 @@ class OperatorCalls:
         return self._call_guarded("on_close", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """``KeyedOperator.upgrade`` for rows with states of an older schema. None: the work has no such schema."""
+        """``KeyedOperator.upgrade`` for rows with states of an older schema. None: the operator has no such schema."""
         old = pa.schema([field for field in rows.schema if field.name not in (KEY, LAST)])
         if old not in self.work.previous_schemas:
             return None
@@ -137,7 +137,7 @@ class OperatorCalls:
 
 
 def _find_files(work: KeyedOperator) -> set[str]:
-    """The files that the work is written in."""
+    """The files that the operator is written in."""
     classes = [kind for kind in type(work).__mro__ if issubclass(kind, KeyedOperator) and kind is not KeyedOperator]
     functions = [code for kind in classes for each in vars(kind).values() if (code := getattr(each, "__code__", None))]
     return {code.co_filename for code in functions}
@@ -202,21 +202,21 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 
 class Lifecycle:
-    """The states of one work in one table. The work's results are gathered in ``results``.
+    """The states of one operator in one table. The operator's results are gathered in ``results``.
 
     Parameters
     ----------
     table : StateTable
         The states.
     calls : OperatorCalls
-        The work.
+        The operator.
     ttl_ms : int, optional
         How long after its key's last tuple a state leaves (ms).
 
     Attributes
     ----------
     results : list of (window, RecordBatch)
-        The window, and a batch with the key and the work's columns.
+        The window, and a batch with the key and the operator's columns.
     finished, merged : int
         The number of states that have left, and of keys whose fragments have been merged.
 
@@ -241,7 +241,7 @@ class Lifecycle:
         keys : Keys
             The tuples' k keys. Each of them has a tuple.
         tuples : RecordBatch
-            ``time`` and the work's columns.
+            ``time`` and the operator's columns.
         now : Now
             The time.
         over_ms : int, optional

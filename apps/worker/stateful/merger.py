@@ -45,7 +45,7 @@ def merge_fragments(
     Raises
     ------
     StateFault
-        The work failed.
+        The operator failed.
 
     """
     started = time.perf_counter()

@@ -52,7 +52,7 @@ PARCELS = StructType(
 
 
 class _PickledOperator:
-    """An operator's class and attributes, which become the operator when they are read."""
+    """The class and attributes of Spark's operator, which become the operator when they are read."""
 
     def __init__(self, operator: StatefulProcessor) -> None:
         self._given = type(operator), vars(operator)
@@ -68,7 +68,7 @@ def _restore_operator(kind: type[StatefulProcessor], fields: dict[str, Any]) -> 
 
 
 def _reduce_operator(operator: StatefulProcessor) -> tuple[Any, ...]:
-    """What ``__reduce__`` returns. Spark's driver reads an operator, too, to plan a batch.
+    """What ``__reduce__`` returns. Spark's driver reads Spark's operators, too, to plan a batch.
 
     Files that are sent to executors don't come there.
     """

@@ -11,8 +11,8 @@ from unskew.apps.worker.stateful.store import KEY
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import hash_keys
 
-#: Kinds of parcels: results of the work; counts of a closed window; fragments for a merger; a heartbeat for a merger; a
-#: worker's report for Spark to observe (``unskew.apps.metrics.balance_observation``).
+#: Kinds of parcels: results of the operator; counts of a closed window; fragments for a merger; a heartbeat for a
+#: merger; a worker's report for Spark to observe (``unskew.apps.metrics.balance_observation``).
 RESULTS, COUNTS, FRAGMENTS, HEARTBEAT, REPORT = range(5)
 #: The kinds that leave the dataflow.
 OUT = (RESULTS, COUNTS)

@@ -1,4 +1,4 @@
-"""The stage of a run with a keyed work: workers keep a state per key, publish its results, and count tuples too."""
+"""The stage of a run with a keyed operator: workers keep a state per key, publish its results, and count tuples too."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,21 +44,22 @@ from unskew.grouping.registry import SINGLE_OWNER
 from unskew.spark.compat import choose_tokens, convert_schema_to_spark, convert_type_to_arrow
 from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 
-#: The columns of a message that a keyed work may read.
+#: The columns of a message that a keyed operator may read.
 MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
 _START = "__start"
 
 
 @dataclass(frozen=True)
 class KeyedStage(WorkerStage):
-    """A keyed work's states, their results, and the counts of tuples, which are a second work of the same workers.
+    """A keyed operator's states, their results, and the counts of tuples, which are a second operator of the same
+    workers.
 
     The counts leave when their window closes, as partials do without states.
 
     Attributes
     ----------
     work : KeyedOperator
-        The work.
+        The operator.
     window_ms, ttl_ms : int or None
         How long states live: until their window closes, or for a time after their key's last tuple.
     split : bool
@@ -69,7 +70,7 @@ class KeyedStage(WorkerStage):
     Raises
     ------
     UsageError
-        A keyed work can't have one of the settings.
+        A keyed operator can't have one of the settings.
 
     """
 
@@ -263,7 +264,7 @@ class KeyedStage(WorkerStage):
 
 
 def make_result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
-    """The results of a keyed work as records: columns ``key`` and ``value``.
+    """The results of a keyed operator as records: columns ``key`` and ``value``.
 
     A record names its checkpoint's generation and its batch. Among the records of a Kafka key, the one of the latest
     batch of the latest generation is valid, even if a producer that tries again, or a driver that was paused, has

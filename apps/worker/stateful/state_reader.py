@@ -19,8 +19,8 @@ from unskew.errors import UsageError
 from unskew.grouping.keys import hash_keys
 from unskew.spark.compat import choose_tokens
 
-_WORK = 0  # the table of the user's work; another table has the counts
-#: The operators that have states.
+_WORK = 0  # the table of the user's operator; another table has the counts
+#: Spark's operators that have states.
 WORKER, MERGER = "worker", "merger"
 _ROLES = {AT_WORKERS: WORKER, AT_MERGERS: MERGER}
 _ROWS = "operator string, number int, window long, key string, bytes long, last long, state string"
@@ -75,8 +75,8 @@ class States:
     def rows(self, *, full: bool = False, key: str | None = None) -> DataFrame:
         """One row for each state.
 
-        Its columns are the operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and the
-        state (JSON).
+        Its columns are Spark's operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and
+        the state (JSON).
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ def _parse_key(key: str, kind: pa.DataType) -> pa.Array:
 
 
 def _find_operators(spark: SparkSession, location: str) -> list[tuple[str, int]]:
-    """The map state's name and the number of each operator that has a state of ours."""
+    """The map state's name and the number of each of Spark's operators that has a state of ours."""
     rows = spark.read.format("state-metadata").load(location).select("operatorId", "operatorProperties").distinct()
     found = []
     for row in rows.collect():

@@ -55,7 +55,7 @@ class FetchedBuckets:
 
 
 class StateTable:
-    """The states of one work at one worker.
+    """The states of one operator at one worker.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class StateTable:
     def _upgrade_all(self) -> None:
         """Rewrite all buckets of an older version's table."""
         old = BucketStore(self._store, self._number, self._directory.schema, None)
-        self._upgrade_rows(old.empty())  # refuses another work's states, though there may be none yet
+        self._upgrade_rows(old.empty())  # refuses another operator's states, though there may be none yet
         for window, index in self._indexes.items():
             for some in _batch_buckets(index, np.flatnonzero(index.keys)):
                 rows, bucket = old.fetch(window, index, some)
@@ -229,7 +229,7 @@ class StateTable:
         Raises
         ------
         StateFault
-            This table already has a state of such a key, or the rows are of another work.
+            This table already has a state of such a key, or the rows are of another operator.
 
         """
         rows = self._upgrade_rows(rows)

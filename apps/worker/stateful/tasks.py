@@ -1,4 +1,4 @@
-"""The operators' batch: a worker makes parcels from packets, and a merger makes results from fragments."""
+"""The batch of Spark's operators: a worker makes parcels from packets, and a merger makes results from fragments."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -27,7 +27,7 @@ def run_worker(
     *,
     empty: bool,
 ) -> Iterator[Row]:
-    """A worker's batch: packets → rows of ``operators.PARCELS``.
+    """A worker's batch: packets → rows of ``operator.PARCELS``.
 
     ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
     """
@@ -58,7 +58,7 @@ def _read_blobs(program: KeyedOperatorConfig, rows: Iterable[Any]) -> list[Outpu
 def make_rows(
     parcels: Iterable[OutputBlob], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
-    """Parcels of a worker or a merger (``role``) as rows of ``operators.PARCELS``."""
+    """Parcels of a worker or a merger (``role``) as rows of ``operator.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
     for number, parcel in enumerate(parcels):
         blob = parcel.blob if parcel.kind in SMALL else overflow.put(name, batch.number, number, parcel.blob)

@@ -1,4 +1,4 @@
-"""A worker's batch of a keyed work: its tuples update the states of their keys, and expired states leave."""
+"""A worker's batch of a keyed operator: its tuples update the states of their keys, and expired states leave."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -62,7 +62,7 @@ def run_batch(
     Raises
     ------
     StateFault
-        The work failed.
+        The operator failed.
 
     """
     started = time.perf_counter()

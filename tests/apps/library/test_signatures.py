@@ -16,7 +16,7 @@ FUNCTIONS = (balance, balanced_map, keyed_map)
 
 
 def test_the_same_name_has_the_same_default():
-    """A keyed work can't go without a checkpoint; it refuses the default."""
+    """A keyed operator can't go without a checkpoint; it refuses the default."""
     defaults = [{name: p.default for name, p in signature(function).parameters.items()} for function in FUNCTIONS]
     for name in set.union(*map(set, defaults)):
         assert len({each[name] for each in defaults if name in each}) == 1, name

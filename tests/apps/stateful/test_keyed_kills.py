@@ -1,4 +1,4 @@
-"""Real kills of a topology with a keyed work: whatever dies and whenever, each result is published, and only once."""
+"""Real kills of a topology with a keyed operator: whatever dies and when, each result is published, and only once."""
 
 import random
 from collections import Counter

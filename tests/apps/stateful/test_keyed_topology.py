@@ -1,4 +1,4 @@
-"""A topology with a keyed work, against a real broker: its results and its counts are exact."""
+"""A topology with a keyed operator, against a real broker: its results and its counts are exact."""
 
 from collections import Counter, defaultdict
 from dataclasses import replace
