@@ -15,15 +15,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from unskew.apps.splitter.avro import (
-    AvroDecoder,
-    SchemaRefusals,
-    SchemaRegistry,
-    find_schema_numbers,
-    make_avro_splitter,
-    read_schema_file,
-)
+from unskew.apps.splitter.avro_decoder import AvroDecoder, make_avro_splitter, read_schema_file
+from unskew.apps.splitter.avro_refusals import SchemaRefusals
 from unskew.apps.splitter.json_fields import JsonFields
+from unskew.apps.splitter.schema_registry import SchemaRegistry, find_schema_numbers
 from unskew.apps.splitter.splitter import (
     Splitter,
     explain_not_json,

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.avro import SchemaRefusals
+from unskew.apps.splitter.avro_refusals import SchemaRefusals
 from unskew.apps.splitter.formats import SchemaSource, get_splitter
 from unskew.apps.splitter.splitter import LAST, POSITION, Splitter, reject_times
 from unskew.kafka.connection import Connection

@@ -16,16 +16,11 @@ from tests.apps.conftest import by_key, final_counts, publish, records
 from tests.apps.splitter.schema_registry import schema_registry
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.versions import Versions
-from unskew.apps.splitter.avro import (
-    AvroDecoder,
-    SchemaRefusals,
-    SchemaRegistry,
-    SchemaRequests,
-    _fetched,
-    read_schema_file,
-)
+from unskew.apps.splitter.avro_decoder import AvroDecoder, SchemaRequests, _fetched, read_schema_file
 from unskew.apps.splitter.avro_limits import AvroSchema
+from unskew.apps.splitter.avro_refusals import SchemaRefusals
 from unskew.apps.splitter.formats import SchemaSource, get_splitter
+from unskew.apps.splitter.schema_registry import SchemaRegistry
 from unskew.errors import EnvironmentFault, UsageError
 
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]

@@ -14,8 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.apps.splitter.schema_registry import schema_registry
-from unskew.apps.splitter.avro import AvroDecoder, SchemaMissing, SchemaRegistry, read_schema_file
+from unskew.apps.splitter.avro_decoder import AvroDecoder, read_schema_file
 from unskew.apps.splitter.avro_limits import AvroSchema
+from unskew.apps.splitter.schema_registry import SchemaMissing, SchemaRegistry
 from unskew.errors import UsageError
 
 DEPTH = 20_000
@@ -68,7 +69,7 @@ STOPPING = {
 
 DECODE = """
 import pickle, sys
-from unskew.apps.splitter.avro import AvroDecoder
+from unskew.apps.splitter.avro_decoder import AvroDecoder
 from unskew.apps.splitter.avro_limits import AvroSchema
 for text, message in pickle.load(sys.stdin.buffer):
     print(AvroDecoder("id", schema=AvroSchema.of(text)).read(message)[1], flush=True)
