@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import list_just_below
+from unskew.apps.checkpoint.folders import ObjectFolder
 from unskew.errors import UsageError
 
 try:
@@ -47,7 +47,7 @@ _SHARED_KEY = "SharedKey"
 BY_SAS = "SAS"
 
 
-class AbfsFolder:
+class AbfsFolder(ObjectFolder):
     """A folder of a container: the blobs whose names have a common beginning.
 
     Parameters
@@ -59,11 +59,9 @@ class AbfsFolder:
 
     """
 
-    costly = True
-
     def __init__(self, container: ContainerClient, path: str) -> None:
+        super().__init__(path)
         self._container = container
-        self._start = f"{path.strip('/')}/".lstrip("/")
 
     @classmethod
     def at(cls, scheme: str, host: str, path: str, access: Mapping[str, str]) -> Self:
@@ -101,57 +99,32 @@ class AbfsFolder:
         url = f"{'http' if plain else 'https'}://{authority}"
         return cls(_connect_container(os.getpid(), url, container, account, kind, secret), path)
 
-    def names(self) -> list[str]:
-        """As ``Folder``. It takes a List Blobs."""
-        with _translate_errors():
-            found = [each.name for each in self._container.walk_blobs(self._start, delimiter="/")]
-        return list_just_below(self._start, found)
-
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a Get Blob, of a large file one for each part."""
         with _translate_errors():
-            return self._blob(name).download_blob().readall()
+            return self._container.download_blob(self._start + name).readall()
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``. It takes a Get Blob Properties, and a Get Blob for each part."""
         with _translate_errors():
-            blob = self._blob(name)
+            blob = self._container.get_blob_client(self._start + name)
             return pa.PythonFile(_BlobReader(blob, blob.get_blob_properties().size), mode="r")
 
-    def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``. It takes a Put Blob. A file over 64 MiB is uploaded in blocks, which Azure then joins."""
+    def _list_paths(self, *, recursive: bool) -> list[str]:
+        # It takes a List Blobs.
         with _translate_errors():
-            self._blob(name).upload_blob(data, overwrite=True)
+            if recursive:
+                return [*self._container.list_blob_names(name_starts_with=self._start)]
+            return [each.name for each in self._container.walk_blobs(self._start, delimiter="/")]
 
-    def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: an upload on the condition that there is no blob of that name.
-
-        If the answer is lost, the client sends the request again, and finds what the first one has written.
-        """
-        try:
-            with _translate_errors(ResourceExistsError):
-                self._blob(name).upload_blob(data, overwrite=False)
-        except ResourceExistsError:
-            return False
-        return True
-
-    def remove(self, name: str) -> None:
-        """As ``Folder``. It takes a Delete Blob."""
-        self._delete(self._start + name)
-
-    def clear(self) -> None:
-        """As ``Folder``. It takes a List Blobs, and a Delete Blob for each file."""
+    def _upload(self, path: str, data: bytes, *, replace: bool) -> None:
+        # It takes a Put Blob. A file over 64 MiB is uploaded in blocks, which Azure then joins.
         with _translate_errors():
-            found = [*self._container.list_blob_names(name_starts_with=self._start)]
-        for path in reversed(found):  # a data lake also lists folders, which must be empty to be removed
-            self._delete(path)
+            self._container.upload_blob(path, data, overwrite=replace)
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _translate_errors():
+        with _translate_errors():
             self._container.delete_blob(path)
-
-    def _blob(self, name: str) -> "BlobClient":
-        return self._container.get_blob_client(self._start + name)
 
 
 class _BlobReader(io.RawIOBase):
@@ -184,12 +157,12 @@ class _BlobReader(io.RawIOBase):
 
 
 @contextlib.contextmanager
-def _translate_errors(*unchanged: type[AzureError]) -> Iterator[None]:
-    """Turn errors of Azure's client into those that a disk would raise, except the kinds ``unchanged``."""
+def _translate_errors() -> Iterator[None]:
+    """Turn errors of Azure's client into those that a disk would raise."""
     try:
         yield
-    except unchanged:
-        raise
+    except ResourceExistsError as error:
+        raise FileExistsError(error.message) from error
     except ResourceNotFoundError as error:
         absent = getattr(error, "error_code", None) != "ContainerNotFound"
         raise (FileNotFoundError if absent else OSError)(error.message) from error

@@ -8,6 +8,7 @@ import shutil
 import time
 import uuid
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -238,6 +239,53 @@ class LocalFolder:
         """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path)
+
+
+class ObjectFolder(ABC):
+    """A folder of a store of objects: those whose paths begin with its own. The client's errors are those of a disk."""
+
+    costly = True
+
+    def __init__(self, path: str) -> None:
+        self._start = f"{path.strip('/')}/".lstrip("/")
+
+    @abstractmethod
+    def _list_paths(self, *, recursive: bool) -> list[str]: ...
+
+    @abstractmethod
+    def _upload(self, path: str, data: bytes, *, replace: bool) -> None: ...
+
+    @abstractmethod
+    def _delete(self, path: str) -> None: ...
+
+    def names(self) -> list[str]:
+        """As ``Folder``."""
+        return list_just_below(self._start, self._list_paths(recursive=False))
+
+    def write(self, name: str, data: bytes) -> None:
+        """As ``Folder``."""
+        self._upload(self._start + name, data, replace=True)
+
+    def create(self, name: str, data: bytes) -> bool:
+        """As ``Folder``: an upload on the condition that there is no object of that name.
+
+        If the answer is lost, the client sends the request again, and finds what the first one has written.
+        """
+        try:
+            self._upload(self._start + name, data, replace=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def remove(self, name: str) -> None:
+        """As ``Folder``."""
+        with contextlib.suppress(FileNotFoundError):
+            self._delete(self._start + name)
+
+    def clear(self) -> None:
+        """As ``Folder``. It takes the requests to list and to delete each object."""
+        for path in reversed(self._list_paths(recursive=True)):  # a data lake also lists folders, which must be empty
+            self.remove(path.removeprefix(self._start))
 
 
 class AddressedFolder:

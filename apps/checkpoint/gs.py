@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import list_just_below
+from unskew.apps.checkpoint.folders import ObjectFolder
 from unskew.errors import UsageError
 
 try:
@@ -46,7 +46,7 @@ _SCOPES = ("https://www.googleapis.com/auth/devstorage.read_write",)
 _AHEAD = 1 << 20  # bytes that a file to read parts of reads at least; the client's default is 40 MiB
 
 
-class GsFolder:
+class GsFolder(ObjectFolder):
     """A folder of a bucket: the objects whose names have a common beginning.
 
     Parameters
@@ -58,11 +58,9 @@ class GsFolder:
 
     """
 
-    costly = True
-
     def __init__(self, bucket: storage.Bucket, path: str) -> None:
+        super().__init__(path)
         self._bucket = bucket
-        self._start = f"{path.strip('/')}/".lstrip("/")
 
     @classmethod
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
@@ -86,73 +84,44 @@ class GsFolder:
             client = _connect_client(os.getpid(), kind, keyfile, access.get(_ROOT, "").rstrip("/"))
         return cls(client.bucket(bucket), path)
 
-    def names(self) -> list[str]:
-        """As ``Folder``. It takes a LIST."""
-        with _translate_errors():
-            listed = self._bucket.list_blobs(
-                prefix=self._start, delimiter="/", fields="items(name),prefixes,nextPageToken"
-            )
-            found = [each.name for each in listed]  # only then it knows all folders
-        return list_just_below(self._start, [*found, *listed.prefixes])
-
     def read(self, name: str) -> bytes:
         """As ``Folder``. It takes a GET."""
         with _translate_errors():
-            return self._blob(name).download_as_bytes()
+            return self._bucket.blob(self._start + name).download_as_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
         """As ``Folder``. It takes a GET of its size, and a GET for each part that isn't close to the last one."""
         with _translate_errors():
-            blob = self._blob(name)
+            blob = self._bucket.blob(self._start + name)
             blob.reload()
             return pa.PythonFile(blob.open("rb", chunk_size=_AHEAD), mode="r")
 
-    def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``. It takes an upload, of a large file one for each part."""
+    def _list_paths(self, *, recursive: bool) -> list[str]:
+        # It takes a LIST.
+        fields, delimiter = "items(name),prefixes,nextPageToken", None if recursive else "/"
         with _translate_errors():
-            self._blob(name).upload_from_string(data, "application/octet-stream", retry=DEFAULT_RETRY)
+            listed = self._bucket.list_blobs(prefix=self._start, delimiter=delimiter, fields=fields)
+            paths = [each.name for each in listed]  # only then it knows all folders
+        return [*paths, *listed.prefixes]
 
-    def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: an upload on the condition that there is no object of that name.
-
-        If the answer is lost, the client sends the request again, and finds what the first one has written.
-        """
-        try:
-            with _translate_errors(PreconditionFailed):
-                self._blob(name).upload_from_string(
-                    data, "application/octet-stream", if_generation_match=0, retry=DEFAULT_RETRY
-                )
-        except PreconditionFailed:
-            return False
-        return True
-
-    def remove(self, name: str) -> None:
-        """As ``Folder``. It takes a DELETE."""
-        self._delete(self._start + name)
-
-    def clear(self) -> None:
-        """As ``Folder``. It takes a LIST, and a DELETE for each file."""
+    def _upload(self, path: str, data: bytes, *, replace: bool) -> None:
+        # It takes an upload, of a large file one for each part.
+        kind, generation = "application/octet-stream", None if replace else 0
         with _translate_errors():
-            listed = self._bucket.list_blobs(prefix=self._start, fields="items(name),nextPageToken")
-            found = [each.name for each in listed]
-        for path in found:
-            self._delete(path)
+            self._bucket.blob(path).upload_from_string(data, kind, if_generation_match=generation, retry=DEFAULT_RETRY)
 
     def _delete(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError), _translate_errors():
+        with _translate_errors():
             self._bucket.blob(path).delete(retry=DEFAULT_RETRY)
-
-    def _blob(self, name: str) -> storage.Blob:
-        return self._bucket.blob(self._start + name)
 
 
 @contextlib.contextmanager
-def _translate_errors(*unchanged: type[GoogleAPIError]) -> Iterator[None]:
-    """Turn errors of Google's client into those that a disk would raise, except the kinds ``unchanged``."""
+def _translate_errors() -> Iterator[None]:
+    """Turn errors of Google's client into those that a disk would raise."""
     try:
         yield
-    except unchanged:
-        raise
+    except PreconditionFailed as error:
+        raise FileExistsError(str(error)) from error
     except NotFound as error:
         raise FileNotFoundError(error.message) from error
     except (GoogleAPIError, GoogleAuthError) as error:
