@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 def check_work(
-    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The work, such as unskew.operators:Sessions.")],
+    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The operator, such as unskew.operators:Sessions.")],
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the work.")
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the operator.")
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=TYPE",
-            help="Type of a column of the tuples: int64, double, … (default: the work's, or else string).",
+            help="Type of a column of the tuples: int64, double, … (default: the operator's, or else string).",
         ),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Number of random batches, small ones first.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal batches.")] = 0,
     nulls: Annotated[bool, typer.Option(help="Whether values may be null, NaN or infinite.")] = True,
 ) -> None:
-    """Check a work with a state per key on random tuples: its schemas, cuts into batches, merges in any order.
+    """Check a keyed operator on random tuples: its schemas, cuts into batches, merges in any order.
 
     Exit code 0: all properties that could be checked hold. Exit code 1: at least one doesn't.
 

@@ -3,7 +3,7 @@
     python -m evidence.speed.works [WORK ...] [--tuples N] [--keys K] [--repeats N]
 
 All keys have a tuple in each batch. CPU time of the process, the median over the repeats: ``update`` of a second batch,
-``settle`` of what it changed, and ``merge`` of the states after the first and the second batch.
+``on_merge`` of what it changed, and ``merge`` of the states after the first and the second batch.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def timed(call):
 
 
 def measure(work, tuples, keys):
-    """CPU seconds of update, settle and merge, and the bytes of the states."""
+    """CPU seconds of update, on_merge and merge, and the bytes of the states."""
     nothing = pa.RecordBatch.from_arrays([pa.nulls(keys, field.type) for field in work.state], schema=work.state)
     first = work.update(tuples, nothing, NOW)[1]
     (_, second), update = timed(lambda: work.update(tuples, first, NOW))
@@ -81,7 +81,7 @@ def main():
         parser.error(f"unknown work {unknown[0]!r}; valid: {', '.join(ALL)}")
     tuples = batch(given.tuples, given.keys)
     table = Table("work", box=MARKDOWN)
-    for name in ("update, µs a tuple", "settle, µs a key", "merge of two, µs a key", "state, bytes a key"):
+    for name in ("update, µs a tuple", "on_merge, µs a key", "merge of two, µs a key", "state, bytes a key"):
         table.add_column(name, justify="right")
     for name in names:
         measure(ALL[name], tuples, given.keys)  # compiles
