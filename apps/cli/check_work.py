@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 def check_work(
-    work: Annotated[str, typer.Argument(metavar="MODULE:CLASS", help="The operator, such as unskew.operators:Sessions.")],
+    work: Annotated[
+        str, typer.Argument(metavar="MODULE:CLASS", help="The operator, such as unskew.operators:Sessions.")
+    ],
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the operator.")
     ] = None,
