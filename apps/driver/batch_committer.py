@@ -167,13 +167,19 @@ class BatchCommitter:
             failures |= report.failures
             for window, tuples in report.windows.items():
                 windows[window] = windows.get(window, 0) + tuples
+        # The tuples of each window, late ones too. By event time the workers report them. By batch time all of a
+        # batch's tuples are in the window of its time.
         length = self._settings.window_ms
         if self._settings.time == "batch" and loads.any():
             windows = {batch.time_ms // length: int(loads.sum())}
+        # Late are the tuples of windows that the batch before has closed, and those that a TTL alone makes late.
         late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
         late += sum(report.late for report in reports.workers.values())
+        # Rejected are messages without a key, and those on which the work failed.
         refused = sum(report.rejected for report in reports.routers.values()) + len(failures)
         internals = {source: report.internals for source, report in sorted(reports.routers.items())}
+        # The sums that the next batch begins with, but for closed windows, which ``_publish`` adds. ``before`` is the
+        # version of this batch, so that a replay adds to the same numbers, and doesn't count its tuples twice.
         totals = replace(
             before,
             # A source without tuples in this batch keeps its last ones. They are carried with the totals, so that a
@@ -189,6 +195,7 @@ class BatchCommitter:
         seconds = sum(report.seconds for report in reports.routers.values())
         states = self._stage.summary(reports)
         busy = reports.busy(most)
+        # The planner knows how it has planned, and the routers how long they have waited for that.
         plan = self._planner.summary(batch.number) if self._planner is not None else None
         if plan is not None:
             plan = replace(plan, waited=max((report.waited for report in reports.routers.values()), default=0.0))

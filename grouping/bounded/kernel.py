@@ -141,6 +141,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     cost = 1.0
     now: float = clock[0]
     tuples: int = tally[TUPLES]
+    # What is done every so many tuples follows from the tuples so far, and not from the cuts between calls.
     span = max(rules.window // 10, 10 * len(load))
     to_estimate = span - tuples % span
     to_tidy = rules.period - tuples % rules.period
@@ -151,6 +152,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         tuples += 1
+        # Time goes on by the tuple's cost. If the mean cost has risen, the limits rise at once; they fall at the end of
+        # a part only (below).
         if len(costs):
             cost = costs[i]
             now += cost
@@ -162,6 +165,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = compute_limits(rules, unit)
         else:
             now += 1.0
+        # Step 1: the key's first worker. ``in_use`` follows each change of the keys, by which the table may grow or
+        # shrink.
         slot = find_within(table, in_use, known, key)
         if slot < 0 and tally[CHOOSING] and rules.chosen:
             slot = _choose_first(key, homes[code], rules, loads, replicas, tally, deck, own)
@@ -172,6 +177,10 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
             worker = first[slot]
             seen[slot] = True
             is_split = length[slot] > 1
+        # Step 2: is this worker too far ahead for a whole key? Then the tuple is a vote, also when no replica is left
+        # (so ``spare`` is asked after the vote). The vote's winner is split; beyond the full limit, this key is, if
+        # more than a quarter of the nodes is free (step 6). Else the tuple alone goes elsewhere, if the worker is full,
+        # or stays.
         if not is_split and rules.most > 1 and load[worker, AHEAD] - now > whole:
             spare: int = replicas.size[SPARE] if slot >= 0 or replicas.size[KEYS] < len(known) else 0
             is_full = load[worker, AHEAD] - now > full
@@ -185,6 +194,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 worker = next_within_cap(key, now, opening, whole, full, False, rules, loads, deck, own)
             elif is_full:
                 worker = next_worker(key, now, opening, whole, full, False, rules, loads, tally)
+        # Step 3. A key that has just been split has only its first worker, which has no room: another one joins.
         if is_split:
             # Of a few workers: the first that is open to all keys, else the one that is the least ahead. Of many: the
             # first with room, from the one that got the key's last tuple on; after as many tuples as the key has
@@ -210,6 +220,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                     if level <= enough:
                         break
                 node = head[slot] if node == FIRST else following[node]
+            # A worker with room: of many, the next search begins at it. Its replica is in use, and isn't forgotten.
+            # None with room: one more joins. Of the few that a capped key may have, the chosen one may be on the key
+            # already.
             if worker >= 0:
                 cursor[slot] = best
                 if best != FIRST:
@@ -222,9 +235,11 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 worker = next_worker(key, now, opening, reach, full, True, rules, loads, tally)
                 if many < len(load):
                     add_worker(replicas, slot, worker)
+        # The tuple is routed. A worker that has nothing to do begins now: idle time isn't saved up.
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
         routes[i] = worker
+        # Step 4: at the end of a part the oldest one no longer counts, and the limits may fall, and levels with them.
         if len(costs) and tuples % rules.part == 0:
             counted = end_part(rules, tuples, costs_so_far)
             mean = costs_so_far[TOGETHER] / counted
@@ -233,10 +248,12 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = compute_limits(rules, unit)
                 for w in range(len(load)):
                     load[w, AHEAD] -= (before - full) * min(max((load[w, AHEAD] - now) / before, 0.0), 1.0)
+            # Step 5: a new beginning of time, from which all levels are as they were.
             if now > _FAR * unit:
                 for w in range(len(load)):
                     load[w, AHEAD] = max(load[w, AHEAD] - now, 0.0)
                 now = 0.0
+        # Now and then: the recent loads, by which joining workers are chosen; replicas without use are forgotten.
         to_estimate -= 1
         if to_estimate == 0:
             estimate_loads(loads, rules)

@@ -66,6 +66,8 @@ def run_batch(
 
     """
     started = time.perf_counter()
+    # 1. What is planned for this batch. If states come or go, or fragments leave after their update, buckets change
+    #    more than once. Then the store is written at the end.
     migration = Migration(program.routing, worker, batch.number, progress)
     merges = _is_merge_due(program, progress, batch)
     later = BufferedStore(store) if migration.may_move or merges else None
@@ -73,7 +75,11 @@ def run_batch(
     calls = OperatorCalls(program.work)
     table = StateTable(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
     states = Lifecycle(table, calls, ttl_ms)
+    # 2. The states that other workers have released to this one come before the first tuple: the routers already follow
+    #    the plan, so without its state a key would begin anew here.
     migration.take_in(table)
+    # 3. The tuples. Late is what is behind the watermark of the batch *before*: a window that this batch closes takes
+    #    the batch's tuples first. By event time a state has expired as of that same watermark.
     arrived = _read_tuples(packets, program, batch)
     tuples, windows, late = _drop_late(arrived, program, progress.closed_ms)
     now = program.now(batch)
@@ -84,11 +90,16 @@ def run_batch(
         distinct += len(keys.distinct)
         over = progress.closed_ms if program.event else batch.batch_ms
         states.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
+    # 4. The simulated cost of the tuples, late ones too. A monitor sees what the work took until here: not the
+    #    migration, and not the states that leave below, which are no cost of these tuples.
     time.sleep(program.cost.total(arrived.column("key")))
     observed = None
     if program.monitors is not None:
         seconds = time.perf_counter() - started - migration.seconds
         observed = program.monitors.report(worker, batch.number, tuples.column("key"), seconds)
+    # 5. States leave, now that they have all tuples of the batch: those of closed windows, then those that have
+    #    expired. Fragments of a split key go to its merger, which merges them and lets the whole state close or expire.
+    #    They go when their window closes, or all of them when a merge is due.
     fragments = []
     for window in table.windows:
         closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
@@ -98,16 +109,24 @@ def run_batch(
             states.close(window, now)
     if program.ttl_ms is not None and not program.split:
         states.expire(batch.watermark_ms, now, prompt=program.prompt)
+    # 6. Of the states that are left, those of keys that the pending plan gives away are released. So no receiver gets a
+    #    state that is over, or that lacks a tuple.
     migration.release(table, split=program.split)
+    # 7. No bucket changes any more: write the table's directory, and then what was kept back.
     table.close()
     if later is not None:
         later.flush()
+    # 8. What leaves the worker. The counts are a table of their own in the same store. A merger is called in each batch
+    #    by the heartbeat of the worker of its number, which says whether a merge is due: a batch may bring it no
+    #    fragments.
     yield from pack_rows(RESULTS, worker % program.mergers, states.results)
     yield from spread_over_mergers(fragments, program.mergers)
     yield from _count_tuples(program, store, worker, tuples, batch)
     if program.split and worker < program.mergers:
         yield OutputBlob(HEARTBEAT, worker, b"now" if merges else b"")
+    # 9. The progress, with what the migration has added to it. Spark commits it together with the states.
     _write_progress(program, store, progress, migration.progress, batch)
+    # 10. The report, which counts the states as the next batch finds them.
     if program.reports is not None or program.observe is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)

@@ -201,6 +201,8 @@ class TransactionalWriter:
             The broker refuses transactions, or doesn't answer.
 
         """
+        # Steps 1 to 3, in this order: after the fence nobody else can commit with this id, and what had been decided
+        # before it lies before the mark.
         self.abort()
         with self._ending():
             self._open()
@@ -216,6 +218,9 @@ class TransactionalWriter:
             The broker refuses transactions, or doesn't answer. Or the part has written the batch by another plan.
 
         """
+        # With a producer from an earlier batch, steps 1 to 3 are left out. If ``_last`` is of this batch, or of a later
+        # one, nothing is left to write, whoever has the part now. If it is older, somebody else may have written this
+        # batch since. But then the broker refuses the number, and the part is read anew below.
         self._topic = topic
         if self._producer is not None:
             if not number.follows(self._last, self._name):
@@ -227,6 +232,8 @@ class TransactionalWriter:
                 return True
         self.fence()
         with self._ending():
+            # Nobody is waited for here: the broker has accepted this process just now. If another one takes the part
+            # after it, the commit fails, and the batch is tried again.
             if number.follows(self._last, self._name):
                 self._begin(number)
                 return True
@@ -250,6 +257,7 @@ class TransactionalWriter:
         if not records:
             return
         with self._ending():
+            # Step 5.
             self._records.put(records, ANY_PARTITION, max(map(_record_size, records)))
             self._require(self._records, self._topic)
 
@@ -272,6 +280,8 @@ class TransactionalWriter:
                 if error.args[0].code() not in _INTERRUPTING:
                     self._require(self._records, self._topic)  # it says more of the reason
                 raise
+            # Only once it is committed. If the answer was lost, the producer is given up, and ``begin`` reads what
+            # holds.
             self._last = self._number
 
     def abort(self) -> None:
@@ -301,6 +311,8 @@ class TransactionalWriter:
         try:
             producer.init_transactions(_PATIENCE)
         except KafkaException as error:
+            # The broker grants less, and may not have said so before. A producer's time-out is for good, so a new one
+            # tries less.
             shorter = [ms for ms in _SHORTER if ms < self._timeout_ms]
             if error.args[0].code() != KafkaError.INVALID_TRANSACTION_TIMEOUT or not shorter:
                 raise
@@ -541,6 +553,8 @@ def _read_last_before(connection: Connection, topic: str, partition: int, mark: 
         with _open_consumer(connection, topic) as consumer:
             number, read_to = _read_last_batch_id(consumer, of)
             there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records too
+        # Committed records are read up to the first transaction that is open. If that is behind the mark, all that
+        # began before the mark have been settled, and their last number is final.
         if read_to > mark:
             return number
         # A leader that has just begun doesn't know at once that its replicas have the newest records. Once it does, it
@@ -573,6 +587,7 @@ def _open_consumer(connection: Connection, topic: str) -> Iterator[Consumer]:
 def _read_last_batch_id(consumer: Consumer, of: TopicPartition) -> tuple[BatchId | None, int]:
     """A partition's last number, and the offset up to which committed records were read."""
     first, end = await_leaders(lambda: consumer.get_watermark_offsets(of, timeout=_PATIENCE), _PATIENCE)
+    # From the end backwards, each time eight times as far: mostly the number is among the last few records.
     tail = _TAIL
     while True:
         start = max(first, end - tail)
@@ -592,6 +607,7 @@ def _read_newest_value(consumer: Consumer, start: TopicPartition) -> tuple[bytes
             continue
         error = message.error()
         if error is None:
+            # A mark has no value, and hides no number.
             newest = message.value() or newest
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its public name
             return newest, message.offset() or 0
