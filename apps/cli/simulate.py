@@ -14,12 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unskew.apps.cli import option_groups
-from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
+from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
-from unskew.apps.cli.option_groups import OperatorOptions
+from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
-from unskew.kafka.connection import Connection
 
 if TYPE_CHECKING:
     from unskew.apps.cli.simulation.batch_times import BatchTiming
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from unskew.grouping.keys import Keys
     from unskew.grouping.simulator import SimulationOutcome
 
-TIME = "Timing options"
-MINUTES = "Options of the time that batches take"
+_timing_option = partial(typer.Option, rich_help_panel="Timing options")
+_batch_option = partial(typer.Option, rich_help_panel="Options of the time that batches take")
 
 
 @dataclass(frozen=True)
@@ -47,30 +46,20 @@ class BatchOptions:
     ] = None
     cores: Annotated[
         int | None,
-        typer.Option(
+        _batch_option(
             min=1,
             help="Cores that compute the tuples' cost, all workers together.",
             show_default="--cost is waiting, --work computes on the cores of this machine",
-            rich_help_panel=MINUTES,
         ),
     ] = None
     batch: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Tuples of a batch.",
-            show_default="a second of all workers' work, at most a million",
-            rich_help_panel=MINUTES,
+        _batch_option(
+            min=1, help="Tuples of a batch.", show_default="a second of all workers' work, at most a million"
         ),
     ] = None
     fixed: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            help="Fixed cost of a batch on your cluster (ms).",
-            show_default="400",
-            rich_help_panel=MINUTES,
-        ),
+        float | None, _batch_option(min=0, help="Fixed cost of a batch on your cluster (ms).", show_default="400")
     ] = None
 
     def is_asked(self, work: str | None) -> bool:
@@ -96,10 +85,10 @@ class BatchOptions:
         return parse_numbers("--cost", self.cost or "1")
 
 
-@options_from(batches=BatchOptions, work=OperatorOptions)
-def simulate(
-    batches: BatchOptions,
-    work: OperatorOptions,
+@dataclass(frozen=True)
+class SimulationOptions:
+    """What is simulated: a stream, groupings and workers."""
+
     stream: Annotated[
         str,
         typer.Argument(
@@ -107,67 +96,95 @@ def simulate(
             "FILE:COLUMN (Parquet, CSV, TSV, JSON lines), counts:FILE.csv (key,count), kafka:TOPIC or "
             "kafka:TOPIC:FIELD."
         ),
-    ] = "zipf:z=1.2,k=100000",
+    ] = "zipf:z=1.2,k=100000"
     groupings: Annotated[
         str, typer.Option(metavar="NAME,…", help="Groupings; NAME:PARAMETER=VALUE:… sets parameters.")
-    ] = "PLANNED,BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE",
-    workers: Annotated[
-        str, typer.Option(metavar="W,…", help="Number of workers W; several numbers give a curve.")
-    ] = "10",
+    ] = "PLANNED,BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE"
+    workers: Annotated[str, typer.Option(metavar="W,…", help="Number of workers W; several numbers give a curve.")] = (
+        "10"
+    )
     sources: Annotated[
         int | None, typer.Option(min=1, help="Number of sources S.", show_default="a topic's partitions, otherwise 5")
-    ] = None,
-    tuples: Annotated[
-        int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")
-    ] = 1_000_000,
-    split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even",
+    ] = None
+    tuples: Annotated[int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")] = (
+        1_000_000
+    )
+    split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even"
     factors: Annotated[
         str,
         typer.Option(metavar="F,…", help="Each worker's multiple of --cost, such as 1,1,2; repeated over the workers."),
-    ] = "1",
+    ] = "1"
     factors_end: Annotated[
         str | None,
         typer.Option(
             metavar="F,…", help="The factors at the end, to which the workers' speeds drift.", show_default="no drift"
         ),
-    ] = None,
-    load: Annotated[
-        float, typer.Option(help="Share of the workers' capacity that the stream needs.", rich_help_panel=TIME)
-    ] = 0.8,
-    poisson: Annotated[
-        bool, typer.Option(help="Draw the times between arrivals at random.", rich_help_panel=TIME)
-    ] = False,
+    ] = None
+    load: Annotated[float, _timing_option(help="Share of the workers' capacity that the stream needs.")] = 0.8
+    poisson: Annotated[bool, _timing_option(help="Draw the times between arrivals at random.")] = False
     recorded: Annotated[
-        bool,
-        typer.Option(
-            help="Use the recorded times of arrival: a column 'time', or Kafka's timestamps.", rich_help_panel=TIME
-        ),
-    ] = False,
+        bool, _timing_option(help="Use the recorded times of arrival: a column 'time', or Kafka's timestamps.")
+    ] = False
     window: Annotated[
-        float | None,
-        typer.Option(
-            help="How often partial results go to the aggregator (s).", rich_help_panel=TIME, show_default="end"
-        ),
-    ] = None,
-    feedback_interval: Annotated[float, typer.Option(help="Time between reports (s).", rich_help_panel=TIME)] = 1.0,
-    feedback_delay: Annotated[
-        float, typer.Option(help="Time until a plan takes effect (s).", rich_help_panel=TIME)
-    ] = 0.0,
+        float | None, _timing_option(help="How often partial results go to the aggregator (s).", show_default="end")
+    ] = None
+    feedback_interval: Annotated[float, _timing_option(help="Time between reports (s).")] = 1.0
+    feedback_delay: Annotated[float, _timing_option(help="Time until a plan takes effect (s).")] = 0.0
     feedback_transfer: Annotated[
-        float,
-        typer.Option(
-            help="Time that a move of a state takes both workers, for each tuple in it (ms).", rich_help_panel=TIME
-        ),
-    ] = 0.0,
-    samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0,
+        float, _timing_option(help="Time that a move of a state takes both workers, for each tuple in it (ms).")
+    ] = 0.0
+    samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0
+
+    @property
+    def schemes(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """The groupings as (label, name, parameters)."""
+        # A comma before a number belongs to a parameter of several numbers: weights=1,1,2.
+        texts = [text.strip() for text in re.split(r",(?!\s*[-+.\d])", self.groupings) if text.strip()]
+        if not texts:
+            raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
+        return [_parse_grouping(text) for text in texts]
+
+    @property
+    def worker_counts(self) -> list[int]:
+        """The numbers of workers."""
+        return [int(number) for number in parse_numbers("--workers", self.workers, least=1, whole=True)]
+
+    @property
+    def speeds(self) -> dict[str, list[float] | None]:
+        """The workers' factors at the beginning, and at the end."""
+        end = self.factors_end
+        return {
+            "factors": parse_numbers("--factors", self.factors),
+            "factors_end": None if end is None else parse_numbers("--factors-end", end),
+        }
+
+    def arguments(self) -> dict[str, Any]:
+        """The simulation's arguments besides keys, their times and costs, and the number of sources."""
+        from unskew.apps.cli.simulation.simulation import FeedbackTiming
+
+        feedback = FeedbackTiming(1000 * self.feedback_interval, 1000 * self.feedback_delay, self.feedback_transfer)
+        settings = {"split": self.split, "samples": self.samples, "window": self.window and 1000 * self.window}
+        arrivals = {"load": self.load, "poisson": self.poisson, "seed": self.seed}
+        return {**self.speeds, **arrivals, "feedback": feedback, "settings": settings}
+
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is shown of a simulation, and where."""
+
     details: Annotated[
         bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
-    ] = False,
-    output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None,
-    as_json: JsonOption = False,
-    bootstrap_servers: BootstrapOption = None,
-    kafka_config: KafkaConfigOption = None,
+    ] = False
+    output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None
+    as_json: JsonOption = False
+
+
+@options_from(
+    batches=BatchOptions, work=OperatorOptions, options=SimulationOptions, shown=OutputOptions, kafka=KafkaOptions
+)
+def simulate(
+    batches: BatchOptions, work: OperatorOptions, options: SimulationOptions, shown: OutputOptions, kafka: KafkaOptions
 ) -> None:
     """Simulate groupings on a stream: what each worker would get, and how many states this would need.
 
@@ -182,66 +199,45 @@ def simulate(
 
     Example: unskew simulate kafka:events:user --workers 50 --cost 2
     """
-    # A comma before a number belongs to a parameter of several numbers: weights=1,1,2.
-    chosen = [_parse_grouping(text.strip()) for text in re.split(r",(?!\s*[-+.\d])", groupings) if text.strip()]
-    counts = [int(number) for number in parse_numbers("--workers", workers, least=1, whole=True)]
-    if not chosen:
-        raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
-
-    asked = batches.is_asked(work.work)
-    speeds = {
-        "factors": parse_numbers("--factors", factors),
-        "factors_end": None if factors_end is None else parse_numbers("--factors-end", factors_end),
-    }
+    schemes, counts = options.schemes, options.worker_counts
+    asked, speeds = batches.is_asked(work.work), options.speeds
 
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.simulation import input_stream as source
     from unskew.apps.cli.simulation import simulation, tables
 
-    contestants = [simulation.Contestant(*each) for each in chosen]
-    connect = partial(Connection.of, bootstrap_servers, kafka_config)
-    given = source.StreamSpec(stream, tuples, seed, connect, timed=recorded)
+    contestants = [simulation.Contestant(*each) for each in schemes]
+    given = source.StreamSpec(options.stream, options.tuples, options.seed, kafka.connection, timed=options.recorded)
     partitions = given.partitions()
-    sources = sources or len(partitions or ()) or 5
+    sources = options.sources or len(partitions or ()) or 5
     console = Console()
     if asked:
-        settings = {**speeds, "sources": sources, "split": split, "seed": seed}
+        settings = {**speeds, "sources": sources, "split": options.split, "seed": options.seed}
         _print_times(console, _make_timing(given, batches, work, settings), contestants, counts)
         _print_partitions(console, partitions)
         given.rejects.show(console)
-        if not details and output is None:
+        if not shown.details and shown.output is None:
             return
     try:
-        feedback = simulation.FeedbackTiming(1000 * feedback_interval, 1000 * feedback_delay, feedback_transfer)
-        read = _read_stream(given, recorded=recorded)
-        simulated = simulation.Simulation(
-            simulation.encode_keys(read.keys),
-            read.times if recorded else None,
-            costs=batches.costs,
-            **speeds,
-            load=load,
-            poisson=poisson,
-            seed=seed,
-            sources=sources,
-            feedback=feedback,
-            settings={"split": split, "samples": samples, "window": window and 1000 * window},
-        )
+        arguments, read = options.arguments(), _read_stream(given, recorded=options.recorded)
+        keys, times = simulation.encode_keys(read.keys), read.times if options.recorded else None
+        simulated = simulation.Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
         outcomes: dict[tuple[str, int], SimulationOutcome] = {}
         for count in counts:
             found = simulated.outcomes(_show_progress(contestants), count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
-            if as_json:
+            if shown.as_json:
                 answers = tables.rank_groupings(found, simulated.keys)
                 print(json.dumps(tables.describe_simulation(found, answers, simulated.keys)))
             else:
-                _print_answers(console, found, simulated.keys, details=details)
-        _print_partitions(console, None if as_json else partitions)
+                _print_answers(console, found, simulated.keys, details=shown.details)
+        _print_partitions(console, None if shown.as_json else partitions)
         if not asked:
-            given.rejects.show(Console(stderr=True) if as_json else console)
+            given.rejects.show(Console(stderr=True) if shown.as_json else console)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
-    if output is not None:
-        for file in tables.save_simulation(outcomes, output, stream):
+    if shown.output is not None:
+        for file in tables.save_simulation(outcomes, shown.output, options.stream):
             console.print(f"wrote {file}")
 
 
