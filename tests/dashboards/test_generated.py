@@ -13,13 +13,13 @@ lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError).lint
 
 
 def test_the_checked_in_files_are_current_and_keep_to_the_rules():
-    assert find_outdated(code.rendered(), FOLDER) == []
+    assert find_outdated(code.render_dashboards(), FOLDER) == []
     assert list(code.DASHBOARDS) == list(NAMES)
     assert lint(dashboards()) == []
 
 
 def test_writing_mends_what_differs_and_removes_what_is_no_more(tmp_path):
-    files = code.rendered()
+    files = code.render_dashboards()
     assert list(write(files, tmp_path)) == sorted(files)
     (tmp_path / "keys.json").write_text("{}")
     (tmp_path / "old.json").write_text("{}")

@@ -97,7 +97,7 @@ def steps(*, kept: bool) -> Iterator[str]:
 
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
 def test_each_record_is_there_once_wherever_a_process_dies(connection, topic, kept):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     for step in steps(kept=kept):
         trial.kill(step, kept=kept)
     trial.check()
@@ -105,7 +105,7 @@ def test_each_record_is_there_once_wherever_a_process_dies(connection, topic, ke
 
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
 def test_each_record_is_there_once_wherever_a_process_is_paused_and_woken(connection, topic, kept):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     said = {step: trial.stop(step, kept=kept).split(":")[0].strip() for step in steps(kept=kept)}
     trial.check()
     # Whoever learns of the other process before it takes records finds the batch. Later the task has to run again.
@@ -135,7 +135,7 @@ def test_the_check_finds_a_protocol_that_is_wrong(connection, topic, mutant):
 
 
 def test_a_batch_that_another_plan_has_written_is_refused(connection, topic):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     assert write(trial.new(), topic, 3, planned_ms=1000)
     assert not write(trial.new(), topic, 3, planned_ms=1000)
     assert not write(trial.new(), topic, 2, planned_ms=900)  # a task that was late
@@ -146,7 +146,7 @@ def test_a_batch_that_another_plan_has_written_is_refused(connection, topic):
 
 
 def test_the_last_number_is_found_behind_many_aborted_transactions(connection, topic):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     assert read_last_batch_ids(connection, commits_of(topic), [0]) == {}
     write(trial.new(), topic, 7)
     for _ in range(40):
@@ -158,7 +158,7 @@ def test_the_last_number_is_found_behind_many_aborted_transactions(connection, t
 
 def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, topic):
     """As after the end of Kafka's only broker in a commit: it may lose the commit's mark in the partition."""
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     trial.again()
     other = Producer(connection.client(**{"transactional.id": f"{topic}-other", "log_level": 0}))
     other.init_transactions()
@@ -172,7 +172,7 @@ def test_a_number_that_a_broker_has_not_settled_is_not_overlooked(connection, to
 
 
 def test_a_transaction_that_takes_too_long_writes_nothing_and_can_be_tried_again(connection, topic, monkeypatch):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     monkeypatch.setattr(transactions, "_LONGEST", 1000)
     monkeypatch.setattr(TransactionalWriter, "_granted", {})
     attempts = []
@@ -197,7 +197,7 @@ def aborted(connection, topic):
 
 
 def test_records_may_lack_a_key_or_a_value_and_have_a_partition_and_headers(connection, topic):
-    part = Trial(connection, topic, "Part").new()
+    part = Trial(connection, topic, "TransactionalWriter").new()
     plain = [{"key": None, "value": b"v"}, {"key": b"k", "value": None}]
     headers = [("kind", b"h"), ("kind", b""), ("none", None)]
     headed = [{"key": b"k", "value": b"h", "headers": headers}, {"key": None, "value": None, "headers": None}]
@@ -217,14 +217,14 @@ def test_records_may_lack_a_key_or_a_value_and_have_a_partition_and_headers(conn
 
 @pytest.mark.parametrize("more", [{}, {"headers": None}], ids=["plain", "headers"])
 def test_a_partition_that_there_is_not_is_an_error_in_one_line(connection, topic, more):
-    part = Trial(connection, topic, "Part").new()
+    part = Trial(connection, topic, "TransactionalWriter").new()
     records = [{"key": b"k", "value": b"v", "partition": 7, **more}] * 2
     with pytest.raises(EnvironmentFault, match=r"[12] records were not written to .* \(Local: Unknown partition\)"):
         deliver_records(part, topic, BatchId(0, 0), lambda: [[dict(each) for each in records]])
 
 
 def test_records_that_kafka_refuses_are_an_error_in_one_line(connection, topic):
-    trial = Trial(connection, topic, "Part")
+    trial = Trial(connection, topic, "TransactionalWriter")
     ensure_topic(connection, f"{topic}-small", 1, {"max.message.bytes": "1000"})
     records = [{"key": b"k", "value": b"v" * 2000}]
     with pytest.raises(

@@ -20,7 +20,7 @@ STEPS = {
     "mark": "_mark",
     "read": "_read",
     "begin": "_begin",
-    "number": "_put_number",
+    "number": "_put_batch_id",
     "records": "put",
     "acknowledge": "_acknowledge",
     "commit": "_commit",
