@@ -29,7 +29,7 @@ PROGRAMS = {
     "speed.state": "states per key: CPU a touched key, sessions, the groupings, beside Spark's own ways, salting",
     "speed.session": "keyed_map's first batch and those after it, beside Spark's session_window, by settings",
     "speed.migration": "latencies while states of keys move, beside a query that is stopped and started again",
-    "speed.works": "µs a tuple and bytes of state of each keyed work, without Spark",
+    "speed.operators": "µs a tuple and bytes of state of each keyed operator, without Spark",
     "speed.reports": "the cost of feedback's reports when workers name only their heaviest keys",
     "speed.planning": "what PLANNED's planner costs: a batch beside BOUNDED_LOAD, the planner alone with many sources",
     "balance.predict": "the speedup over KEY that `unskew simulate` predicts, beside that of live topologies",

@@ -1,6 +1,6 @@
 """What the keyed operators cost by themselves: no Spark, one process.
 
-    python -m evidence.speed.works [WORK ...] [--tuples N] [--keys K] [--repeats N]
+    python -m evidence.speed.operators [WORK ...] [--tuples N] [--keys K] [--repeats N]
 
 All keys have a tuple in each batch. CPU time of the process, the median over the repeats: ``update`` of a second batch,
 ``on_merge`` of what it changed, and ``merge`` of the states after the first and the second batch.
