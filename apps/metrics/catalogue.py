@@ -171,7 +171,7 @@ REBALANCE = Subject(
 PLANNER = Subject(
     "planner", "The plan of a batch, if the grouping plans it before it is routed", "the batch's time", {}
 )
-STATES = Subject("states", "All states of a keyed work, after a micro-batch", "the batch's time", {})
+STATES = Subject("states", "All states of a keyed operator, after a micro-batch", "the batch's time", {})
 WORKER_STATES = Subject(
     "worker_states", "The states at a worker and at the merger of its number", "the batch's time", _WORKER
 )

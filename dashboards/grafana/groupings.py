@@ -138,7 +138,7 @@ def _show_extremes() -> Row:
             "How big is the state?",
             "Rows of open windows: one for each window, key and worker. Split keys have several.",
             *panels.over_time("query", "state_rows"),
-        ).no_value("No open windows: a keyed work has states"),
+        ).no_value("No open windows: a keyed operator has states"),
     ]
 
 

@@ -226,7 +226,7 @@ def _show_state() -> Row:
             "How big is the state?",
             "Rows of open windows in the state store: one for each window, key and worker.",
             *_now("query", "state_rows"),
-        ).no_value("No open windows: a keyed work has states"),
+        ).no_value("No open windows: a keyed operator has states"),
         panels.lines(
             "How much memory does the state use?",
             "Memory that the state store uses.",
@@ -234,9 +234,9 @@ def _show_state() -> Row:
         ),
         panels.band(
             "How large are the workers' states?",
-            "Bytes of a keyed work's states at each worker; the tooltip names the worker.",
+            "Bytes of a keyed operator's states at each worker; the tooltip names the worker.",
             *_now("worker_states", "size", by=["worker"]),
-        ).no_value("No keyed work"),
+        ).no_value("No keyed operator"),
     ]
 
 
@@ -247,12 +247,12 @@ def _show_waits() -> Row:
             "How many states does a key have?",
             "If the grouping splits keys: the fragments that workers sent to mergers, per key.",
             *_now("states", "replication"),
-        ).no_value("No keyed work whose keys are split"),
+        ).no_value("No keyed operator whose keys are split"),
         panels.lines(
             "How long do merges take?",
             "Time at work of the slowest merger, where the states of a key become one.",
             *_now("states", "merge"),
-        ).no_value("No keyed work whose keys are split"),
+        ).no_value("No keyed operator whose keys are split"),
         panels.each(
             "source",
             "Does a transaction hold messages back?",

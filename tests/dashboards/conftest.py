@@ -1,4 +1,4 @@
-"""A KEY run, and a DYNAMIC_KEY run with a keyed work, over one stream, whose metrics are in real servers."""
+"""A KEY run, and a DYNAMIC_KEY run with a keyed operator, over one stream, whose metrics are in real servers."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -47,7 +47,7 @@ class States:
         checkpoint, location = Checkpoint(where), Location.of(where).address
         record, partitions = checkpoint.read_record(), checkpoint.partitions()
         if "state" not in record or partitions is None:
-            raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed work")
+            raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed operator")
         # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
         _ = spark.streams.active
         self.work: str = record["work"]
