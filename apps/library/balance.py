@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
 from unskew.apps.checkpoint.location import resolve_location
-from unskew.apps.driver.plans.plan_service import add_feedback
+from unskew.apps.driver.plans.batch_planner import add_feedback
 from unskew.apps.driver.plans.planned_frame import WORKER, route_frame
 from unskew.apps.driver.plans.planned_routing import add_planner
 from unskew.apps.metrics.balance_observation import Observation, observe_keys

@@ -13,9 +13,9 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location, resolve_location
 from unskew.apps.checkpoint.visibility import require_shared
-from unskew.apps.driver.plans.plan_service import add_feedback, prepare_feedback
+from unskew.apps.driver.plans.batch_planner import add_feedback, prepare_feedback
+from unskew.apps.driver.plans.plan_service import choose_listen_address
 from unskew.apps.driver.plans.planned_routing import add_planner
-from unskew.apps.driver.plans.planner_server import choose_listen_address
 from unskew.apps.driver.python_processes import start_python
 from unskew.apps.library.static_keyed_map import AT_THE_END, execute_at_once
 from unskew.apps.metrics.balance_observation import Observation, observe_keys, observe_rejected

@@ -16,6 +16,8 @@ from unskew.grouping.state import pack_values, unpack_values
 Named = TypeVar("Named", SourceCounts, Quotas)
 
 _HANDSHAKE = 10.0  # s; for the whole of it
+#: The name of a question's values, of which ``call`` says who answers.
+QUESTION = "question"
 #: What an answer begins with: what is known of replicas, to count with, the quotas, or why there are none.
 REPLICAS, QUOTAS, REFUSED = b"r", b"q", b"x"
 #: The answer to who asks for a batch's plan state: it is written.
@@ -33,7 +35,7 @@ class PlannerAddress:
     secret : bytes
         Whoever knows it may ask.
     call : int
-        For which DataFrame, of those that the server answers for.
+        Which of the calls that the service answers for.
 
     """
 

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
+from typing import Any
 
 from unskew.apps.router.planner_protocol import (
+    QUESTION,
     QUOTAS,
     REFUSED,
     REPLICAS,
@@ -27,6 +29,11 @@ def connect_server(address: PlannerAddress) -> Connection:
     """A connection to a server of the driver's."""
     with socket.create_connection((address.host, address.port), _PATIENCE) as connected:
         return open_connection(connected, address.secret)
+
+
+def make_question(address: PlannerAddress, **values: Any) -> bytes:
+    """The first question over a connection."""
+    return pack_values(QUESTION, {"call": address.call, **values})
 
 
 @contextmanager
@@ -99,7 +106,7 @@ class PlannerSession:
         self.quotas: Quotas | None = None
         with report_unreachable(address):
             self._connection = connect_server(address)
-            self._ask(pack_values("hello", {"call": address.call, "query": query, "batch": batch, "source": source}))
+            self._ask(make_question(address, query=query, batch=batch, source=source))
 
     def close(self) -> None:
         """Disconnect; the planner no longer waits for this attempt."""

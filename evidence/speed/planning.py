@@ -39,8 +39,8 @@ from rich.table import Table
 
 from evidence.speed.measuring import TYPE, in_turns, ours, settings
 from unskew import balance
+from unskew.apps.driver.plans.plan_service import ListenAddress
 from unskew.apps.driver.plans.planner import Planner
-from unskew.apps.driver.plans.planner_server import ListenAddress
 from unskew.apps.driver.session import open_session, start_spark
 from unskew.apps.router.planner_protocol import pack_value
 from unskew.apps.router.planner_session import PlannerSession

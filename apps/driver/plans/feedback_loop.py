@@ -1,7 +1,7 @@
 """The driver's part of the feedback loop: a batch's reports become the plan state of the next batch.
 
 A topology makes it at the batch's end. A query of one's own has no end of a batch that is ours, so that the next one's
-sources ask for it (``unskew.apps.driver.plans.plan_service``).
+sources ask for it (``unskew.apps.driver.plans.batch_planner``).
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,9 @@ def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskRe
         The plans that moved keys, if this batch is the first that was routed by them.
 
     """
-    plans = PlanStateLog(checkpoint)
-    before = plans.at(batch) or PlanState(loop.workers)
-    interval = _make_interval(batch, reports, before.workers)
-    if plans.find(batch + 1) is None:
-        plans.write(batch + 1, loop.after(before, interval))
-    return measure_effects(before, interval)
+    begin_batch(loop, checkpoint, batch + 1, {batch: reports}, batch)
+    before = PlanStateLog(checkpoint).at(batch) or PlanState(loop.workers)
+    return measure_effects(before, _make_interval(batch, reports, before.workers))
 
 
 def begin_batch(

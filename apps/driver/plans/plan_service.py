@@ -1,188 +1,210 @@
-"""Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
+"""The service for every plan of a batch: a thread of the driver that answers the tasks of sources.
 
-The driver has a thread that answers the sources of all calls (``PlanService``). It makes the plan state of a batch from
-the one before and the reports since then, whose batches Spark has committed. It writes the state, whole and once, and
-only then answers. So a batch that runs again has the same plan, whatever the next attempt measures. The workers run
-after all sources of their batch, and find its state beside the checkpoint, as the sources do.
-
-Reports lie in the driver's memory, and are lost with it. They are hints: without them the plan stays as it is, and
-workers report again what they have released (``unskew.apps.driver.plans.feedback_loop.begin_batch``).
+A call of ours, such as ``keyed_map``, adds what answers for it (``PlanAnswerer``): ``batch_planner`` the plan states of
+the feedback loop, ``planner`` the quotas of groupings that plan a batch before it is routed. All calls of a process
+share one service. Each task asks over a connection of its own, and its question begins with the number of its call.
 """
 
+import errno
 import itertools
+import logging
+import re
+import secrets
+import socket
 import threading
-from collections.abc import Callable
-from contextlib import closing
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 
-from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.plan_states import PlanStateLog
-from unskew.apps.driver.plans.feedback_loop import begin_batch, require_known_plans
-from unskew.apps.driver.plans.planner_server import ENABLED, ListenAddress, TaskServer, choose_listen_address
-from unskew.apps.metrics.task_reports import Reports, TaskReports
-from unskew.apps.router.planner_protocol import BEGUN, PlannerAddress
-from unskew.apps.router.planner_session import connect_server, report_unreachable, request_answer
-from unskew.apps.router.router import Routing
-from unskew.errors import EnvironmentFault, UsageError
-from unskew.grouping.feedback_loop import FeedbackLoop, PlanState
-from unskew.grouping.registry import STANDALONE
-from unskew.grouping.state import pack_values, unpack_values
-from unskew.spark.micro_batches import get_run_id
+from unskew.apps.router.planner_protocol import QUESTION, REFUSED, PlannerAddress, accept_connection, shut_socket
+from unskew.errors import EnvironmentFault, UsageError, UserError
+from unskew.grouping.state import unpack_values
+from unskew.loopback import LOOPBACK
+from unskew.spark.compat import is_remote
 
-_BEGIN = "begin"
+log = logging.getLogger(__name__)
+
+#: Settings of Spark: a port for the server (0: any free one), and whether there is one.
+PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
+RETRIES = "spark.port.maxRetries"
+
+_LAST_PORT = 65_535
+_MOMENT = 0.2  # s; until the next connection is tried
+_UNPROVEN = 64  # connections that haven't proved yet that they know the secret
+_PROVING = 1.0  # s that each of these has, if others wait for its place
+_GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
 
 
-@dataclass(frozen=True)
-class PlanClient:
-    """The plan states of a query's batches, in a source's task: batch → PlanState or None.
+class ListenAddress(NamedTuple):
+    """Where a server listens.
 
-    Parameters
+    Attributes
+    ----------
+    host : str
+        The driver's address, as executors reach it.
+    bind : str, optional
+        The address to listen on. Default: ``host``.
+    port : int
+        The port. 0: any free one.
+    retries : int
+        Where a port is taken, so many of the next ones are tried, as Spark does with its own ports.
+
+    """
+
+    host: str
+    bind: str | None = None
+    port: int = 0
+    retries: int = 0
+
+
+class PlanAnswerer(Protocol):
+    """What answers the sources of one call."""
+
+    def answer(self, source: Connection, question: Mapping[str, Any]) -> None:
+        """Answer one attempt of a source. Errors are told to it."""
+
+    def close(self) -> None:
+        """Answer no more. Sources that wait are refused."""
+
+
+class PlanService:
+    """Answers the sources of all calls until ``close``, or as long as its process lasts.
+
+    Attributes
     ----------
     address : PlannerAddress
-        Where the driver's thread listens.
-    call : int
-        The number of the call whose plans they are.
-    checkpoint : str or Location
-        The query's checkpoint location.
+        Where it listens, and the secret by which it knows its tasks.
 
-    """
+    Raises
+    ------
+    EnvironmentFault
+        It can't listen there.
 
-    address: PlannerAddress
-    call: int
-    checkpoint: Where
-
-    def __call__(self, batch: int) -> PlanState | None:
-        """The state at the start of a batch. None: there is no plan yet.
-
-        Raises
-        ------
-        EnvironmentFault
-            The driver can't be reached, or can't make the plan.
-
-        """
-        question = pack_values(_BEGIN, {"call": self.call, "batch": batch, "run": get_run_id()})
-        with report_unreachable(self.address), closing(connect_server(self.address)) as driver:
-            request_answer(driver, question)
-        return PlanStateLog(self.checkpoint).at(batch)
-
-
-class BatchPlanner:
-    """The plans of one call, batch after batch.
-
-    Parameters
-    ----------
-    loop : FeedbackLoop
-        The query's feedback loop.
-    checkpoint : str or Location
-        The query's checkpoint location.
-    reports : Reports
-        Where the query's tasks send their reports.
-    planned : callable, optional
-        Called with the reports of the batch before, when the plan state of a batch is written. No source waits for it.
-
-    """
-
-    def __init__(
-        self,
-        loop: FeedbackLoop,
-        checkpoint: Where,
-        reports: Reports,
-        planned: Callable[[TaskReports], None] = lambda _: None,
-    ) -> None:
-        self._loop, self._checkpoint, self._reports = loop, checkpoint, reports
-        self.planned = planned
-        self._beginning = threading.Lock()  # held while the store is asked, so no other call has to wait for it
-        self._newest = self._tried = -1
-        self._run: str | None = None
-
-    @property
-    def address(self) -> str:
-        """The checkpoint's address."""
-        return Location.of(self._checkpoint).address
-
-    def begin(self, batch: int, run: str) -> TaskReports | None:
-        """Write a batch's plan state if its sources haven't asked yet.
-
-        Returns
-        -------
-        TaskReports or None
-            The reports of the batch before, for ``planned``. None: another source of the batch has asked before.
-
-        """
-        with self._beginning:
-            known = self._run == run
-            if batch != self._newest:
-                # Another run may have had batches in between, whose reports aren't here.
-                self._write(batch, self._newest if known else None)
-            again, self._newest, self._run = batch == self._newest, batch, run
-            if again:
-                return None
-            # Taken only now: if the plan fails, the next attempt makes it of the same reports.
-            return self._reports.take(batch - 1)
-
-    def _write(self, batch: int, since: int | None) -> None:
-        """Write the plan state, or go on with what an earlier driver, or an attempt of this one, has written."""
-        again, self._tried = self._tried == batch, batch
-        own = begin_batch(self._loop, self._checkpoint, batch, self._reports.until(batch - 1), since)
-        if not own and self._newest >= 0 and not again:
-            self._tried = -1
-            raise _refuse_other_call(batch, self.address)
-
-
-def _refuse_other_call(batch: int, address: str) -> EnvironmentFault:
-    return EnvironmentFault(
-        f"the plan of batch {batch} in {address} isn't this call's own: a checkpoint has one call with feedback, and "
-        "one query at a time; for another call, take another query or a grouping without feedback; to go on after "
-        "another driver, make the call again"
-    )
-
-
-class PlanService(TaskServer):
-    """The driver's thread, which answers the sources of all calls. It lasts until ``close``, or as long as its process.
-
-    Spark lets a checkpoint have one run at a time. So if the same run asks by two calls, both are in one query. If
-    another run asks by another call, the run before is over, and its call is forgotten.
     """
 
     def __init__(self, place: ListenAddress) -> None:
-        self._calls: dict[int, BatchPlanner] = {}
+        host, bind, port, retries = place
+        self._calls: dict[int, PlanAnswerer] = {}
+        self._claims: dict[str, tuple[str, PlanAnswerer]] = {}  # checkpoint → the run that asked last, and its call
         self._numbers = itertools.count()
-        self._asking: dict[str, tuple[str, int]] = {}  # checkpoint → the run that has asked last, and its call
-        super().__init__(place)
+        self._connections = threading.Condition()  # of `_open` and `_unproven`
+        self._open: set[socket.socket] = set()
+        self._unproven: dict[socket.socket, float] = {}  # and since when (monotonic), the oldest first
+        self._closed = False
+        self._server = _open_socket((bind or host).strip("[]"), port, retries if port else 0)
+        self.address = PlannerAddress(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
+        threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
 
-    def add(self, call: BatchPlanner, checkpoint: Where) -> PlanClient:
+    def add(self, call: PlanAnswerer) -> PlannerAddress:
         """Answer for one call more. What its sources ask with."""
-        with self._changed:
+        with self._connections:
             number = next(self._numbers)
             self._calls[number] = call
-        return PlanClient(self.address, number, checkpoint)
+        return replace(self.address, call=number)
+
+    def claim(self, checkpoint: str, run: str, call: PlanAnswerer) -> bool:
+        """Note that a run of a query asks by a call. False: it has asked by another one before, so both are in it.
+
+        Spark lets a checkpoint have one run at a time. So if another run has asked by another call, that run is over,
+        and its call is forgotten.
+        """
+        with self._connections:
+            last, other = self._claims.get(checkpoint, (run, call))
+            if other is not call:
+                if last == run:
+                    return False
+                self._calls = {number: each for number, each in self._calls.items() if each is not other}
+            self._claims[checkpoint] = run, call
+            return True
+
+    def close(self) -> None:
+        """Listen no longer. Tasks that wait are refused."""
+        with self._connections:
+            self._closed = True
+            still, calls = [self._server, *self._open], [*self._calls.values()]
+        for call in calls:
+            call.close()
+        for each in still:
+            shut_socket(each)  # or `accept` and those who read would go on
+        self._server.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                self._make_room()
+                connected, _ = self._server.accept()
+                with self._connections:
+                    self._unproven[connected] = time.monotonic()
+                try:
+                    threading.Thread(
+                        target=self._serve, args=[connected], name="unskew planner's task", daemon=True
+                    ).start()
+                except RuntimeError:
+                    self._end(connected)
+                    raise
+            except (OSError, RuntimeError) as error:  # too many open files, or no more threads
+                if not self._closed:
+                    log.warning("the query's planner can't take a connection: %s", error)
+                    time.sleep(_MOMENT)
+
+    def _make_room(self) -> None:
+        """Wait until one more may come of those that haven't proved themselves, or end the oldest of them.
+
+        Tasks prove themselves at once, and many at a time wait for each other here. Whoever holds a place doesn't.
+        """
+        with self._connections:
+            while len(self._unproven) >= _UNPROVEN:
+                oldest, since = next(iter(self._unproven.items()))
+                left = since + _PROVING - time.monotonic()
+                if not self._connections.wait_for(lambda: len(self._unproven) < _UNPROVEN, left):
+                    del self._unproven[oldest]
+                    shut_socket(oldest)
+
+    def _end(self, connected: socket.socket) -> None:
+        connected.close()
+        with self._connections:
+            self._open.discard(connected)
+            self._unproven.pop(connected, None)
+            self._connections.notify_all()
+
+    def _serve(self, connected: socket.socket) -> None:
+        """Answer one attempt of a source."""
+        with self._connections:
+            self._open.add(connected)
+            if self._closed:
+                shut_socket(connected)
+        try:
+            # What goes wrong with the connection itself can't be told to the task, and it notices.
+            with (
+                suppress(OSError, EOFError, AuthenticationError),
+                accept_connection(connected, self.address.secret) as source,
+            ):
+                with self._connections:
+                    self._unproven.pop(connected, None)
+                    self._connections.notify_all()
+                try:
+                    self._answer(source)
+                except Exception as error:
+                    if not isinstance(error, (*_GONE, UserError)):
+                        log.exception("a task gets no plan")
+                    source.send_bytes(REFUSED + f"{type(error).__name__}: {error}".encode())
+        finally:
+            self._end(connected)
 
     def _answer(self, source: Connection) -> None:
-        asked: dict[str, Any] = unpack_values(_BEGIN, source.recv_bytes())
-        batch, run = asked["batch"], asked["run"]
-        call = self._find_call(asked["call"], batch, run)
-        reports = call.begin(batch, run)
-        source.send_bytes(BEGUN)
-        if reports is not None:
-            call.planned(reports)
-
-    def _find_call(self, number: int, batch: int, run: str) -> BatchPlanner:
-        """The call of this number, which no other call of its query may go before."""
-        with self._changed:
-            call = self._calls.get(number)
-            if call is None:
-                raise EnvironmentFault("a later query has gone on from this call's checkpoint; make the call again")
-            last, other = self._asking.get(call.address, (run, number))
-            if other != number:
-                if last == run:
-                    raise _refuse_other_call(batch, call.address)
-                self._calls.pop(other, None)
-            self._asking[call.address] = run, number
-            return call
+        """Answer the questions of one task, until it has gone."""
+        question: dict[str, Any] = unpack_values(QUESTION, source.recv_bytes())
+        with self._connections:
+            call = self._calls.get(question["call"])
+        if call is None:
+            raise EnvironmentFault("a later query has gone on from this call's checkpoint; make the call again")
+        call.answer(source, question)
 
 
 _opening = threading.Lock()
@@ -190,7 +212,9 @@ _opened: dict[ListenAddress, PlanService] = {}
 
 
 def get_plan_service(place: ListenAddress) -> PlanService:
-    """The thread of this process that listens there. The first call starts it.
+    """The service of this process that listens there. The first call starts it.
+
+    Nothing ends it: a DataFrame's end says nothing, because a query runs without it, and others may be made of it.
 
     Raises
     ------
@@ -204,69 +228,39 @@ def get_plan_service(place: ListenAddress) -> PlanService:
         return _opened[place]
 
 
-def prepare_feedback(
-    spark: SparkSession, routing: Routing, *, moving: bool
-) -> tuple[FeedbackLoop, ListenAddress] | None:
-    """The loop of a stream with a checkpoint, and where its driver listens. None: its grouping needs no feedback.
+def _open_socket(at: str, port: int, retries: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in at else socket.AF_INET
+    retries = min(retries, _LAST_PORT - port)
+    for more in range(retries + 1):
+        try:
+            return socket.create_server((at, port + more), family=family)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE and more < retries:
+                continue
+            to = f" to {port + more}" if more else ""
+            raise EnvironmentFault(
+                f"the query's planner can't listen at {at}:{port}{to} ({error.strerror or error}); "
+                f"spark.driver.bindAddress and {PORT} name another address and port"
+            ) from error
+    raise AssertionError  # the last one has returned or raised
 
-    Nothing is written or started.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        The session of this process that runs the stream.
-    routing : Routing
-        The routing.
-    moving : bool
-        Whether workers have states that move with their keys, if the grouping moves keys.
+def choose_listen_address(spark: SparkSession) -> ListenAddress | None:
+    """Where a server of this session listens.
+
+    None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
 
     Raises
     ------
     UsageError
-        The grouping needs feedback, and there is no driver of this process, or the routing has a name.
-    EnvironmentFault
-        A plan that these routers can't follow has moved the checkpoint's states.
+        ``spark.unskew.planner.port`` is no port.
 
     """
-    router = routing.router()
-    if router.controller() is None or routing.checkpoint is None:
+    if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
         return None
-    place = choose_listen_address(spark)
-    if place is None:
-        raise UsageError(
-            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
-            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
-        )
-    if routing.name:
-        raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
-    loop = FeedbackLoop(routing.router, routing.workers, moving=router.migrates_keys and moving, keyed=moving)
-    require_known_plans(loop, routing.checkpoint)
-    return loop, place
-
-
-def add_feedback(
-    spark: SparkSession,
-    routing: Routing,
-    *,
-    moving: bool,
-    planned: Callable[[TaskReports], None] = lambda _: None,
-) -> Routing:
-    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
-
-    The driver remembers the call as long as this process lasts. So check all arguments of a call first.
-
-    Parameters
-    ----------
-    spark, routing, moving
-        As for ``prepare_feedback``, whose errors it raises.
-    planned
-        As for ``BatchPlanner``.
-
-    """
-    needed = prepare_feedback(spark, routing, moving=moving)
-    if needed is None or routing.checkpoint is None:
-        return routing
-    loop, place = needed
-    reports = Reports(spark.sparkContext)
-    call = BatchPlanner(loop, routing.checkpoint, reports, planned)
-    return replace(routing, reports=reports, plans=get_plan_service(place).add(call, routing.checkpoint))
+    conf, given = spark.sparkContext.getConf(), spark.conf.get(PORT, "0") or "0"
+    if not re.fullmatch(r"[0-9]{1,5}", given) or (port := int(given)) > _LAST_PORT:
+        raise UsageError(f"{PORT} is {given!r}; valid: 1 to {_LAST_PORT}, or 0 for any free one")
+    host = LOOPBACK if conf.get("spark.master", "").startswith("local") else conf.get("spark.driver.host") or LOOPBACK
+    bind = None if host == LOOPBACK else conf.get("spark.driver.bindAddress")
+    return ListenAddress(host, bind, port, int(conf.get(RETRIES) or 16))

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew.apps.driver.plans.planner import DataFramePlans, Planner, get_planners
-from unskew.apps.driver.plans.planner_server import choose_listen_address
+from unskew.apps.driver.plans.plan_service import choose_listen_address, get_plan_service
+from unskew.apps.driver.plans.planner import DataFramePlans, Planner
 from unskew.apps.router.router import Routing
 from unskew.grouping import get_grouping
 from unskew.grouping.planned.interface import BatchGrouping
@@ -37,7 +37,7 @@ def add_planner(df: DataFrame, routing: Routing, name: str = "") -> Routing:
         name or routing.name,
         lambda: {each.id for each in spark.streams.active},
     )
-    return replace(routing, planner=get_planners(place).add(plans))
+    return replace(routing, planner=get_plan_service(place).add(plans))
 
 
 def _make_router_factory(routing: Routing) -> Callable[[int], BatchGrouping]:

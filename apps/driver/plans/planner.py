@@ -1,4 +1,4 @@
-"""The planner of a query: a thread of the driver that divides each batch between the workers, in waves.
+"""The planner of a query divides each batch between the workers, in waves. Its sources ask the driver's plan service.
 
 Sources read their parts of a batch side by side, as many at a time as Spark has slots. A source says that it is there,
 counts its part, sends its counts, and gets its quotas. A *wave* is whoever is counting: the planner answers when all
@@ -16,7 +16,6 @@ import re
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
@@ -24,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.driver.plans.planner_server import ListenAddress, TaskServer
+from unskew.apps.driver.plans.plan_service import ListenAddress, PlanService
 from unskew.apps.metrics.task_reports import PlanSummary
-from unskew.apps.router.planner_protocol import QUOTAS, REPLICAS, PlannerAddress, pack_value, unpack_value
+from unskew.apps.router.planner_protocol import QUOTAS, REPLICAS, pack_value, unpack_value
 from unskew.errors import EnvironmentFault, UserError
 from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.interface import BatchGrouping
@@ -89,14 +88,14 @@ class DataFramePlans:
             found = (query.summary(batch) for query in self._queries.values())
             return next((summary for summary in found if summary is not None), None)
 
-    def answer(self, source: Connection, hello: Mapping[str, Any]) -> None:
+    def answer(self, source: Connection, question: Mapping[str, Any]) -> None:
         """Answer one attempt of a source."""
-        batch, number = hello["batch"], hello["source"]
-        self._forget_ended(hello["query"])
+        batch, number, name = question["batch"], question["source"], question["query"]
+        self._forget_ended(name)
         with self._changed:
-            query = self._queries.get(hello["query"])
+            query = self._queries.get(name)
             if query is None:
-                query = self._queries[hello["query"]] = BatchPlans(self._routers, self._checkpoint, self._name)
+                query = self._queries[name] = BatchPlans(self._routers, self._checkpoint, self._name)
             answer = query.join(source, batch, number)
         try:
             source.send_bytes(answer)
@@ -132,33 +131,7 @@ class DataFramePlans:
             return query.quotas(batch, number)
 
 
-class PlannerServer(TaskServer):
-    """One thread and one port for the plans of several DataFrames, until ``close``."""
-
-    def __init__(self, place: ListenAddress) -> None:
-        self._calls: list[DataFramePlans] = []
-        super().__init__(place)
-
-    def add(self, plans: DataFramePlans) -> PlannerAddress:
-        """Answer for the queries of one DataFrame more. What their sources ask with."""
-        with self._changed:
-            self._calls.append(plans)
-            return replace(self.address, call=len(self._calls) - 1)
-
-    def close(self) -> None:
-        """As ``TaskServer``."""
-        super().close()
-        with self._changed:
-            calls = [*self._calls]
-        for plans in calls:
-            plans.close()
-
-    def _answer(self, source: Connection) -> None:
-        hello: dict[str, Any] = unpack_values("hello", source.recv_bytes())
-        self._calls[hello["call"]].answer(source, hello)
-
-
-class Planner(PlannerServer):
+class Planner(PlanService):
     """The planner of one DataFrame's queries, until ``close``.
 
     Parameters
@@ -186,27 +159,6 @@ class Planner(PlannerServer):
         (How long sources waited is known to them alone.)
         """
         return self._plans.summary(batch)
-
-
-_opening = threading.Lock()
-_opened: dict[ListenAddress, PlannerServer] = {}
-
-
-def get_planners(place: ListenAddress) -> PlannerServer:
-    """Those of this process that listen there, for queries whose end nobody tells. The first call starts them.
-
-    A DataFrame's end says nothing, because a query runs without it, and others may be made of it.
-
-    Raises
-    ------
-    EnvironmentFault
-        Nobody can listen there.
-
-    """
-    with _opening:
-        if place not in _opened:
-            _opened[place] = PlannerServer(place)
-        return _opened[place]
 
 
 class BatchPlans:

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.apps.driver.plans.imitation import Memory
 from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.batch_planner import BatchPlanner
 from unskew.apps.driver.plans.feedback_loop import end_batch, record_workers
-from unskew.apps.driver.plans.plan_service import BatchPlanner
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.router.router import Routing
 from unskew.apps.worker.stateful import operator_output, worker

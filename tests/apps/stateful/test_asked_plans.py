@@ -15,8 +15,8 @@ import pytest
 from tests.apps.driver.plans.imitation import Memory
 from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.checkpoint.plan_states import PlanStateLog
-from unskew.apps.driver.plans.plan_service import BatchPlanner, PlanService
-from unskew.apps.driver.plans.planner_server import ListenAddress
+from unskew.apps.driver.plans.batch_planner import BatchPlanner
+from unskew.apps.driver.plans.plan_service import ListenAddress, PlanService
 from unskew.apps.library.keyed_map import _forget_transfers
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.router.router import Routing, SourceRouter
@@ -48,7 +48,7 @@ class Driver:
         loop = FeedbackLoop(routing.router, WORKERS, moving=True, keyed=True)
         self.server = PlanService(ListenAddress(LOOPBACK))
         call = BatchPlanner(loop, checkpoint, reports, _forget_transfers(routing))
-        self.routing = replace(routing, plans=self.server.add(call, checkpoint))
+        self.routing = replace(routing, plans=call.join(self.server))
         self.program = KeyedOperatorConfig(
             Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
             routing=self.routing, monitors=WorkerMonitors(self.routing),

@@ -14,9 +14,9 @@ import pytest
 
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.folders import LocalFolder
+from unskew.apps.driver.plans.plan_service import ListenAddress, choose_listen_address
 from unskew.apps.driver.plans.planned_routing import add_planner as routed
 from unskew.apps.driver.plans.planner import FOLDER, Planner
-from unskew.apps.driver.plans.planner_server import ListenAddress, choose_listen_address
 from unskew.apps.router import planner_protocol
 from unskew.apps.router.planner_session import PlannerSession, connect_server
 from unskew.apps.router.router import Routing

@@ -11,10 +11,10 @@ import pytest
 from tests.apps.driver.plans.imitation import Imitation, Memory, stream
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.plan_states import PlanStateLog
-from unskew.apps.driver.plans import plan_service
+from unskew.apps.driver.plans import batch_planner
+from unskew.apps.driver.plans.batch_planner import BatchPlanner
 from unskew.apps.driver.plans.feedback_loop import require_known_plans
-from unskew.apps.driver.plans.plan_service import BatchPlanner, PlanService, get_plan_service
-from unskew.apps.driver.plans.planner_server import ListenAddress
+from unskew.apps.driver.plans.plan_service import ListenAddress, PlanService, get_plan_service
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import PlanState
 from unskew.loopback import LOOPBACK
@@ -43,7 +43,7 @@ def driver(measured, checkpoint, planned=lambda _: None):
 def made(calls, measured, checkpoint, planned=lambda _: None):
     """A call more of a driver."""
     loop, reports = measured
-    return calls.add(BatchPlanner(loop, checkpoint, Memory(reports), planned), checkpoint)
+    return BatchPlanner(loop, checkpoint, Memory(reports), planned).join(calls)
 
 
 def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path):
@@ -94,7 +94,7 @@ def test_two_calls_in_a_query_are_refused_in_its_first_batch(measured, tmp_path,
             ask(batch)
     with closing(PlanService(ListenAddress(LOOPBACK))) as calls:
         first, second = (made(calls, measured, checkpoint) for _ in range(2))
-        monkeypatch.setattr(plan_service, "get_run_id", lambda: "a run")
+        monkeypatch.setattr(batch_planner, "get_run_id", lambda: "a run")
         batch = max(before - 1, 0)
         plan = first(batch)
         for _ in range(2):  # Spark tries a task again
@@ -110,9 +110,9 @@ def test_a_later_run_may_go_on_by_another_call(measured, tmp_path, monkeypatch):
     checkpoint = str(tmp_path / "own")
     with closing(PlanService(ListenAddress(LOOPBACK))) as calls:
         first, second = (made(calls, measured, checkpoint) for _ in range(2))
-        monkeypatch.setattr(plan_service, "get_run_id", lambda: "a run")
+        monkeypatch.setattr(batch_planner, "get_run_id", lambda: "a run")
         plans = [first(batch) for batch in range(3)]
-        monkeypatch.setattr(plan_service, "get_run_id", lambda: "another run")
+        monkeypatch.setattr(batch_planner, "get_run_id", lambda: "another run")
         assert second(2) == plans[2]
         second(3)
         with pytest.raises(EnvironmentFault, match="a later query has gone on from this call's checkpoint"):
@@ -131,7 +131,7 @@ def test_a_process_has_one_thread_for_all_calls(measured, tmp_path):
 
 def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkeypatch):
     """The driver fails after it has written the plan. That is its own, however often it is asked."""
-    checkpoint, begin = str(tmp_path / "own"), plan_service.begin_batch
+    checkpoint, begin = str(tmp_path / "own"), batch_planner.begin_batch
 
     def broken(*of):
         begin(*of)
@@ -140,7 +140,7 @@ def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkey
     with driver(measured, checkpoint) as ask:
         assert ask(0) is None
         with monkeypatch.context() as patch:
-            patch.setattr(plan_service, "begin_batch", broken)
+            patch.setattr(batch_planner, "begin_batch", broken)
             with pytest.raises(EnvironmentFault, match="planner has no plan: OSError: no answer"):
                 ask(1)
         assert ask(1) == PlanStateLog(checkpoint).find(1)
@@ -169,7 +169,7 @@ def test_a_plan_that_fails_is_told_and_made_when_it_is_asked_again(measured, tmp
     checkpoint = str(tmp_path / "own")
     with driver(measured, checkpoint) as ask:
         with monkeypatch.context() as patch:
-            patch.setattr(plan_service, "begin_batch", lambda *_: secrets.token_bytes(-1))
+            patch.setattr(batch_planner, "begin_batch", lambda *_: secrets.token_bytes(-1))
             with pytest.raises(EnvironmentFault, match="query's planner has no plan: ValueError"):
                 ask(1)
         assert ask(1).controller, "it is made of the reports that were there"

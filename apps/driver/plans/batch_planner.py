@@ -1,0 +1,226 @@
+"""Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
+
+The driver's service (``plan_service``) makes the plan state of a batch from the one before and the reports since then,
+whose batches Spark has committed. It writes the state, whole and once, and only then answers. So a batch that runs
+again has the same plan, whatever the next attempt measures. The workers run after all sources of their batch, and find
+its state beside the checkpoint, as the sources do.
+
+Reports lie in the driver's memory, and are lost with it. They are hints: without them the plan stays as it is, and
+workers report again what they have released (``unskew.apps.driver.plans.feedback_loop.begin_batch``).
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from unskew.apps.checkpoint.location import Location, Where
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.apps.driver.plans.feedback_loop import begin_batch, require_known_plans
+from unskew.apps.driver.plans.plan_service import (
+    ENABLED,
+    ListenAddress,
+    PlanService,
+    choose_listen_address,
+    get_plan_service,
+)
+from unskew.apps.metrics.task_reports import Reports, TaskReports
+from unskew.apps.router.planner_protocol import BEGUN, PlannerAddress
+from unskew.apps.router.planner_session import connect_server, make_question, report_unreachable, request_answer
+from unskew.apps.router.router import Routing
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.grouping.feedback_loop import FeedbackLoop, PlanState
+from unskew.grouping.registry import STANDALONE
+from unskew.spark.micro_batches import get_run_id
+
+
+@dataclass(frozen=True)
+class PlanClient:
+    """The plan states of a query's batches, in a source's task: batch → PlanState or None.
+
+    Parameters
+    ----------
+    address : PlannerAddress
+        Where the driver's service listens.
+    checkpoint : str or Location
+        The query's checkpoint location.
+
+    """
+
+    address: PlannerAddress
+    checkpoint: Where
+
+    def __call__(self, batch: int) -> PlanState | None:
+        """The state at the start of a batch. None: there is no plan yet.
+
+        Raises
+        ------
+        EnvironmentFault
+            The driver can't be reached, or can't make the plan.
+
+        """
+        question = make_question(self.address, batch=batch, run=get_run_id())
+        with report_unreachable(self.address), closing(connect_server(self.address)) as driver:
+            request_answer(driver, question)
+        return PlanStateLog(self.checkpoint).at(batch)
+
+
+class BatchPlanner:
+    """The plans of one call, batch after batch.
+
+    Parameters
+    ----------
+    loop : FeedbackLoop
+        The query's feedback loop.
+    checkpoint : str or Location
+        The query's checkpoint location.
+    reports : Reports
+        Where the query's tasks send their reports.
+    planned : callable, optional
+        Called with the reports of the batch before, when the plan state of a batch is written. No source waits for it.
+
+    """
+
+    def __init__(
+        self,
+        loop: FeedbackLoop,
+        checkpoint: Where,
+        reports: Reports,
+        planned: Callable[[TaskReports], None] = lambda _: None,
+    ) -> None:
+        self._loop, self._checkpoint, self._reports, self._planned = loop, checkpoint, reports, planned
+        self._service: PlanService | None = None
+        self._beginning = threading.Lock()  # held while the store is asked, so no other call has to wait for it
+        self._newest = self._tried = -1
+        self._run: str | None = None
+
+    def join(self, service: PlanService) -> PlanClient:
+        """Answer the sources by a service. What they ask with."""
+        self._service = service
+        return PlanClient(service.add(self), self._checkpoint)
+
+    def answer(self, source: Connection, question: Mapping[str, Any]) -> None:
+        """Answer one attempt of a source."""
+        batch, run = question["batch"], question["run"]
+        assert self._service is not None
+        if not self._service.claim(self._address, run, self):
+            raise _refuse_other_call(batch, self._address)
+        reports = self.begin(batch, run)
+        source.send_bytes(BEGUN)
+        if reports is not None:
+            self._planned(reports)
+
+    def close(self) -> None:
+        """Nobody waits for more than an answer that is being made."""
+
+    @property
+    def _address(self) -> str:
+        return Location.of(self._checkpoint).address
+
+    def begin(self, batch: int, run: str) -> TaskReports | None:
+        """Write a batch's plan state if its sources haven't asked yet.
+
+        Returns
+        -------
+        TaskReports or None
+            The reports of the batch before, for ``planned``. None: another source of the batch has asked before.
+
+        """
+        with self._beginning:
+            known = self._run == run
+            if batch != self._newest:
+                # Another run may have had batches in between, whose reports aren't here.
+                self._write(batch, self._newest if known else None)
+            again, self._newest, self._run = batch == self._newest, batch, run
+            if again:
+                return None
+            # Taken only now: if the plan fails, the next attempt makes it of the same reports.
+            return self._reports.take(batch - 1)
+
+    def _write(self, batch: int, since: int | None) -> None:
+        """Write the plan state, or go on with what an earlier driver, or an attempt of this one, has written."""
+        again, self._tried = self._tried == batch, batch
+        own = begin_batch(self._loop, self._checkpoint, batch, self._reports.until(batch - 1), since)
+        if not own and self._newest >= 0 and not again:
+            self._tried = -1
+            raise _refuse_other_call(batch, self._address)
+
+
+def _refuse_other_call(batch: int, address: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"the plan of batch {batch} in {address} isn't this call's own: a checkpoint has one call with feedback, and "
+        "one query at a time; for another call, take another query or a grouping without feedback; to go on after "
+        "another driver, make the call again"
+    )
+
+
+def prepare_feedback(
+    spark: SparkSession, routing: Routing, *, moving: bool
+) -> tuple[FeedbackLoop, ListenAddress] | None:
+    """The loop of a stream with a checkpoint, and where its driver listens. None: its grouping needs no feedback.
+
+    Nothing is written or started.
+
+    Parameters
+    ----------
+    spark : SparkSession
+        The session of this process that runs the stream.
+    routing : Routing
+        The routing.
+    moving : bool
+        Whether workers have states that move with their keys, if the grouping moves keys.
+
+    Raises
+    ------
+    UsageError
+        The grouping needs feedback, and there is no driver of this process, or the routing has a name.
+    EnvironmentFault
+        A plan that these routers can't follow has moved the checkpoint's states.
+
+    """
+    router = routing.router()
+    if router.controller() is None or routing.checkpoint is None:
+        return None
+    place = choose_listen_address(spark)
+    if place is None:
+        raise UsageError(
+            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
+            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
+        )
+    if routing.name:
+        raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
+    loop = FeedbackLoop(routing.router, routing.workers, moving=router.migrates_keys and moving, keyed=moving)
+    require_known_plans(loop, routing.checkpoint)
+    return loop, place
+
+
+def add_feedback(
+    spark: SparkSession,
+    routing: Routing,
+    *,
+    moving: bool,
+    planned: Callable[[TaskReports], None] = lambda _: None,
+) -> Routing:
+    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
+
+    The driver remembers the call as long as this process lasts. So check all arguments of a call first.
+
+    Parameters
+    ----------
+    spark, routing, moving
+        As for ``prepare_feedback``, whose errors it raises.
+    planned
+        As for ``BatchPlanner``.
+
+    """
+    needed = prepare_feedback(spark, routing, moving=moving)
+    if needed is None or routing.checkpoint is None:
+        return routing
+    loop, place = needed
+    reports = Reports(spark.sparkContext)
+    call = BatchPlanner(loop, routing.checkpoint, reports, planned)
+    return replace(routing, reports=reports, plans=call.join(get_plan_service(place)))
