@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.apps.conftest import connection, spark  # noqa: F401  fixtures
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put this folder's tests in the nightly group ``evidence``, but for those that take a moment."""

@@ -69,7 +69,6 @@ def test_every_experiment_gives_a_whole_table(name, tmp_path):
     assert len(verdicts(table)) == len(report.rows)
 
 
-@pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):
