@@ -69,6 +69,10 @@ class KeyedOperator(ABC):
     by_batch : bool
         Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
         its state after one batch with all their tuples.
+    local_state : bool
+        Whether a worker's state of a key stands on its own, as that of a cache does. Then any grouping runs the
+        operator: the states that a split key has at several workers are never merged, and all results of ``update`` are
+        published.
 
     Examples
     --------
@@ -104,6 +108,7 @@ class KeyedOperator(ABC):
     parameters: Mapping[str, int | float | str] = {}
     previous_schemas: tuple[pa.Schema, ...] = ()
     by_batch: bool = False
+    local_state: bool = False
 
     @abstractmethod
     def update(

@@ -320,7 +320,7 @@ def parse_lifetime(
 
 
 def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequence[str] = STICKY) -> bool:
-    """Whether the grouping splits keys, so that fragments must be merged. ``valid`` are the groupings that don't.
+    """Whether the grouping splits keys whose states must be merged. ``valid`` are the groupings that split none.
 
     Raises
     ------
@@ -328,7 +328,7 @@ def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequenc
         The grouping splits keys, and the operator has no merge.
 
     """
-    split = grouping not in SINGLE_OWNER and workers > 1
+    split = grouping not in SINGLE_OWNER and workers > 1 and not work.local_state
     if split and not work.mergeable:
         raise UsageError(
             f"{grouping} puts a key on several workers, and {type(work).__name__} has no merge; valid: "

@@ -117,6 +117,8 @@ class OperatorCalls:
     def _call_guarded(self, method: str, call: Callable[[int, int], T], keys: pa.Array) -> T:
         try:
             return call(0, len(keys))
+        except StateFault:  # it names its keys, and another attempt may take long
+            raise
         except Exception as error:  # noqa: BLE001  whatever the user's code may raise
             start, stop, raised = _narrow_failure(call, 0, len(keys), error)
             reason = locate_error(raised, _find_files(self.work), method)
