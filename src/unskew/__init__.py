@@ -5,8 +5,8 @@
 [0, 1, 2]
 
 What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
-Spark), ``unskew.operators`` (keyed operators), ``unskew.apps`` (the topology and its commands),
-``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
+Spark), ``unskew.operators`` (keyed operators), ``unskew.lookups`` (where ``balanced_lookup`` looks), ``unskew.apps``
+(the topology and its commands), ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.apps.driver.shipping import ship_to_executors
     from unskew.apps.library.balance import balance, balanced_map
+    from unskew.apps.library.balanced_lookup import balanced_lookup
     from unskew.apps.library.kafka_sink import kafka_sink
     from unskew.apps.library.keyed_map import keyed_map
     from unskew.apps.library.spark_settings import check_session, spark_settings
@@ -39,6 +40,7 @@ __all__ = [
     "UsageError",
     "UserError",
     "balance",
+    "balanced_lookup",
     "balanced_map",
     "check_session",
     "create",
@@ -61,6 +63,7 @@ _HOMES = {
     "UserError": "unskew.errors",
     "Topology": "unskew.apps.library.topology",
     "balance": "unskew.apps.library.balance",
+    "balanced_lookup": "unskew.apps.library.balanced_lookup",
     "balanced_map": "unskew.apps.library.balance",
     "check_session": "unskew.apps.library.spark_settings",
     "create": "unskew.grouping",
@@ -79,7 +82,7 @@ _EXTRAS = {
         ("balance", "balanced_map", "check_session", "observed", "spark_settings", "ship_to_executors", "watch"),
         _PYSPARK,
     ),
-    "keyed_map": "unskew[spark], or unskew[keyed] and a pyspark of your own",
+    **dict.fromkeys(("balanced_lookup", "keyed_map"), "unskew[spark], or unskew[keyed] and a pyspark of your own"),
     "kafka_sink": "unskew[kafka] and a pyspark",
     "Topology": "unskew[app]",
 }

@@ -1,0 +1,128 @@
+"""Ready lookups for ``balanced_lookup``: a table in PostgreSQL, and files in Parquet or Delta Lake."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from unskew.grouping.arguments import check_choice
+
+if TYPE_CHECKING:
+    import psycopg
+
+FORMATS = ("parquet", "delta")
+_CONNECTING = 10  # s
+
+
+class PostgresLookup:
+    """Look up keys in PostgreSQL, by a query of your own. It needs ``unskew[postgres]``.
+
+    Each Python process keeps a connection. It is made anew after an error.
+
+    Parameters
+    ----------
+    conninfo : str
+        The database, as libpq takes it: ``"host=db dbname=shop user=reader"``, or a URL. What isn't there comes from
+        the environment of the executors (``PGPASSWORD``, say), or from ``~/.pgpass``.
+    query : str
+        It has one parameter, ``%s``: an array of keys. It gives the keys that there are as ``key``, and other columns.
+
+    Examples
+    --------
+    >>> lookup = PostgresLookup("host=db dbname=shop", "SELECT id AS key, name FROM users WHERE id = ANY(%s)")
+
+    """
+
+    def __init__(self, conninfo: str, query: str) -> None:
+        self.conninfo, self.query = conninfo, query
+
+    def __repr__(self) -> str:
+        """The query alone: the other argument may have a password."""
+        return f"PostgresLookup({self.query!r})"
+
+    def __call__(self, keys: pa.Array) -> pa.Table:
+        """The rows of n keys."""
+        try:
+            if self.conninfo not in _connections:
+                _connections[self.conninfo] = _connect(self.conninfo)
+            cursor = _connections[self.conninfo].execute(self.query.encode(), [keys.to_pylist()])
+        except Exception:
+            if (broken := _connections.pop(self.conninfo, None)) is not None:
+                broken.close()
+            raise
+        names = [column.name for column in cursor.description or ()]
+        columns = zip(*cursor.fetchall(), strict=True)
+        return pa.table(dict(zip(names, columns, strict=True)) or {name: pa.nulls(0) for name in names})
+
+
+class TableLookup:
+    """Look up keys in a table of files, which are read anew for each lookup.
+
+    It suits tables of some hundred thousand rows. A larger one is looked up faster in a database, unless it is sorted
+    by the key, so that most row groups can be skipped.
+
+    Parameters
+    ----------
+    path : str
+        A file or a folder that the executors see, or a URI such as ``s3://bucket/users``.
+    key : str
+        The column of the keys. A key has at most one row.
+    columns : sequence of str, or mapping of str to str
+        The columns that are looked up; or a name for each → the table's.
+    format : str
+        ``parquet``, or ``delta`` for Delta Lake, which needs ``unskew[delta]``.
+    storage_options : mapping of str to str, optional
+        For Delta Lake: what reaches the store (``deltalake.DeltaTable``).
+
+    Examples
+    --------
+    >>> lookup = TableLookup("s3://shop/users", "id", ["name", "country"])
+
+    """
+
+    def __init__(
+        self,
+        path: str,
+        key: str,
+        columns: Sequence[str] | Mapping[str, str],
+        format: str = "parquet",  # noqa: A002
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path, self.key, self.format = path, key, check_choice("format", format, FORMATS)
+        self.columns = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+        self.storage_options = dict(storage_options or {})
+
+    def __repr__(self) -> str:
+        """Without the options, which may have a password."""
+        return f"TableLookup({self.path!r}, {self.key!r})"
+
+    def __call__(self, keys: pa.Array) -> pa.Table:
+        """The rows of n keys."""
+        table = self._open()
+        wanted = {"key": self.key} | self.columns
+        missing = [name for name in wanted.values() if name not in table.schema.names]
+        if missing:
+            raise ValueError(f"{self.path} has no column {missing[0]!r}; valid: {', '.join(table.schema.names)}")
+        chosen = {shown: ds.field(name) for shown, name in wanted.items()}
+        of = table.schema.field(self.key).type
+        return table.to_table(columns=chosen, filter=ds.field(self.key).isin(keys.cast(of)))
+
+    def _open(self) -> ds.Dataset:
+        if self.format == "parquet":
+            return ds.dataset(self.path, format="parquet")
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path, storage_options=self.storage_options).to_pyarrow_dataset()
+
+
+#: Database → the connection that the process has to it.
+_connections: "dict[str, psycopg.Connection[Any]]" = {}
+
+
+def _connect(conninfo: str) -> "psycopg.Connection[Any]":
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    patience = {"connect_timeout": _CONNECTING} | conninfo_to_dict(conninfo)
+    return psycopg.connect(conninfo, autocommit=True, connect_timeout=patience["connect_timeout"])
