@@ -43,7 +43,7 @@ START = 1_700_000_000_000  # ms since the epoch
 
 #: Work → which stream, and which column is its key.
 WORKS: dict[str, tuple[KeyedOperator, str, str]] = {
-    "Running": (Statistics(value="seconds"), "clicks", "user"),
+    "Statistics": (Statistics(value="seconds"), "clicks", "user"),
     "Distinct": (Distinct(id="click", kind="int64"), "clicks", "user"),
     "DistinctCount": (DistinctCount(id="page"), "clicks", "user"),
     "Sessions": (Sessions(gap=2.0), "clicks", "user"),
