@@ -5,7 +5,6 @@ it sends Arrow packets instead of rows. Both use the same router.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,28 +12,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StructType
 
-from unskew.apps.checkpoint.location import resolve_location
 from unskew.apps.driver.plans.batch_planner import add_feedback
 from unskew.apps.driver.plans.planned_frame import WORKER, route_frame
 from unskew.apps.driver.plans.planned_routing import add_planner
+from unskew.apps.library.route_options import RouteOptions
 from unskew.apps.metrics.balance_observation import Observation, observe_keys
 from unskew.apps.metrics.task_reports import WorkerReport
 from unskew.apps.router import tuple_packets
-from unskew.apps.router.order import stabilise_order
-from unskew.apps.router.router import Routing, check_scheme_options
+from unskew.apps.router.router import Routing
 from unskew.apps.router.row_keys import Key, is_plain, make_key_column
-from unskew.apps.router.tuple_packets import (
-    make_column_router,
-    make_cost_column,
-    make_source_column,
-    make_time_column,
-    send_packets,
-)
+from unskew.apps.router.tuple_packets import make_column_router, send_packets
 from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.usage_reports import WorkerUsage, map_at_workers, parse_result_type
 from unskew.errors import UsageError
-from unskew.grouping import get_grouping, get_parameters
-from unskew.grouping.registry import SINGLE_OWNER, to_capitals
+from unskew.grouping.registry import SINGLE_OWNER
 from unskew.spark.compat import (
     apply_to_arrays,
     find_same_column,
@@ -44,7 +35,7 @@ from unskew.spark.compat import (
     place_rows,
     require_frame,
 )
-from unskew.spark.micro_batches import count_sources, get_batch_number, is_in_stream
+from unskew.spark.micro_batches import get_batch_number
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -181,30 +172,23 @@ def balance(
 
     """
     require_frame(df)
-    grouping = to_capitals(grouping)
-    options = check_scheme_options(
-        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+    route = RouteOptions(
+        workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, options
     )
-    routing = _make_routing(df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None)
+    routing = route.make_routing(df)
     if (there := find_same_column(df, worker_column)) is not None:
         raise UsageError(f"there is a column {there!r} already; name another one with worker_column=")
-    of = None if cost is None else make_cost_column(df, cost)
-    columns = {"key": make_key_column(df, key)}
-    if source is not None:
-        columns["source"] = make_source_column(df, source)
-    if get_grouping(grouping).uses_time:
-        columns["time"] = F.current_timestamp() if time is None else make_time_column(df, time)
-    if of is not None:
-        columns["cost"] = of
-    df = stabilise_order(df, grouping, time)
-    if _is_counted(df, grouping):
-        return place_rows(route_frame(df, columns["key"], routing, worker_column, of), workers, F.col(worker_column))
+    columns = {"key": make_key_column(df, key)} | route.make_columns(df)
+    df = route.stabilise_order(df)
+    if route.is_counted(df):
+        routed = route_frame(df, columns["key"], routing, worker_column, columns.get("cost"))
+        return place_rows(routed, routing.workers, F.col(worker_column))
     routing = add_planner(df, routing)
-    function, columns_given = make_column_router(routing, list(columns)), list(columns.values())
+    function, given = make_column_router(routing, list(columns)), list(columns.values())
     # Without a checkpoint a plan lasts as long as its driver: `kafka_sink` refuses what depends on it.
     lasting = {} if routing.planner is None or routing.checkpoint is not None else {"name": _UNWRITTEN}
-    route = apply_to_arrays(df, function, columns_given, IntegerType(), **lasting)
-    return place_rows(df.withColumn(worker_column, route), workers, F.col(worker_column))
+    worker = apply_to_arrays(df, function, given, IntegerType(), **lasting)
+    return place_rows(df.withColumn(worker_column, worker), routing.workers, F.col(worker_column))
 
 
 def balanced_map(
@@ -260,24 +244,16 @@ def balanced_map(
 
     """
     require_frame(df)
-    grouping = to_capitals(grouping)
-    options = check_scheme_options(
-        grouping, options, cost=cost is not None, weights=weights, most_workers=most_workers, sources=sources
+    route = RouteOptions(
+        workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, options
     )
     feedback = checkpoint is not None and df.isStreaming
-    routing = _make_routing(
-        df, grouping, workers, checkpoint, options, seed, name, costs=cost is not None, feedback=feedback
-    )
-    of = None if cost is None else make_cost_column(df, cost)
-    names, by = list(df.columns), make_key_column(df, key)
-    if source is not None:
-        source = make_source_column(df, source)
-    if time is not None and get_grouping(grouping).uses_time:
-        time = make_time_column(df, time)
-    df = stabilise_order(df, grouping, time)
-    if _is_counted(df, grouping):
-        routed = route_frame(df, by, routing, WORKER, of)
-        return map_in_arrow(place_rows(routed, workers, F.col(WORKER)), names, work, schema)
+    routing = route.make_routing(df, feedback=feedback)
+    names, by, columns = list(df.columns), make_key_column(df, key), route.make_columns(df)
+    df = route.stabilise_order(df)
+    if route.is_counted(df):
+        routed = route_frame(df, by, routing, WORKER, columns.get("cost"))
+        return map_in_arrow(place_rows(routed, routing.workers, F.col(WORKER)), names, work, schema)
     if feedback:
         if time is not None:
             df.select(time)  # Spark refuses one that there isn't
@@ -289,13 +265,14 @@ def balanced_map(
     else:
         own, df = _KEY, df.withColumn(_KEY, by)
     watched = Observation(observe, routing.grouping) if observe is not None and df.isStreaming else None
-    if watched is not None or routing.plans is not None:
-        if watched is not None and routing.grouping not in SINGLE_OWNER:  # keys that aren't split have one worker each
-            df = observe_keys(df, F.col(own), watched.name)
-        carry = names if own in names else [*names, own]
-        arrived = send_packets(df, routing, own, carry, source=source, time=time, cost=of)
-        return map_at_workers(arrived, work, schema, names, own, workers, watched, _report_to_driver(routing))
-    arrived = send_packets(df, routing, own, names, source=source, time=time, cost=of)
+    if watched is not None and routing.grouping not in SINGLE_OWNER:  # keys that aren't split have one worker each
+        df = observe_keys(df, F.col(own), watched.name)
+    reporting = watched is not None or routing.plans is not None
+    carry = [*names, own] if reporting and own not in names else names
+    source_column, time_column, cost_column = map(columns.get, ("source", "time", "cost"))
+    arrived = send_packets(df, routing, own, carry, source=source_column, time=time_column, cost=cost_column)
+    if reporting:
+        return map_at_workers(arrived, work, schema, names, own, routing.workers, watched, _report_to_driver(routing))
 
     def unpack(batches: Batches) -> Batches:
         return work(
@@ -322,28 +299,3 @@ def _report_to_driver(routing: Routing) -> Callable[[WorkerUsage], None] | None:
         reports.send(batch, worked.worker, report)
 
     return tell
-
-
-def _is_counted(df: DataFrame, grouping: str) -> bool:
-    """Whether Spark SQL counts the DataFrame before it is routed: the grouping plans batches, and this is one."""
-    return get_grouping(grouping).batched and not df.isStreaming
-
-
-def _make_routing(
-    df: DataFrame,
-    grouping: str,
-    workers: int,
-    checkpoint: str | None,
-    options: dict[str, Any],
-    seed: int,
-    name: str,
-    *,
-    costs: bool,
-    feedback: bool = False,
-) -> Routing:
-    routing = Routing(grouping, workers, options=options, seed=seed, name=name)
-    routing.check(costs=costs, feedback=feedback)
-    if "sources" in get_parameters(grouping) and "sources" not in options:
-        routing = replace(routing, options=options | {"sources": count_sources(df) or 1})
-    location = None if checkpoint is None else resolve_location(df.sparkSession, checkpoint)
-    return replace(routing, checkpoint=location, streaming=is_in_stream(df))

@@ -1,5 +1,6 @@
 """The library's three functions have the same arguments with the same defaults. No Spark is started."""
 
+from dataclasses import fields
 from inspect import signature
 from typing import Any, cast
 
@@ -8,6 +9,7 @@ import pytest
 import unskew
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.checkpoint.location import resolve_location
+from unskew.apps.library.route_options import RouteOptions
 from unskew.errors import UsageError
 from unskew.grouping import GROUPINGS, get_parameters
 from unskew.operators import Statistics
@@ -24,6 +26,12 @@ def test_the_same_name_has_the_same_default():
     for checkpoint in (None, ""):  # which Spark would resolve to its working directory
         with pytest.raises(UsageError, match=f"checkpoint is {checkpoint!r}; valid: the query's checkpointLocation"):
             resolve_location(cast("Any", None), checkpoint)
+
+
+def test_shared_arguments_stand_in_one_order():
+    """The functions give them to ``RouteOptions`` by their places."""
+    shared = [field.name for field in fields(RouteOptions)]
+    assert [name for name in signature(balance).parameters if name in shared] == shared
 
 
 #: What a function gives to the groupings that have it, under the same name.
