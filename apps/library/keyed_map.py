@@ -6,25 +6,25 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
-from unskew.apps.checkpoint.location import Location, resolve_location
+from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.visibility import require_shared
 from unskew.apps.driver.plans.batch_planner import add_feedback, prepare_feedback
 from unskew.apps.driver.plans.plan_service import choose_listen_address
 from unskew.apps.driver.plans.planned_routing import add_planner
 from unskew.apps.driver.python_processes import start_python
-from unskew.apps.library.static_keyed_map import AT_THE_END, execute_at_once
+from unskew.apps.library.route_options import RouteOptions
+from unskew.apps.library.static_keyed_map import execute_at_once
 from unskew.apps.metrics.balance_observation import Observation, observe_keys, observe_rejected
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.operators.interface import KeyedOperator, require_operator
-from unskew.apps.router.order import stabilise_order
-from unskew.apps.router.router import Routing, check_scheme_options
+from unskew.apps.router.router import Routing
 from unskew.apps.router.row_keys import Key, list_key_columns
-from unskew.apps.router.tuple_packets import as_column, make_cost_column, make_source_column
+from unskew.apps.router.tuple_packets import as_column
 from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.stateful.config import (
     KeyedOperatorConfig,
@@ -46,11 +46,9 @@ from unskew.apps.worker.stateful.operator_output import WINDOW
 from unskew.apps.worker.stateful.store import KEY
 from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
-from unskew.grouping import get_parameters
-from unskew.grouping.arguments import check_integer
-from unskew.grouping.registry import SINGLE_OWNER, STICKY, to_capitals
+from unskew.grouping.registry import SINGLE_OWNER, STICKY
 from unskew.spark.compat import choose_tokens, convert_schema_to_spark, require_frame
-from unskew.spark.micro_batches import count_sources, make_batch_time, read_heartbeats
+from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 from unskew.spark.setting_names import PROVIDER, ROCKSDB
 
 
@@ -187,87 +185,95 @@ def keyed_map(
     [2, 3]
 
     """
-    grouping, workers = to_capitals(grouping), check_integer("workers", workers, 1)
-    own = check_scheme_options(
-        grouping,
-        _take_options(options, window_length, ttl),
-        cost=cost is not None,
-        weights=weights,
-        most_workers=most_workers,
-        sources=sources,
-    )
-    by = _resolve_key(df, key, work)
-    costs = None if cost is None else make_cost_column(df, cost)
+    _require_clear_window(options, window_length, ttl)
+    require_frame(df)
+    kept = checkpoint if df.isStreaming else None
+    route = RouteOptions(workers, grouping, kept, source, sources, time, cost, weights, most_workers, seed, "", options)
+    by, event = _resolve_key(df, key, work), time is not None
+    columns = route.make_source_and_cost(df)
     lives = parse_lifetime(work, window_length, ttl, "window_length")
     lateness_ms, ahead_ms = parse_milliseconds("lateness", lateness), parse_milliseconds("max_ahead", max_ahead)
-    split = splits_keys(
-        work, grouping, workers, SINGLE_OWNER if df.isStreaming and choose_listen_address(df.sparkSession) else STICKY
-    )
-    event = time is not None
-    of_source = None if source is None else F.col("__source")
-    period = choose_merge_period(merge_every, grouping, split=split, event=event, window_ms=lives[0])
+    owning = SINGLE_OWNER if df.isStreaming and choose_listen_address(df.sparkSession) else STICKY
+    split = splits_keys(work, route.grouping, route.workers, owning)
+    period = choose_merge_period(merge_every, route.grouping, split=split, event=event, window_ms=lives[0])
+    config = KeyedOperatorConfig(work, by.arrow, route.workers, split, route.workers, event, *lives, period)
+    if df.isStreaming:
+        _require_rocksdb(df)
+        if observe is not None:
+            config = replace(config, observe=Observation(observe, route.grouping))
+    elif ttl is not None and event:
+        raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
+    routing = route.make_routing(df, feedback=df.isStreaming)
+    schema = _make_result_schema(by, config)
+    tuples = _select_tuples(route.stabilise_order(df), by, config, time, columns, ahead_ms)
+    of_source = F.col("__source") if source is not None else None
     if not df.isStreaming:
-        if ttl is not None and event:
-            raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
-        routing = Routing(grouping, workers, options=own, seed=seed)
-        routing.check(costs=cost is not None)
-        if "sources" in get_parameters(grouping) and "sources" not in own:
-            own["sources"] = count_sources(df) or 1
-        program = KeyedOperatorConfig(
-            work, by.arrow, workers, split, workers, event, *lives, AT_THE_END if split else None
+        parcels = execute_at_once(tuples, routing, config, of_source, cost=cost is not None)
+    else:
+        parcels = _execute_in_batches(
+            tuples,
+            routing,
+            config,
+            of_source,
+            cost=cost is not None,
+            key_record=_describe_key(by, key),
+            lateness_ms=lateness_ms,
+            idle_batches=idle_batches,
         )
-        schema = _make_result_schema(by, program)
-        tuples = _select_tuples(stabilise_order(df, grouping, time), by, program, time, source, costs)
-        parcels = execute_at_once(tuples, routing, program, of_source, cost=cost is not None)
-        return _unpack_results(parcels, schema, program, by)
-    _require_rocksdb(df)
-    location = resolve_location(df.sparkSession, checkpoint)
-    routing = Routing(grouping, workers, location, own, seed, streaming=True)
-    routing.check(costs=cost is not None, feedback=True)
-    stabilise_order(df, grouping)
-    prepare_feedback(df.sparkSession, routing, moving=not split)
-    partitions = count_partitions(df.sparkSession, location)
-    mergers = min(workers, partitions)
-    program = KeyedOperatorConfig(
-        work,
-        by.arrow,
-        workers,
-        split,
-        mergers,
-        event,
-        *lives,
-        period,
-        checkpoint=location,
-        partitions=partitions,
-        observe=None if observe is None else Observation(observe, routing.grouping),
-    )
-    schema = _make_result_schema(by, program)
-    tuples = _select_tuples(df, by, program, time, source, costs, ahead_ms)
-    chosen = choose_tokens(program.workers, partitions)
-    of_routing = {"groupingType": routing.grouping, "seed": seed}
-    _claim_checkpoint(df, location, program, of_routing | _describe_key(by, key), chosen)
-    routing = add_feedback(df.sparkSession, routing, moving=not split, planned=_forget_transfers(routing))
+    return _unpack_results(parcels, schema, config, by, routing.checkpoint)
+
+
+def _execute_in_batches(
+    tuples: DataFrame,
+    routing: Routing,
+    config: KeyedOperatorConfig,
+    source: Column | None,
+    *,
+    cost: bool,
+    key_record: Mapping[str, Any],
+    lateness_ms: int,
+    idle_batches: bool,
+) -> DataFrame:
+    """The results that workers and mergers make of a stream's tuples, as parcels.
+
+    Parameters
+    ----------
+    tuples, routing, config, source, cost
+        As for ``execute_at_once``.
+    key_record : mapping
+        What the checkpoint records of the key.
+    lateness_ms : int
+        How late a tuple may be, by event time.
+    idle_batches : bool
+        Whether there is a batch at every trigger.
+
+    """
+    spark, moving = tuples.sparkSession, not config.split
+    prepare_feedback(spark, routing, moving=moving)
+    assert routing.checkpoint is not None
+    location = Location.of(routing.checkpoint)
+    partitions = count_partitions(spark, location)
+    config = replace(config, mergers=min(config.workers, partitions), checkpoint=location, partitions=partitions)
+    tokens = choose_tokens(config.workers, partitions)
+    record = {"groupingType": routing.grouping, "seed": routing.seed, **key_record}
+    _claim_checkpoint(spark, location, config, record, tokens)
+    routing = add_feedback(spark, routing, moving=moving, planned=_forget_transfers(routing))
     if routing.plans is not None:
-        program = replace(program, reports=routing.reports, routing=routing, monitors=WorkerMonitors(routing))
-    routing = add_planner(df, routing, "keyed_map")
-    if observe is not None and split:  # keys that aren't split have one worker each
-        tuples = observe_keys(tuples, F.col("key"), observe)
-    packets = route_to_workers(
-        tuples, routing, program, chosen, source=of_source, cost=cost is not None, heartbeats=not idle_batches
-    )
+        config = replace(config, reports=routing.reports, routing=routing, monitors=WorkerMonitors(routing))
+    routing = add_planner(tuples, routing, "keyed_map")
+    if config.observe is not None and config.split:  # keys that aren't split have one worker each
+        tuples = observe_keys(tuples, F.col("key"), config.observe.name)
+    packets = route_to_workers(tuples, routing, config, tokens, source=source, cost=cost, heartbeats=not idle_batches)
     if idle_batches:
-        packets = packets.unionByName(
-            send_heartbeats(read_heartbeats(df.sparkSession), chosen, F.lit(None).cast("timestamp"))
-        )
-    moment = make_batch_time(0, F.col("worker"))
-    start_python(df.sparkSession)
-    parcels = apply_operators(packets, program, chosen, moment, lateness_ms if program.event else None)
-    return _unpack_results(parcels, schema, program, by)
+        heartbeats = send_heartbeats(read_heartbeats(spark), tokens, F.lit(None).cast("timestamp"))
+        packets = packets.unionByName(heartbeats)
+    start_python(spark)
+    batch_time = make_batch_time(0, F.col("worker"))
+    return apply_operators(packets, config, tokens, batch_time, lateness_ms if config.event else None)
 
 
 def _resolve_key(df: DataFrame, key: Key, work: KeyedOperator) -> KeyColumns:
-    """The key's columns, after a look at what was given as DataFrame and work."""
-    require_frame(df)
+    """The key's columns, if the operator can read them."""
     require_operator(work)
     by = KeyColumns.of(df, key)
     if not by.plain and "key" in work.columns:
@@ -278,14 +284,16 @@ def _resolve_key(df: DataFrame, key: Key, work: KeyedOperator) -> KeyColumns:
     return by
 
 
-def _unpack_results(parcels: DataFrame, schema: StructType, program: KeyedOperatorConfig, by: KeyColumns) -> DataFrame:
+def _unpack_results(
+    parcels: DataFrame, schema: StructType, config: KeyedOperatorConfig, by: KeyColumns, checkpoint: Where | None
+) -> DataFrame:
     """The results that are in parcels."""
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
-        start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if program.window_ms is not None else []
+        start = [rows.column(WINDOW).cast(pa.timestamp("ms", "UTC"))] if config.window_ms is not None else []
         return [rows.column(KEY), *start, *rows.columns[2:]]
 
-    results = unpack_results(parcels, schema, columns, program.checkpoint)
+    results = unpack_results(parcels, schema, columns, checkpoint)
     if by.plain:
         return results
     first, *others = (f"c{n}" for n in range(len(schema)))
@@ -306,16 +314,13 @@ def _forget_transfers(routing: Routing) -> Callable[[TaskReports], None]:
     return forget
 
 
-def _take_options(
-    options: Mapping[str, Any], window_length: Duration | None, ttl: Duration | None
-) -> Mapping[str, Any]:
-    """The grouping's own parameters. A ``window`` that could be the states' is refused."""
+def _require_clear_window(options: Mapping[str, Any], window_length: Duration | None, ttl: Duration | None) -> None:
+    """Refuse a ``window`` that could be the states' as well as the grouping's own parameter."""
     if "window" in options and window_length is None and ttl is None:
         raise UsageError(
             f"window is {options['window']!r}, which could be the grouping's own parameter or the states' lifetime; "
             "valid: window_length= for the states, and beside it, or beside ttl=, the grouping's window"
         )
-    return options
 
 
 def _describe_key(by: KeyColumns, key: Key) -> dict[str, Any]:
@@ -327,16 +332,16 @@ def _describe_key(by: KeyColumns, key: Key) -> dict[str, Any]:
 
 
 def _claim_checkpoint(
-    df: DataFrame, location: Location, program: KeyedOperatorConfig, routed: dict[str, Any], tokens: list[int]
+    spark: SparkSession, location: Location, config: KeyedOperatorConfig, routed: dict[str, Any], tokens: list[int]
 ) -> None:
     """Record the query in its checkpoint: only the same tokens, in as many partitions, find its states again."""
     checkpoint = Checkpoint(location)
-    new = find_changed_fields(program.work, checkpoint.read_record())
-    place = {"statePartitions": program.partitions, "tokens": tokens}
+    new = find_changed_fields(config.work, checkpoint.read_record())
+    place = {"statePartitions": config.partitions, "tokens": tokens}
     # Until a batch is done there are no states, so their place may still change.
     moving = place if checkpoint.next_batch() == 0 else ()
-    checkpoint.claim(program.identity | routed | new | place, (*new, *moving))
-    require_shared(df.sparkSession, location, *RECORD)
+    checkpoint.claim(config.identity | routed | new | place, (*new, *moving))
+    require_shared(spark, location, *RECORD)
 
 
 def _require_rocksdb(df: DataFrame) -> None:
@@ -348,54 +353,50 @@ def _require_rocksdb(df: DataFrame) -> None:
 def _select_tuples(
     df: DataFrame,
     by: KeyColumns,
-    program: KeyedOperatorConfig,
+    config: KeyedOperatorConfig,
     time: str | Column | None,
-    source: str | Column | None,
-    cost: Column | None,
-    ahead_ms: int | None = None,
+    routed: Mapping[str, Column],
+    ahead_ms: int,
 ) -> DataFrame:
     """The columns ``key``, ``time`` where tuples have one, those that the operator reads, and the routers' own.
 
-    These are ``__time``, and ``__source`` and ``__cost`` where one is given. By event time, rows without a time are
-    left out, and so are those whose time is more than ``ahead_ms`` after the batch's.
+    These are ``__time``, and those of ``routed`` with ``__`` before their names. By event time, rows without a time are
+    left out, and so are those of a stream whose time is more than ``ahead_ms`` after the batch's.
     """
-    missing = [name for name in program.columns if name not in (*df.columns, "time")]
+    missing = [name for name in config.columns if name not in (*df.columns, "time")]
     if missing:
         raise UsageError(
-            f"{type(program.work).__name__} reads the column {missing[0]!r}, which there isn't"
+            f"{type(config.work).__name__} reads the column {missing[0]!r}, which there isn't"
             f"{suggest_names(missing[0], df.columns)}"
         )
     moment = as_column(time).cast("timestamp") if time is not None else F.current_timestamp()
     own = {"key": by.value, "__time": moment}
-    if program.event:
+    if config.event:
         own["time"] = moment
         taken = moment.isNotNull()
-        if ahead_ms is not None:
+        if df.isStreaming:
             taken &= F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
-        if program.observe is not None:
-            df = observe_rejected(df, taken, program.observe.name)
+        if config.observe is not None:
+            df = observe_rejected(df, taken, config.observe.name)
         df = df.where(taken)
-    if source is not None:
-        own["__source"] = make_source_column(df, source)
-    if cost is not None:
-        own["__cost"] = cost
+    own |= {f"__{name}": column for name, column in routed.items()}
     # The user's columns by their places, because names may differ in case alone, or be those of our own.
     given = df.columns
     plain = df.select("*", *own.values()).toDF(*(f"c{n}" for n in range(len(given))), *own)
-    read = (F.col(f"c{given.index(name)}").alias(name) for name in program.columns if name != "time")
+    read = (F.col(f"c{given.index(name)}").alias(name) for name in config.columns if name != "time")
     return plain.select(*own, *read)
 
 
-def _make_result_schema(by: KeyColumns, program: KeyedOperatorConfig) -> StructType:
+def _make_result_schema(by: KeyColumns, config: KeyedOperatorConfig) -> StructType:
     """The key as states have it, the window where states live for one, and the columns that the operator publishes."""
-    results = convert_schema_to_spark(program.work.results)
-    own = convert_schema_to_spark(pa.schema([(by.fields[0].name if by.plain else KEY, program.key)]))
-    window = [StructField("window", TimestampType())] if program.window_ms is not None else []
+    results = convert_schema_to_spark(config.work.results)
+    own = convert_schema_to_spark(pa.schema([(by.fields[0].name if by.plain else KEY, config.key)]))
+    window = [StructField("window", TimestampType())] if config.window_ms is not None else []
     fields = [*own.fields, *window, *results.fields]
     names = [field.name for field in (*by.fields, *fields[1:])]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise UsageError(
-            f"{type(program.work).__name__} publishes a column {twice[0]!r}, as the key's is called: rename the key's"
+            f"{type(config.work).__name__} publishes a column {twice[0]!r}, as the key's is called: rename the key's"
         )
     return StructType(fields)

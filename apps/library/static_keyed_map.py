@@ -5,6 +5,7 @@ the watermark comes at the end.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -36,40 +37,42 @@ _TOGETHER = 64 << 20  # bytes of packets that a worker executes at once
 
 
 def execute_at_once(
-    tuples: DataFrame, routing: Routing, program: KeyedOperatorConfig, source: Column | None, *, cost: bool = False
+    tuples: DataFrame, routing: Routing, config: KeyedOperatorConfig, source: Column | None, *, cost: bool = False
 ) -> DataFrame:
     """The results that workers and mergers make of all tuples, as parcels.
 
     Parameters
     ----------
-    tuples, routing, program, cost
+    tuples, routing, config, cost
         As for ``unskew.apps.worker.stateful.flow.route_to_workers``.
     source : Column, optional
         The source of each row. Default: the task's number.
 
     """
-    tokens = list(range(program.workers))
+    if config.split:
+        config = replace(config, merge_every=AT_THE_END)
+    tokens = list(range(config.workers))
     if get_grouping(routing.grouping).batched:
         chosen = route_frame(tuples, F.col("key"), routing, WORKER, F.col("__cost") if cost else None)
-        cut = explain_import(add_tokens(_pack_tuples(program), program, tokens, heartbeats=False))
-        packets = map_in_arrow(chosen, ["key", *program.columns, WORKER], cut, ROUTED_DDL)
+        cut = explain_import(add_tokens(_pack_tuples(config), config, tokens, heartbeats=False))
+        packets = map_in_arrow(chosen, ["key", *config.columns, WORKER], cut, ROUTED_DDL)
     else:
-        packets = route_to_workers(tuples, routing, program, tokens, source=source, cost=cost)
+        packets = route_to_workers(tuples, routing, config, tokens, source=source, cost=cost)
     packets = packets.withColumn("batch_ms", F.unix_millis(F.current_timestamp()))
     # Each attempt of a task gets its packets in the same order.
-    at_workers = place_rows(packets, program.workers, F.col("worker")).sortWithinPartitions("source", "number")
-    rows = at_workers.mapInArrow(_execute_workers(program, tokens), PARCELS)
-    if not program.split:
+    at_workers = place_rows(packets, config.workers, F.col("worker")).sortWithinPartitions("source", "number")
+    rows = at_workers.mapInArrow(_execute_workers(config, tokens), PARCELS)
+    if not config.split:
         return rows
-    return place_rows(rows, program.mergers, F.col("merger")).mapInArrow(make_stateless_merger(program), PARCELS)
+    return place_rows(rows, config.mergers, F.col("merger")).mapInArrow(make_stateless_merger(config), PARCELS)
 
 
-def _pack_tuples(program: KeyedOperatorConfig) -> Any:
+def _pack_tuples(config: KeyedOperatorConfig) -> Any:
     """Packets of tuples that are routed already, as a function for ``add_tokens``."""
-    carry = ["key", *program.columns]
+    carry = ["key", *config.columns]
 
     def packets(batches: Batches) -> Batches:
-        packer = Packer(program.workers)
+        packer = Packer(config.workers)
         for batch in batches:
             tuples = batch.select(carry).set_column(0, "key", batch.column("key").dictionary_encode())
             yield from packer.add(tuples, batch.column(WORKER).to_numpy())
@@ -79,24 +82,24 @@ def _pack_tuples(program: KeyedOperatorConfig) -> Any:
 
 
 def execute_worker(
-    program: KeyedOperatorConfig, worker: int, packets: Iterable[bytes], batch_ms: int
+    config: KeyedOperatorConfig, worker: int, packets: Iterable[bytes], batch_ms: int
 ) -> Iterator[OutputBlob]:
     """What a worker makes of all its packets. It executes some 64 MiB of them at once."""
     store, progress = MemoryStore(), OperatorProgress(closed_ms=BEGIN)
-    begin = BEGIN if program.event else batch_ms
+    begin = BEGIN if config.event else batch_ms
     number, size = 0, 0
     together: list[bytes] = []
     for packet in packets:
         together.append(packet)
         size += len(packet)
         if size >= _TOGETHER:
-            yield from run_batch(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+            yield from run_batch(config, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
             number, size, together = number + 1, 0, []
-    yield from run_batch(program, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
-    yield from run_batch(program, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
+    yield from run_batch(config, store, worker, together, WorkerBatch(number, batch_ms, begin), progress)
+    yield from run_batch(config, store, worker, [], WorkerBatch(number + 1, batch_ms, END, empty=True), progress)
 
 
-def _execute_workers(program: KeyedOperatorConfig, tokens: list[int]) -> Any:
+def _execute_workers(config: KeyedOperatorConfig, tokens: list[int]) -> Any:
     """The worker of a partition, as a function for ``DataFrame.mapInArrow``: its packets → rows of ``PARCELS``."""
     schema = convert_schema_to_arrow(PARCELS)
 
@@ -106,7 +109,7 @@ def _execute_workers(program: KeyedOperatorConfig, tokens: list[int]) -> Any:
             return
         worker, batch_ms = (first.column(name)[0].as_py() for name in ("worker", "batch_ms"))
         packets = (packet.as_py() for batch in chain([first], batches) for packet in batch.column("packet"))
-        parcels, end = execute_worker(program, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
+        parcels, end = execute_worker(config, worker, packets, batch_ms), WorkerBatch(0, batch_ms, END)
         for row in make_rows(parcels, tokens, "worker", worker, end, Overflow(None)):
             yield pa.RecordBatch.from_pylist([row.asDict()], schema=schema)
 
