@@ -64,10 +64,10 @@ class Engine:
         self._merges = _Merges()
         ttl_ms = _FOR_EVER if work.ttl_ms is None else work.ttl_ms
         merges, watched = self._merges if split else None, _watched(work, Random(seed))
-        program = KeyedOperatorConfig(
+        config = KeyedOperatorConfig(
             watched, pa.string(), workers if split else 1, split, event=True, ttl_ms=ttl_ms, merge_every=merges
         )
-        self._engine = Memory(program)
+        self._engine = Memory(config)
 
     def run(self, batches):
         for batch in batches:
@@ -99,7 +99,7 @@ class Engine:
         """Key → its state, at its worker or at the merger."""
         store = MemoryStore()
         store.blobs = dict((self._engine.mergers if self.split else self._engine.workers)[0].blobs)
-        table = StateTable(store, 0, self.work.state, pa.string(), self._engine.program.ttl_ms)
+        table = StateTable(store, 0, self.work.state, pa.string(), self._engine.config.ttl_ms)
         rows = [row for window in table.windows for part in table.take(window) for row in part.to_pylist()]
         return {row[KEY]: {name: row[name] for name in self.work.state.names} for row in rows}
 

@@ -1,4 +1,4 @@
-"""The program of a keyed operator's workers and mergers, which Spark sends to tasks, and the progress of Spark's."""
+"""What a keyed operator's workers and mergers do, which Spark sends to tasks, and the progress of Spark's."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -164,7 +164,7 @@ class WorkerBatch:
 
 @dataclass(frozen=True)
 class KeyedOperatorConfig:
-    """The program of all workers and mergers.
+    """What all workers and mergers do.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class KeyedOperatorConfig:
         return self.event and (self.work.emits_on_close or self.work.settles_later)
 
     def require_state_partitions(self) -> None:
-        """Check that the calling task's query keeps the states where this program expects them.
+        """Check that the calling task's query keeps the states where this config expects them.
 
         Raises
         ------

@@ -52,7 +52,7 @@ def count_partitions(spark: SparkSession, checkpoint: Where) -> int:
 def route_to_workers(
     tuples: DataFrame,
     routing: Routing,
-    program: KeyedOperatorConfig,
+    config: KeyedOperatorConfig,
     tokens: list[int],
     *,
     source: Column | None = None,
@@ -66,11 +66,11 @@ def route_to_workers(
     Parameters
     ----------
     tuples : DataFrame
-        ``key``, the columns that the program carries, ``time`` if it is by event time, ``__time`` if the grouping uses
+        ``key``, the columns that the config names, ``time`` if it is by event time, ``__time`` if the grouping uses
         it.
     routing : Routing
         The grouping.
-    program : KeyedOperatorConfig
+    config : KeyedOperatorConfig
         What the workers do.
     tokens : list of int
         The workers' tokens.
@@ -86,7 +86,7 @@ def route_to_workers(
         Whether the rows are messages, of which one without a key is rejected.
 
     """
-    carry = ["key", *program.columns]
+    carry = ["key", *config.columns]
     columns = list(carry if fields is None else fields.unread(carry))
     if source is not None:
         tuples = tuples.withColumn("__source", source)
@@ -98,15 +98,15 @@ def route_to_workers(
         columns.append("__cost")
     own = None if source is None else "__source", "__time" if uses_time else None
     route = make_packet_router(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
-    packets = explain_import(add_tokens(route, program, tokens, heartbeats=heartbeats))
+    packets = explain_import(add_tokens(route, config, tokens, heartbeats=heartbeats))
     return map_in_arrow(tuples, columns, packets, ROUTED_DDL)
 
 
 def add_tokens(
-    route: Callable[[Batches], Batches], program: KeyedOperatorConfig, tokens: list[int], *, heartbeats: bool
+    route: Callable[[Batches], Batches], config: KeyedOperatorConfig, tokens: list[int], *, heartbeats: bool
 ) -> Any:
     def rows(batches: Batches) -> Batches:
-        program.require_state_partitions()
+        config.require_state_partitions()
         source, number = get_partition(), 0
         token = np.array(tokens, np.int32)
         for batch in route(batches):
@@ -114,7 +114,7 @@ def add_tokens(
             numbers = np.arange(number, number + batch.num_rows)
             number += batch.num_rows
             of = np.full(batch.num_rows, source, np.int32)
-            latest = [_find_latest(packet) if program.event else None for packet in batch.column("packet")]
+            latest = [_find_latest(packet) if config.event else None for packet in batch.column("packet")]
             times = pa.array(latest, pa.timestamp("ms", "UTC")).cast(_ROUTED.types[-1])
             to = pa.array(token[workers.to_numpy()])
             columns = [to, workers, pa.array(of), pa.array(numbers), batch.column("packet"), times]
@@ -147,7 +147,7 @@ def send_heartbeats(heartbeats: DataFrame, tokens: list[int], moment: Column) ->
 
 
 def apply_operators(
-    packets: DataFrame, program: KeyedOperatorConfig, tokens: list[int], batch_time: Column, lateness_ms: int | None
+    packets: DataFrame, config: KeyedOperatorConfig, tokens: list[int], batch_time: Column, lateness_ms: int | None
 ) -> DataFrame:
     """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
@@ -155,7 +155,7 @@ def apply_operators(
     ----------
     packets : DataFrame
         The result of ``route_to_workers``, with heartbeats.
-    program : KeyedOperatorConfig
+    config : KeyedOperatorConfig
         What the workers do.
     tokens : list of int
         The workers' tokens. The first of them are the mergers' tokens, too.
@@ -166,21 +166,21 @@ def apply_operators(
         Spark runs one more batch, without rows, after each batch.
 
     """
-    if program.event:
+    if config.event:
         packets = packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds")
     elif lateness_ms is not None:
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
-    mode = "EventTime" if program.event else "None"
-    rows = _apply_operator(arriving.select(*PACKETS.names), WorkerOperator(program, tokens), mode)
-    if program.observe is not None:
+    mode = "EventTime" if config.event else "None"
+    rows = _apply_operator(arriving.select(*PACKETS.names), WorkerOperator(config, tokens), mode)
+    if config.observe is not None:
         report = F.col("kind") == REPORT
-        of = F.when(report, F.col("sender")), F.col("blob").cast("string"), program.workers, program.observe
+        of = F.when(report, F.col("sender")), F.col("blob").cast("string"), config.workers, config.observe
         rows = observe_workers(rows, *of).where(~report)
-    if program.mergers_keep:
-        return _apply_operator(rows, MergerOperator(program, tokens), "None")
-    if program.split:
-        return place_rows(rows, program.mergers, F.col("merger")).mapInArrow(make_stateless_merger(program), PARCELS)
+    if config.mergers_keep:
+        return _apply_operator(rows, MergerOperator(config, tokens), "None")
+    if config.split:
+        return place_rows(rows, config.mergers, F.col("merger")).mapInArrow(make_stateless_merger(config), PARCELS)
     return rows
 
 

@@ -25,14 +25,14 @@ _STATES = 0
 
 
 def merge_fragments(
-    program: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[OutputBlob], batch: WorkerBatch
+    config: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[OutputBlob], batch: WorkerBatch
 ) -> Iterator[OutputBlob]:
     """Merge the fragments that have arrived at a merger with its states.
 
     Parameters
     ----------
-    program : KeyedOperatorConfig
-        The program of the mergers.
+    config : KeyedOperatorConfig
+        What the mergers do.
     store : Store
         The merger's own store.
     merger : int
@@ -49,30 +49,30 @@ def merge_fragments(
 
     """
     started = time.perf_counter()
-    progress = OperatorProgress.read(store) if program.mergers_keep else OperatorProgress()
-    calls = OperatorCalls(program.work)
-    table = StateTable(store, _STATES, program.work.state, program.key, program.ttl_ms, calls.due, calls.upgrade)
-    states = Lifecycle(table, calls, program.ttl_ms)
-    now = program.now(batch)
+    progress = OperatorProgress.read(store) if config.mergers_keep else OperatorProgress()
+    calls = OperatorCalls(config.work)
+    table = StateTable(store, _STATES, config.work.state, config.key, config.ttl_ms, calls.due, calls.upgrade)
+    states = Lifecycle(table, calls, config.ttl_ms)
+    now = config.now(batch)
     arrived: dict[int, list[pa.RecordBatch]] = {}
     for parcel in parcels:
         if parcel.kind == FRAGMENTS:
             for window, rows in split_by_window(read_rows(parcel.blob)):
                 arrived.setdefault(window, []).append(rows)
     for window in sorted({*arrived, *table.windows}):
-        closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
+        closes = config.window_ms is not None and window + config.window_ms <= batch.watermark_ms
         for fragments in group_by_key(arrived.pop(window, [])):
             states.merge(window, fragments, now, progress.merged_ms)
         if closes and window in table.windows:
             states.close(window, now)
-    if program.ttl_ms is not None and any(parcel.kind == HEARTBEAT and parcel.blob for parcel in parcels):
-        states.expire(batch.watermark_ms, now, prompt=program.prompt)
+    if config.ttl_ms is not None and any(parcel.kind == HEARTBEAT and parcel.blob for parcel in parcels):
+        states.expire(batch.watermark_ms, now, prompt=config.prompt)
         progress = OperatorProgress(merged_ms=batch.watermark_ms)
         progress.write(store)
-    if program.mergers_keep:
+    if config.mergers_keep:
         table.close()
     yield from pack_rows(RESULTS, merger, states.results)
-    if program.reports is not None:
+    if config.reports is not None:
         seconds = time.perf_counter() - started
         report = MergerReport(table.keys, table.size, states.finished, states.merged, progress.merged_ms, seconds)
-        program.reports.send(batch.number, merger, report)
+        config.reports.send(batch.number, merger, report)

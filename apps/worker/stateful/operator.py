@@ -1,7 +1,7 @@
 """Workers and mergers as operators of Spark's ``transformWithState``: rows go in and out, and Spark keeps the state.
 
 To plan each batch, Spark starts a Python process that only reads the schema of an operator's state. That process should
-have little to import. So an operator imports ``tasks`` and unpickles its program only when the first row comes.
+have little to import. So an operator imports ``tasks`` and unpickles its config only when the first row comes.
 """
 
 from collections.abc import Iterator
@@ -83,18 +83,18 @@ class _Operator(StatefulProcessor):
 
     state: str
 
-    def __init__(self, program: "KeyedOperatorConfig", tokens: list[int]) -> None:
-        self._packed = cloudpickle.dumps(program)
+    def __init__(self, config: "KeyedOperatorConfig", tokens: list[int]) -> None:
+        self._packed = cloudpickle.dumps(config)
         self._tokens = tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reduce_operator(self)
 
     @cached_property
-    def _program(self) -> "KeyedOperatorConfig":
-        program: KeyedOperatorConfig = cloudpickle.loads(self._packed)
-        program.require_state_partitions()
-        return program
+    def _config(self) -> "KeyedOperatorConfig":
+        config: KeyedOperatorConfig = cloudpickle.loads(self._packed)
+        config.require_state_partitions()
+        return config
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -136,16 +136,16 @@ class WorkerOperator(_Operator):
             yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
 
     def _overflow(self) -> Any:
-        return _import_tasks().Overflow(self._program.checkpoint, self._program.most)
+        return _import_tasks().Overflow(self._config.checkpoint, self._config.most)
 
     def _work(
         self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
     ) -> Iterator[Row]:
         self._done.add(worker)
-        event = self._program.event
+        event = self._config.event
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
         yield from _import_tasks().run_worker(
-            self._program, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
+            self._config, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
         )
         if event:
             self._handle.registerTimer(watermark_ms + 1)
@@ -159,7 +159,7 @@ class MergerOperator(_Operator):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["sender"], row["number"]))
-        yield from _import_tasks().run_merger(self._program, self._tokens, self._state, arrived)
+        yield from _import_tasks().run_merger(self._config, self._tokens, self._state, arrived)
 
 
 class PandasOperator(StatefulProcessor):

@@ -146,7 +146,7 @@ class KeyedStage(WorkerStage):
         return not states.at_workers and (self.ttl_ms is None or states.merged_ms >= end_ms)
 
     def config(self, mergers: int = 1, reports: Reports | None = None) -> KeyedOperatorConfig:
-        """The program of the run's workers and mergers."""
+        """What the run's workers and mergers do."""
         settings = self.settings
         return KeyedOperatorConfig(
             self.work,
@@ -169,7 +169,7 @@ class KeyedStage(WorkerStage):
         settings, spark = self.settings, messages.sparkSession
         partitions = count_partitions(spark, settings.location)
         history = WorkerHistory.at(settings.location, settings.workers)
-        program = replace(
+        config = replace(
             self.config(min(history.first, partitions), query.reports),
             monitors=WorkerMonitors(routing),
             routing=routing if routing.plans is not None else None,
@@ -183,17 +183,17 @@ class KeyedStage(WorkerStage):
         chosen = choose_tokens(history.most, partitions)
         source = F.col("source")
         packets = route_to_workers(
-            arriving, routing, program, chosen, source=source, fields=splitter.fields, messages=True
+            arriving, routing, config, chosen, source=source, fields=splitter.fields, messages=True
         )
         # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
         heartbeats_to_all = send_heartbeats(read_heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
         time = make_batch_time(query.ahead_ms, F.col("worker"))
         parcels = apply_operators(
-            packets.unionByName(heartbeats_to_all), program, chosen, time, round(1000 * settings.lateness)
+            packets.unionByName(heartbeats_to_all), config, chosen, time, round(1000 * settings.lateness)
         )
-        return self._unpack_rows(parcels, program)
+        return self._unpack_rows(parcels, config)
 
-    def _unpack_rows(self, parcels: DataFrame, program: KeyedOperatorConfig) -> DataFrame:
+    def _unpack_rows(self, parcels: DataFrame, config: KeyedOperatorConfig) -> DataFrame:
         """Open the parcels of the workers and mergers: rows of counts and of results."""
         result = convert_schema_to_spark(self.work.results)
         schema = StructType(

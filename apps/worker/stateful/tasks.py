@@ -16,7 +16,7 @@ from unskew.spark.micro_batches import get_batch_number
 
 
 def run_worker(
-    program: KeyedOperatorConfig,
+    config: KeyedOperatorConfig,
     tokens: list[int],
     state: Any,
     worker: int,
@@ -33,12 +33,12 @@ def run_worker(
     """
     store = SparkStore(state)
     progress = OperatorProgress.read(store)
-    batch = advance_time(program, progress, WorkerBatch(get_batch_number() or 0, batch_ms, watermark_ms, empty))
-    parcels = run_batch(program, store, worker, packets, batch, progress)
+    batch = advance_time(config, progress, WorkerBatch(get_batch_number() or 0, batch_ms, watermark_ms, empty))
+    parcels = run_batch(config, store, worker, packets, batch, progress)
     yield from make_rows(parcels, tokens, "worker", worker, batch, overflow)
 
 
-def run_merger(program: KeyedOperatorConfig, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
+def run_merger(config: KeyedOperatorConfig, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
     """A merger's batch: rows of parcels → rows of parcels. ``state`` is the merger's ``MapState``.
 
     Results and counts from workers pass unchanged.
@@ -46,13 +46,13 @@ def run_merger(program: KeyedOperatorConfig, tokens: list[int], state: Any, arri
     yield from (row for row in arrived if row["kind"] in OUT)
     first = arrived[0]
     batch = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-    parcels = _read_blobs(program, (row for row in arrived if row["kind"] not in OUT))
-    merged = merge_fragments(program, SparkStore(state), first["merger"], parcels, batch)
-    yield from make_rows(merged, tokens, "merger", first["merger"], batch, Overflow(program.checkpoint, program.most))
+    parcels = _read_blobs(config, (row for row in arrived if row["kind"] not in OUT))
+    merged = merge_fragments(config, SparkStore(state), first["merger"], parcels, batch)
+    yield from make_rows(merged, tokens, "merger", first["merger"], batch, Overflow(config.checkpoint, config.most))
 
 
-def _read_blobs(program: KeyedOperatorConfig, rows: Iterable[Any]) -> list[OutputBlob]:
-    return [OutputBlob(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), program.checkpoint)) for row in rows]
+def _read_blobs(config: KeyedOperatorConfig, rows: Iterable[Any]) -> list[OutputBlob]:
+    return [OutputBlob(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), config.checkpoint)) for row in rows]
 
 
 def make_rows(
@@ -67,7 +67,7 @@ def make_rows(
     overflow.forget(name, batch.number)
 
 
-def make_stateless_merger(program: KeyedOperatorConfig) -> Any:
+def make_stateless_merger(config: KeyedOperatorConfig) -> Any:
     """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: every fragment leaves at once."""
 
     def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,8 +83,8 @@ def make_stateless_merger(program: KeyedOperatorConfig) -> Any:
             first = rows[0]
             own = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
             # It has no batch to come, so that even states with a TTL leave (``unskew.apps.library.static_keyed_map``).
-            arrived = [*_read_blobs(program, rows), OutputBlob(HEARTBEAT, first["merger"], b"now")]
-            for number, parcel in enumerate(merge_fragments(program, MemoryStore(), first["merger"], arrived, own)):
+            arrived = [*_read_blobs(config, rows), OutputBlob(HEARTBEAT, first["merger"], b"now")]
+            for number, parcel in enumerate(merge_fragments(config, MemoryStore(), first["merger"], arrived, own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)
 

@@ -35,7 +35,7 @@ _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 def run_batch(
-    program: KeyedOperatorConfig,
+    config: KeyedOperatorConfig,
     store: Store,
     worker: int,
     packets: Sequence[bytes],
@@ -46,8 +46,8 @@ def run_batch(
 
     Parameters
     ----------
-    program : KeyedOperatorConfig
-        The program of the workers.
+    config : KeyedOperatorConfig
+        What the workers do.
     store : Store
         The worker's own store.
     worker : int
@@ -68,50 +68,50 @@ def run_batch(
     started = time.perf_counter()
     # 1. What is planned for this batch. If states come or go, or fragments leave after their update, buckets change
     #    more than once. Then the store is written at the end.
-    migration = Migration(program.routing, worker, batch.number, progress)
-    merges = _is_merge_due(program, progress, batch)
+    migration = Migration(config.routing, worker, batch.number, progress)
+    merges = _is_merge_due(config, progress, batch)
     later = BufferedStore(store) if migration.may_move or merges else None
-    ttl_ms = None if program.split else program.ttl_ms
-    calls = OperatorCalls(program.work)
-    table = StateTable(later or store, _WORK, program.work.state, program.key, ttl_ms, calls.due, calls.upgrade)
+    ttl_ms = None if config.split else config.ttl_ms
+    calls = OperatorCalls(config.work)
+    table = StateTable(later or store, _WORK, config.work.state, config.key, ttl_ms, calls.due, calls.upgrade)
     states = Lifecycle(table, calls, ttl_ms)
     # 2. The states that other workers have released to this one come before the first tuple: the routers already follow
     #    the plan, so without its state a key would begin anew here.
     migration.take_in(table)
     # 3. The tuples. Late is what is behind the watermark of the batch *before*: a window that this batch closes takes
     #    the batch's tuples first. By event time a state has expired as of that same watermark.
-    arrived = _read_tuples(packets, program, batch)
-    tuples, windows, late = _drop_late(arrived, program, progress.closed_ms)
-    now = program.now(batch)
+    arrived = _read_tuples(packets, config, batch)
+    tuples, windows, late = _drop_late(arrived, config, progress.closed_ms)
+    now = config.now(batch)
     distinct = 0
-    seen = ["time", *(name for name in program.work.columns if name != "time")]
-    for window, part in _split_by_window(tuples, program.window_ms):
+    seen = ["time", *(name for name in config.work.columns if name != "time")]
+    for window, part in _split_by_window(tuples, config.window_ms):
         keys = _select_occurring(part)
         distinct += len(keys.distinct)
-        over = progress.closed_ms if program.event else batch.batch_ms
-        states.update(window, keys, part.select(seen), now, over_ms=over, whole=not program.split)
+        over = progress.closed_ms if config.event else batch.batch_ms
+        states.update(window, keys, part.select(seen), now, over_ms=over, whole=not config.split)
     # 4. The simulated cost of the tuples, late ones too. A monitor sees what the work took until here: not the
     #    migration, and not the states that leave below, which are no cost of these tuples.
-    time.sleep(program.cost.total(arrived.column("key")))
+    time.sleep(config.cost.total(arrived.column("key")))
     observed = None
-    if program.monitors is not None:
+    if config.monitors is not None:
         seconds = time.perf_counter() - started - migration.seconds
-        observed = program.monitors.report(worker, batch.number, tuples.column("key"), seconds)
+        observed = config.monitors.report(worker, batch.number, tuples.column("key"), seconds)
     # 5. States leave, now that they have all tuples of the batch: those of closed windows, then those that have
     #    expired. Fragments of a split key go to its merger, which merges them and lets the whole state close or expire.
     #    They go when their window closes, or all of them when a merge is due.
     fragments = []
     for window in table.windows:
-        closes = program.window_ms is not None and window + program.window_ms <= batch.watermark_ms
-        if program.split and (merges or closes):
+        closes = config.window_ms is not None and window + config.window_ms <= batch.watermark_ms
+        if config.split and (merges or closes):
             fragments += [(window, rows) for rows in table.take(window)]
         elif closes:
             states.close(window, now)
-    if program.ttl_ms is not None and not program.split:
-        states.expire(batch.watermark_ms, now, prompt=program.prompt)
+    if config.ttl_ms is not None and not config.split:
+        states.expire(batch.watermark_ms, now, prompt=config.prompt)
     # 6. Of the states that are left, those of keys that the pending plan gives away are released. So no receiver gets a
     #    state that is over, or that lacks a tuple.
-    migration.release(table, split=program.split)
+    migration.release(table, split=config.split)
     # 7. No bucket changes any more: write the table's directory, and then what was kept back.
     table.close()
     if later is not None:
@@ -119,69 +119,69 @@ def run_batch(
     # 8. What leaves the worker. The counts are a table of their own in the same store. A merger is called in each batch
     #    by the heartbeat of the worker of its number, which says whether a merge is due: a batch may bring it no
     #    fragments.
-    yield from pack_rows(RESULTS, worker % program.mergers, states.results)
-    yield from spread_over_mergers(fragments, program.mergers)
-    yield from _count_tuples(program, store, worker, tuples, batch)
-    if program.split and worker < program.mergers:
+    yield from pack_rows(RESULTS, worker % config.mergers, states.results)
+    yield from spread_over_mergers(fragments, config.mergers)
+    yield from _count_tuples(config, store, worker, tuples, batch)
+    if config.split and worker < config.mergers:
         yield OutputBlob(HEARTBEAT, worker, b"now" if merges else b"")
     # 9. The progress, with what the migration has added to it. Spark commits it together with the states.
-    _write_progress(program, store, progress, migration.progress, batch)
+    _write_progress(config, store, progress, migration.progress, batch)
     # 10. The report, which counts the states as the next batch finds them.
-    if program.reports is not None or program.observe is not None:
+    if config.reports is not None or config.observe is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)
         kept, moved = StateReport(table.keys, table.size, states.finished, sent), migration.report()
         report = WorkerReport(
             arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
         )
-        yield from _send_report(program, worker, batch, arrived, report)
+        yield from _send_report(config, worker, batch, arrived, report)
 
 
 def _send_report(
-    program: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
+    config: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
 ) -> Iterator[OutputBlob]:
-    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the program asks."""
-    if program.reports is not None:
-        program.reports.send(batch.number, worker, report)
-    if program.observe is not None:
+    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the config says."""
+    if config.reports is not None:
+        config.reports.send(batch.number, worker, report)
+    if config.observe is not None:
         # Late tuples and all windows count: a key that the router sent here has a replica here.
         codes = arrived.column("key").indices
         keys = pc.call_function("count_distinct", [codes], pc.CountOptions("all")).as_py()
         assert report.states is not None
         kept, moved = report.states, report.migration.keys
         load = WorkerLoad(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
-        yield OutputBlob(REPORT, worker % program.mergers, load.text().encode())
+        yield OutputBlob(REPORT, worker % config.mergers, load.text().encode())
 
 
-def advance_time(program: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> WorkerBatch:
+def advance_time(config: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> WorkerBatch:
     """The batch, with a time that opens no window again that an earlier batch has closed.
 
     By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
     every batch with tuples. So they have closed the same windows, and arrive at the same time.
     """
-    if program.event or program.window_ms is None:
+    if config.event or config.window_ms is None:
         return batch
     least = progress.closed_ms
     return replace(batch, batch_ms=max(least, batch.batch_ms), watermark_ms=max(least, batch.watermark_ms))
 
 
-def _read_tuples(blobs: Sequence[bytes], program: KeyedOperatorConfig, batch: WorkerBatch) -> pa.RecordBatch:
+def _read_tuples(blobs: Sequence[bytes], config: KeyedOperatorConfig, batch: WorkerBatch) -> pa.RecordBatch:
     """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
     parts = [packets_.read_packet(pa.scalar(blob, pa.binary())) for blob in blobs]
     if not parts:
         names = ["key", "time"]
-        empty = [pa.array([], program.key).dictionary_encode(), pa.array([], pa.int64())]
+        empty = [pa.array([], config.key).dictionary_encode(), pa.array([], pa.int64())]
         return pa.RecordBatch.from_arrays(empty, names)
-    kind = pa.dictionary(pa.int32(), program.key)
+    kind = pa.dictionary(pa.int32(), config.key)
     keys = pa.chunked_array([_encode_keys(part.column("key"), kind) for part in parts]).unify_dictionaries()
     n = len(keys)
     columns = {"key": keys.combine_chunks()}
-    if program.event:
+    if config.event:
         times = np.concatenate([to_milliseconds(part.column("time")) for part in parts])
         columns["time"] = pa.array(times)
     else:
         columns["time"] = pa.array(np.full(n, batch.batch_ms, np.int64))
-    for name in program.columns:
+    for name in config.columns:
         if name != "time":
             columns[name] = _concat_arrays([part.column(name) for part in parts])
     return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -222,7 +222,7 @@ def _split_by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[
 
 
 def _drop_late(
-    tuples: pa.RecordBatch, program: KeyedOperatorConfig, closed_ms: int
+    tuples: pa.RecordBatch, config: KeyedOperatorConfig, closed_ms: int
 ) -> tuple[pa.RecordBatch, dict[int, int], int]:
     """Leave out late tuples.
 
@@ -237,14 +237,14 @@ def _drop_late(
 
     """
     counted: dict[int, int] = {}
-    if not program.event or not tuples.num_rows:
+    if not config.event or not tuples.num_rows:
         return tuples, counted, 0
     times = tuples.column("time").to_numpy()
-    length = program.counted_ms or program.window_ms
+    length = config.counted_ms or config.window_ms
     open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is still open
     if length is not None:
         open_ &= times // length * length + length > closed_ms
-    older = open_ & (times < closed_ms) if program.window_ms is None else np.zeros(len(times), np.bool_)
+    older = open_ & (times < closed_ms) if config.window_ms is None else np.zeros(len(times), np.bool_)
     if length is not None:
         numbers, tallies = np.unique(times[~older] // length, return_counts=True)
         counted = dict(zip(numbers.tolist(), tallies.tolist(), strict=True))
@@ -252,27 +252,27 @@ def _drop_late(
     return (tuples if kept.all() else tuples.filter(pa.array(kept))), counted, int(older.sum())
 
 
-def _is_merge_due(program: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> bool:
+def _is_merge_due(config: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> bool:
     """Whether fragments are merged in this batch. All workers agree, so a merger gets all of a key's fragments or none.
 
     An empty batch is the last one for now, and with ``availableNow`` the last of all. So it waits for no period.
     """
-    every = program.merge_every
-    if not program.split or every is None:
+    every = config.merge_every
+    if not config.split or every is None:
         return False
     return batch.empty or every.ends(progress.batch_ms or batch.batch_ms, batch.batch_ms, batch.number)
 
 
 def _count_tuples(
-    program: KeyedOperatorConfig, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
+    config: KeyedOperatorConfig, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
 ) -> Iterator[OutputBlob]:
     """Count the tuples by window; yield the counts of the windows that close."""
-    length = program.counted_ms
+    length = config.counted_ms
     if length is None:
         return
-    counts = program.counts
-    states = Lifecycle(StateTable(store, _COUNTS, counts.state, program.key, None), OperatorCalls(counts))
-    now = program.now(batch)
+    counts = config.counts
+    states = Lifecycle(StateTable(store, _COUNTS, counts.state, config.key, None), OperatorCalls(counts))
+    now = config.now(batch)
     for window, part in _split_by_window(tuples, length):
         states.update(
             window, _select_occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True
@@ -281,18 +281,18 @@ def _count_tuples(
         if window + length <= batch.watermark_ms:
             states.close(window, now)
     states.table.close()
-    yield from pack_rows(COUNTS, worker % program.mergers, states.results)
+    yield from pack_rows(COUNTS, worker % config.mergers, states.results)
 
 
 def _write_progress(
-    program: KeyedOperatorConfig, store: Store, before: OperatorProgress, progress: OperatorProgress, batch: WorkerBatch
+    config: KeyedOperatorConfig, store: Store, before: OperatorProgress, progress: OperatorProgress, batch: WorkerBatch
 ) -> None:
     """Write the progress for the next batch: what is closed, and for a period in seconds the batch's time."""
-    every = program.merge_every
+    every = config.merge_every
     batch_ms = batch.batch_ms if every is not None and every.ms else 0
     closed_ms = batch.watermark_ms
-    if not program.event:  # so that it is written once a window, and not in every batch
-        closed_ms = closed_ms // program.window_ms * program.window_ms if program.window_ms else 0
+    if not config.event:  # so that it is written once a window, and not in every batch
+        closed_ms = closed_ms // config.window_ms * config.window_ms if config.window_ms else 0
     new = replace(progress, batch_ms=batch_ms, closed_ms=closed_ms)
     if new != before:
         new.write(store)

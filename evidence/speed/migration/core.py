@@ -41,7 +41,7 @@ class Engine(Reports):
 
     def __init__(self, folder: str, workers: int, keys: int) -> None:
         self.routing = Routing("MIXED", workers, folder, plans=PlanStateLog(folder).at)
-        self.program = KeyedOperatorConfig(
+        self.config = KeyedOperatorConfig(
             Statistics("value"), pa.string(), workers, False, ttl_ms=1 << 40, routing=self.routing, reports=self
         )
         self.stores = [MemoryStore() for _ in range(workers + 1)]
@@ -66,9 +66,7 @@ class Engine(Reports):
         started = time.process_time()
         for number, store in enumerate(self.stores):
             batch = WorkerBatch(self.number, 1_000 + self.number, 1_000 + self.number)
-            for _ in worker.run_batch(
-                self.program, store, number, packets[number], batch, OperatorProgress.read(store)
-            ):
+            for _ in worker.run_batch(self.config, store, number, packets[number], batch, OperatorProgress.read(store)):
                 pass
         self.number += 1
         return time.process_time() - started

@@ -74,10 +74,10 @@ def batches(monkeypatch):
     def run(checkpoint, most, *, keep):
         windows = {"event": True, "window_ms": WINDOW, "counted_ms": WINDOW}
         windows["merge_every"] = MergePeriod(batches=1) if keep else None
-        program = KeyedOperatorConfig(
+        config = KeyedOperatorConfig(
             Tally(), pa.string(), WORKERS, True, 2, checkpoint=checkpoint, most=most, **windows
         )
-        worker, merger, calls = WorkerOperator(program, TOKENS), MergerOperator(program, TOKENS), []
+        worker, merger, calls = WorkerOperator(config, TOKENS), MergerOperator(config, TOKENS), []
         found = defaultdict(list)
         at_workers, at_mergers = Handle(), Handle()
         keys = [f"key {i % 50}" for i in range(300)]
@@ -108,7 +108,7 @@ def batches(monkeypatch):
                     out += calls[-1]
                 else:
                     schema = convert_schema_to_arrow(PARCELS)
-                    made = tasks.make_stateless_merger(program)(iter([pa.RecordBatch.from_pylist(own, schema)]))
+                    made = tasks.make_stateless_merger(config)(iter([pa.RecordBatch.from_pylist(own, schema)]))
                     out += [row for batch in made for row in batch.to_pylist()]
             for row in out:
                 assert row["kind"] in OUT

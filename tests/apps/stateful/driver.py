@@ -90,7 +90,7 @@ def packets_of(rows: pa.RecordBatch, routed: NDArray[np.int32], workers: int) ->
 
 
 class Engine:
-    """Workers and mergers with their stores in memory: ``run`` runs one batch of a program.
+    """Workers and mergers with their stores in memory: ``run`` runs one batch.
 
     Attributes
     ----------
@@ -99,30 +99,30 @@ class Engine:
 
     """
 
-    def __init__(self, program: KeyedOperatorConfig) -> None:
-        self.program = program
-        self.workers = [MemoryStore() for _ in range(program.workers)]
-        self.mergers = [MemoryStore() for _ in range(program.mergers)]
+    def __init__(self, config: KeyedOperatorConfig) -> None:
+        self.config = config
+        self.workers = [MemoryStore() for _ in range(config.workers)]
+        self.mergers = [MemoryStore() for _ in range(config.mergers)]
         self.number = 0
         self.results: list[tuple[Any, ...]] = []
         self.counts: list[tuple[Any, ...]] = []
 
     def run(self, packets: Sequence[Sequence[bytes]], batch_ms: int, watermark_ms: int, *, empty: bool = False) -> None:
         """Run one batch; worker w gets ``packets[w]``; ``empty``: as Spark does where only the watermark has moved."""
-        program = self.program
+        config = self.config
         given = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
-        [batch] = {worker.advance_time(program, OperatorProgress.read(store), given) for store in self.workers}
+        [batch] = {worker.advance_time(config, OperatorProgress.read(store), given) for store in self.workers}
         self.number += 1
         sent: list[OutputBlob] = []
         for w, store in enumerate(self.workers):
-            sent += worker.run_batch(program, store, w, packets[w], batch, OperatorProgress.read(store))
-        if program.split:
-            arrived = [[p for p in sent if p.merger == h] for h in range(program.mergers)]
+            sent += worker.run_batch(config, store, w, packets[w], batch, OperatorProgress.read(store))
+        if config.split:
+            arrived = [[p for p in sent if p.merger == h] for h in range(config.mergers)]
             sent = [parcel for parcel in sent if parcel.kind in OUT]
             for h, own in enumerate(arrived):
-                store = self.mergers[h] if program.mergers_keep else MemoryStore()
-                sent += merger.merge_fragments(program, store, h, own, batch)
-                assert program.mergers_keep or not any(address[2] >= 0 for address in store.blobs)
+                store = self.mergers[h] if config.mergers_keep else MemoryStore()
+                sent += merger.merge_fragments(config, store, h, own, batch)
+                assert config.mergers_keep or not any(address[2] >= 0 for address in store.blobs)
         for parcel in sent:
             for row in operator_output.read_rows(parcel.blob).to_pylist() if parcel.kind in OUT else []:
                 (self.results if parcel.kind == RESULTS else self.counts).append(tuple(row.values()))
@@ -131,12 +131,12 @@ class Engine:
 class Driver(Engine):
     """An engine whose sources route with a grouping."""
 
-    def __init__(self, program: KeyedOperatorConfig, grouping: str, sources: int = 1, seed: int = 0) -> None:
-        super().__init__(program)
-        self.routers = [create(grouping, program.workers, seed=seed).at_source(s) for s in range(sources)]
+    def __init__(self, config: KeyedOperatorConfig, grouping: str, sources: int = 1, seed: int = 0) -> None:
+        super().__init__(config)
+        self.routers = [create(grouping, config.workers, seed=seed).at_source(s) for s in range(sources)]
 
     def batch(self, streams: Sequence[pa.RecordBatch], batch_ms: int, watermark_ms: int | None = None) -> None:
-        """Run one batch; a stream for each source, with ``key`` and what the program carries."""
+        """Run one batch; a stream for each source, with ``key`` and the columns that the config names."""
         packets: list[list[bytes]] = [[] for _ in self.workers]
         for router, stream in zip(self.routers, streams, strict=True):
             if stream.num_rows:

@@ -145,7 +145,7 @@ class MigrationModel(RuleBasedStateMachine):
     def _start(self):
         routing = Routing(self.grouping, self.workers, self.folder, plans=PlanStateLog(self.folder).at)
         lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
-        self.program = KeyedOperatorConfig(
+        self.config = KeyedOperatorConfig(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives
         )
         self.loop = FeedbackLoop(router_of(self.grouping), self.workers, moving=self.grouping != "KEY", keyed=True)
@@ -183,7 +183,7 @@ class MigrationModel(RuleBasedStateMachine):
     def _task(self, number, packets):
         batch, store = self.batch, MemoryStore()
         store.blobs = dict(self.stores[number].blobs)
-        sent = list(worker.run_batch(self.program, store, number, packets, batch.clock, OperatorProgress.read(store)))
+        sent = list(worker.run_batch(self.config, store, number, packets, batch.clock, OperatorProgress.read(store)))
         return store, sent
 
     def _attempt(self, order, twice, dies_after):
@@ -191,8 +191,8 @@ class MigrationModel(RuleBasedStateMachine):
         batch = self.batch
         batch.reports = {}
         self._begun()
-        plans = self.program.routing.plan_state(batch.clock.number)
-        router = make_router(self.program.routing, plans.active, plans.workers)
+        plans = self.config.routing.plan_state(batch.clock.number)
+        router = make_router(self.config.routing, plans.active, plans.workers)
         packets = packets_of(batch.rows, router.route(batch.rows.column("key")), MOST)
         some = {w for w in range(MOST) if packets[w]} | (
             self.timers if self.event and batch.called == "some" else set()
@@ -209,13 +209,13 @@ class MigrationModel(RuleBasedStateMachine):
 
     def _lost(self, number, packets):
         """A task on an executor that is cut off; it may go on at any later time, and write its file."""
-        program, clock, before = replace(self.program, reports=None), self.batch.clock, dict(self.stores[number].blobs)
+        config, clock, before = replace(self.config, reports=None), self.batch.clock, dict(self.stores[number].blobs)
 
         def goes_on():
             store = MemoryStore()
             store.blobs = dict(before)
             try:
-                list(worker.run_batch(program, store, number, packets, clock, OperatorProgress.read(store)))
+                list(worker.run_batch(config, store, number, packets, clock, OperatorProgress.read(store)))
             except EnvironmentFault:
                 assert PlanStateLog(self.folder).at(clock.number) is None, "its batch is so old that its plans are gone"
 
@@ -284,10 +284,10 @@ class MigrationModel(RuleBasedStateMachine):
             end_batch(self.loop, self.folder, self.number, TaskReports(workers=workers))
 
     def _owned(self, called):
-        plans = self.program.routing.plan_state(self.number)
-        routers = [make_router(self.program.routing, plans.active, plans.workers)]
+        plans = self.config.routing.plan_state(self.number)
+        routers = [make_router(self.config.routing, plans.active, plans.workers)]
         if plans.pending is not None:
-            routers.append(make_router(self.program.routing, plans.pending, plans.pending_workers))
+            routers.append(make_router(self.config.routing, plans.pending, plans.pending_workers))
         for number in called:
             for _, key in self._keys(number):
                 for router in routers:

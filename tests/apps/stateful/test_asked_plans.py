@@ -49,7 +49,7 @@ class Driver:
         self.server = PlanService(ListenAddress(LOOPBACK))
         call = BatchPlanner(loop, checkpoint, reports, _forget_transfers(routing))
         self.routing = replace(routing, plans=call.join(self.server))
-        self.program = KeyedOperatorConfig(
+        self.config = KeyedOperatorConfig(
             Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
             routing=self.routing, monitors=WorkerMonitors(self.routing),
         )  # fmt: skip
@@ -71,7 +71,7 @@ class Driver:
             own = MemoryStore()
             own.blobs = dict(store.blobs)
             clock = WorkerBatch(batch, 1000 + batch, 1000 + batch)
-            for parcel in run_batch(self.program, own, worker, packets[worker], clock, OperatorProgress.read(own)):
+            for parcel in run_batch(self.config, own, worker, packets[worker], clock, OperatorProgress.read(own)):
                 if parcel.kind == operator_output.RESULTS:
                     for row in operator_output.read_rows(parcel.blob).to_pylist():
                         _, key, _, n, _ = row.values()

@@ -61,7 +61,7 @@ def play(driver, batches, *, event):
     return seen
 
 
-def program_of(work, workers, split, every, **lives):
+def make_config(work, workers, split, every, **lives):
     mergers, merge_every = 2 if workers > 1 else 1, every if split else None
     return KeyedOperatorConfig(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
 
@@ -74,8 +74,8 @@ runs |= {"workers": st.integers(1, 4), "event": st.booleans()}
 @given(**runs)
 def test_windows(every, grouping, batches, seed, workers, event):
     split = grouping not in STICKY
-    program = program_of(Tally(), workers, split, every, event=event, window_ms=WINDOW, counted_ms=WINDOW)
-    driver = Driver(program, grouping, sources=2, seed=seed)
+    config = make_config(Tally(), workers, split, every, event=event, window_ms=WINDOW, counted_ms=WINDOW)
+    driver = Driver(config, grouping, sources=2, seed=seed)
     truth, late_before = defaultdict(list), 0
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, value, time in arrived:
@@ -106,8 +106,8 @@ def test_null_is_a_key_of_its_own(kind, grouping):
     )
     split = grouping == "SHUFFLE"
     every = MergePeriod(batches=2) if split else None
-    program = KeyedOperatorConfig(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
-    driver = Driver(program, grouping, sources=1)
+    config = KeyedOperatorConfig(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
+    driver = Driver(config, grouping, sources=1)
     texts = [None if n % 3 == 0 else str(n % 20) for n in range(240)]
     keys = pa.array(texts, pa.string()).cast(kind)
     for number in range(6):
@@ -121,8 +121,8 @@ def test_null_is_a_key_of_its_own(kind, grouping):
 def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
     split = grouping not in STICKY
     every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
-    program = program_of(Tally(), workers, split, every, event=event, ttl_ms=TTL)
-    driver = Driver(program, grouping, sources=2, seed=seed)
+    config = make_config(Tally(), workers, split, every, event=event, ttl_ms=TTL)
+    driver = Driver(config, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch, which is empty, is one of those that meet
     first = driver.number
     seen = play(driver, batches, event=event)
@@ -156,8 +156,8 @@ GAP = 20
 def test_sessions(grouping, batches, seed, workers, event, by_time):
     split, work = grouping not in STICKY, Sessions(gap=GAP / 1000)
     every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
-    program = program_of(work, workers, split, every, event=event, ttl_ms=work.ttl_ms)
-    driver = Driver(program, grouping, sources=2, seed=seed)
+    config = make_config(work, workers, split, every, event=event, ttl_ms=work.ttl_ms)
+    driver = Driver(config, grouping, sources=2, seed=seed)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
     seen = play(driver, batches, event=event)
     taken = [(key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before]
@@ -191,8 +191,8 @@ def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
     """A driver by event time, with merges as they are by default."""
     split = grouping not in STICKY and workers > 1
     period = choose_merge_period(every if split else None, grouping, split=split, event=True, window_ms=None)
-    program = program_of(work, workers, split, period, event=True, **life)
-    return Driver(program, grouping, sources=2, seed=seed)
+    config = make_config(work, workers, split, period, event=True, **life)
+    return Driver(config, grouping, sources=2, seed=seed)
 
 
 def feed(driver, watermark, arrived):
@@ -236,8 +236,8 @@ def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(groupi
 @given(**runs)
 def test_distinct(every, grouping, batches, seed, workers, event):
     split = grouping not in STICKY
-    program = program_of(Distinct("value", "int64"), workers, split, every, event=event, window_ms=WINDOW)
-    driver = Driver(program, grouping, sources=2, seed=seed)
+    config = make_config(Distinct("value", "int64"), workers, split, every, event=event, window_ms=WINDOW)
+    driver = Driver(config, grouping, sources=2, seed=seed)
     times = defaultdict(list)
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, value, time in arrived:
@@ -254,10 +254,10 @@ def test_distinct(every, grouping, batches, seed, workers, event):
 @pytest.mark.parametrize("every", [None, MergePeriod(batches=2)])
 def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     split = grouping != "KEY"
-    program = KeyedOperatorConfig(
+    config = KeyedOperatorConfig(
         Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None
     )
-    driver = Driver(program, grouping, sources=2)
+    driver = Driver(config, grouping, sources=2)
     times = 90, 130, 95, 60, 125, 170, 10  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
     for ms in times:
         driver.batch([rows([(key, 1, 0) for key in range(5)], ms, event=False)] * 2, ms)
@@ -330,10 +330,10 @@ def test_large_states_are_few_at_a_time(monkeypatch, split):
         on_close=lambda state: [state],
     )
     workers = 2 if split else 1
-    program = KeyedOperatorConfig(
+    config = KeyedOperatorConfig(
         work, pa.string(), workers, split, workers, ttl_ms=TTL, merge_every=MergePeriod(1) if split else None
     )
-    driver = Driver(program, "SHUFFLE" if split else "KEY")
+    driver = Driver(config, "SHUFFLE" if split else "KEY")
     keys = [f"key {i:03}" for i in range(200)]
     for batch_ms in (1, 2, 3):
         driver.batch([pa.record_batch([pa.array(keys)], ["key"])], batch_ms)

@@ -23,9 +23,9 @@ KEYS = [f"k{i}" for i in range(40)]
 
 
 def run(work, grouping="KEY", values=None):
-    program = KeyedOperatorConfig(work, pa.string(), 3, grouping != "KEY", window_ms=1000)
+    config = KeyedOperatorConfig(work, pa.string(), 3, grouping != "KEY", window_ms=1000)
     batch = pa.RecordBatch.from_pydict({"key": KEYS, "value": pa.array(values or list(range(40)), pa.int64())})
-    driver = Driver(program, grouping)
+    driver = Driver(config, grouping)
     driver.batch([batch], 500)
     driver.batch([batch.slice(0, 0)], 5_000)
     return driver

@@ -75,8 +75,8 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_results_that_are_too_many_for_spark(grouping, settings, drain, connection, topic, monkeypatch):
     """They arrive all the same, and the files of earlier batches don't stay."""
-    program = KeyedStage.config
-    monkeypatch.setattr(KeyedStage, "config", lambda self, *given: replace(program(self, *given), most=100))
+    config = KeyedStage.config
+    monkeypatch.setattr(KeyedStage, "config", lambda self, *given: replace(config(self, *given), most=100))
     keys = skewed(3_000)
     ms = [START + 7 * i for i in range(len(keys))]  # 21 s, in order
     publish(connection, topic, 2, countries(keys), ms=ms)

@@ -180,7 +180,7 @@ def test_no_tuple_waits_at_a_worker_that_loses_its_key(grouping):
     for _ in range(9):
         run.plan(tuples=tuples, pause=1, called="all")
         run.completes(order=range(MOST), twice=set())
-        state = run.program.routing.plan_state(run.number)
+        state = run.config.routing.plan_state(run.number)
         plans.append((state.active.number if state.active else 0, bool(state.pending)))
     assert plans[:4] == [(0, True), (1, True), (2, True), (3, True)], "a plan in every batch, each pending for one"
     run.teardown()

@@ -38,13 +38,13 @@ def test_all_states_end(monkeypatch, split, together):
             packets[worker] += of
         truth.update((int(ms) // 1000 * 1000, f"k{key}") for key, ms in zip(keys, times, strict=True))
     every = AT_THE_END if split else None
-    program = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
-    parcels = [each for worker, of in packets.items() for each in execute_worker(program, worker, of, 0)]
+    config = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
+    parcels = [each for worker, of in packets.items() for each in execute_worker(config, worker, of, 0)]
     found = rows_of(parcels)
     if split:
         assert not found
         for merger in range(WORKERS):
             arrived = [each for each in parcels if each.merger == merger]
-            found += rows_of(merge_fragments(program, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
+            found += rows_of(merge_fragments(config, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
     finished = {(row["__window"], row["__key"]): row["n"] for row in found if row["kind"] == "finished"}
     assert finished == truth

@@ -90,10 +90,10 @@ def rows(keys, values):
 def running(work, split, stores=None, **life):
     """A driver of two workers and mergers; perhaps with the stores, and the batches, of an earlier one."""
     every = MergePeriod(batches=2) if split else None
-    program = KeyedOperatorConfig(
+    config = KeyedOperatorConfig(
         work, pa.string(), 2, split, mergers=2, merge_every=every, **(life or {"ttl_ms": 1 << 40})
     )
-    found = Driver(program, "D_CHOICES" if split else "KEY")
+    found = Driver(config, "D_CHOICES" if split else "KEY")
     if stores is not None:
         found.workers, found.mergers, found.number = stores.workers, stores.mergers, stores.number
     return found

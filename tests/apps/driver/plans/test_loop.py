@@ -200,12 +200,12 @@ def test_workers_with_states_observe_their_tuples_too(tmp_path):
     sent: list[WorkerReport] = []
     cost = Cost(0.0, (1.0,))
     monitors = WorkerMonitors(Routing("MIXED", WORKERS, str(tmp_path), streaming=True, cost=cost))
-    program = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
-    program = replace(program, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
+    config = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split=True, ttl_ms=1000, monitors=monitors)
+    config = replace(config, reports=SimpleNamespace(send=lambda *report: sent.append(report[-1])))
     rows = pa.record_batch([pa.array(keys), pa.array(np.ones(len(keys), np.int64))], ["key", "value"])
     (packet,) = cut_packets(rows, np.zeros(len(keys), np.int32), 1).column("packet").to_pylist()
-    list(run_batch(program, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000), OperatorProgress()))
-    list(run_batch(program, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000), OperatorProgress()))
+    list(run_batch(config, MemoryStore(), 2, [packet], WorkerBatch(3, 1000, 1000), OperatorProgress()))
+    list(run_batch(config, MemoryStore(), 1, [], WorkerBatch(3, 1000, 1000), OperatorProgress()))
     of_some, of_none = (report.monitor for report in sent)
     assert of_none is None
     assert len(of_some["keys"]) == len(set(keys))
