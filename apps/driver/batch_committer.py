@@ -87,7 +87,7 @@ class BatchCommitter:
         reports: Reports,
         publisher: ResultPublisher,
         listener: Callable[[BatchReport], None],
-        hold: Lease,
+        lease: Lease,
         planner: Planner | None = None,
     ) -> None:
         self._settings = settings = dataflow.settings
@@ -100,7 +100,7 @@ class BatchCommitter:
             settings.connection, topic, settings.workers, settings.location, publisher.commits
         )
         self._listener = listener
-        self._hold = hold
+        self._lease = lease
         self._planner = planner
         self._loop = dataflow.loop()
         self._record = Checkpoint(settings.location).read_record()
@@ -120,10 +120,10 @@ class BatchCommitter:
             report = self._publish(windows, report)
         if report.rejected:
             write(read_rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
-        self._hold.require()
+        self._lease.require()
         self._totals.write(batch.number + 1, report.totals)
         if self._loop is not None:
-            self._hold.require()
+            self._lease.require()
             rebalances = end_batch(self._loop, self._settings.location, batch.number, reports)
             report = replace(report, rebalances=rebalances)
             self._stage.forget(reports, self._record)
@@ -131,12 +131,12 @@ class BatchCommitter:
 
     def _close(self, counts: DataFrame, number: BatchId) -> list[observer.Distribution]:
         """Publish the counts of windows that the batch closes."""
-        self._hold.require()
+        self._lease.require()
         return self._closing.run(counts, number)
 
     def _write(self, number: BatchId, records: DataFrame, role: str) -> None:
         """Write a batch's records to the topic of a role."""
-        self._hold.require()
+        self._lease.require()
         self._publisher.write(records, role, number)
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
@@ -210,7 +210,7 @@ class BatchCommitter:
         for window in windows:
             totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             closed.append((window, totals))
-        self._hold.require()
+        self._lease.require()
 
         # By event time a batch may close so many windows that their records are made as they are sent.
         def records() -> Iterator[ResultMessage]:

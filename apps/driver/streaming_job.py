@@ -132,7 +132,7 @@ class StreamingJob:
         self._newest = -1  # batch that Spark has committed
         self._batches = 0
         self._checkpoint = Checkpoint(settings.location)
-        self._hold = Lease(settings.location)
+        self._lease = Lease(settings.location)
         claimed = self._checkpoint.read_record()
         require_topic(settings, begun=bool(claimed))
         if not claimed:
@@ -178,7 +178,7 @@ class StreamingJob:
 
         """
         seen, since = None, time.monotonic()
-        while (holder := self._hold.successor()) is not None and not self._stop.is_set():
+        while (holder := self._lease.successor()) is not None and not self._stop.is_set():
             if seen is None:
                 log.warning(
                     "another driver (%s) has taken the checkpoint from this one, which waits until that one has ended, "
@@ -208,7 +208,7 @@ class StreamingJob:
         settings = self._settings
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf
         start_python(spark)
-        self._hold.acquire()
+        self._lease.acquire()
         self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
         claim_checkpoint(self._dataflow, self._checkpoint)
         require_messages(settings, self._checkpoint)
@@ -223,7 +223,7 @@ class StreamingJob:
             last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
             flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
             drained = self._query(spark, publisher, deadline, flush)
-        self._hold.release()
+        self._lease.release()
         return JobOutcome(drained, self._batches, self._listeners.failures + self._followers.failures)
 
     def _query(
@@ -296,23 +296,23 @@ class StreamingJob:
         ahead_ms = self._checkpoint.clock.ahead_ms
         address = planner.address if planner is not None else None
         rows = self._dataflow.rows(spark, QueryContext(reports, flush_at, ahead_ms, self._count_bytes, address))
-        sink = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._hold, planner)
+        committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner)
         self._halt.clear()
         self._halted = False
 
         def end_of_batch(df: DataFrame, number: int) -> None:
             # A flag says that the query was halted: an error's text quotes this function's lines, so it proves nothing.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
-            self._hold.require()
+            self._lease.require()
             if batch is None or self._reset_clock(batch):
                 self._halted = True
                 raise QueryHalted
             if batch.start != batch.end:
                 self._require_same_topic(batch)
-            sink(df, batch)
+            committer(df, batch)
             if self._last is not None:
                 idle(self._last, self._checkpoint.clock.ahead_ms)
-            self._hold.require()  # or Spark would commit the batch while the other driver is at it
+            self._lease.require()  # or Spark would commit the batch while the other driver is at it
 
         return (
             rows.writeStream.queryName(settings.name)
@@ -340,7 +340,7 @@ class StreamingJob:
             log.warning("batch time is no longer %.1f s behind the clock", -clock.ahead_ms / 1000)
         else:
             log.warning("batch time is no longer %.1f s ahead of the clock", (clock.ahead_ms - ahead_ms) / 1000)
-        self._hold.require()  # brokers may have taken long to answer
+        self._lease.require()  # brokers may have taken long to answer
         clock.set_ahead(batch.number, ahead_ms)
         return True
 
@@ -465,6 +465,6 @@ class StreamingJob:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and not self._halted:
-            self._hold.require()  # what another driver does can make any part of this query fail
+            self._lease.require()  # what another driver does can make any part of this query fail
             require_messages(self._settings, self._checkpoint)
             raise translate_failure(error) from error

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 def begun(settings, unplanned=0):
     """A run as its query begins."""
     run = StreamingJob(settings("KEY", time="batch"), [])
-    run._hold.acquire()
+    run._lease.acquire()
     run._unplanned = unplanned
     return run
 
