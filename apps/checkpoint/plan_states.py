@@ -45,7 +45,7 @@ class PlanStateLog:
         found = self._versions.last(Checkpoint(self.checkpoint).newest_batch())
         return _parse_state(found[1]) if found else None
 
-    def find(self, batch: int) -> PlanState | None:
+    def written_for(self, batch: int) -> PlanState | None:
         """The state that was written for the start of exactly this batch. None: there is none."""
         found = self._versions.at(batch)
         return _parse_state(found) if found is not None else None

@@ -210,20 +210,20 @@ class SourceRouter:
         self._plans = PlanState(routing.workers) if batch is None else routing.plan_state(batch)
         self._grouping = self._new()
         self._versions: Versions | None = None
-        self._asking: PlannerSession | None = None
+        self._session: PlannerSession | None = None
         self._tuples = 0
         self._seconds = 0.0
         self._waited = 0.0
         if routing.planner is not None and batch is not None:
             # Tasks of one source are told apart: several topics have a partition 0. Sources have no state of their own.
-            self._asking = PlannerSession(routing.planner, get_query_id(), batch, get_partition())
-            if self._asking.replicas is not None:
-                self._grouping.load(self._asking.replicas)
+            self._session = PlannerSession(routing.planner, get_query_id(), batch, get_partition())
+            if self._session.replicas is not None:
+                self._grouping.load(self._session.replicas)
         elif routing.checkpoint is not None and batch is not None and self._grouping.state_fields:
             folder = ("routers", routing.name) if routing.name else ("sources",)
             self._versions = Versions(Location.of(routing.checkpoint).below("unskew", *folder, str(source)))
             self._restore(self._versions, batch)
-        if self._plans.active is not None and self._asking is None:
+        if self._plans.active is not None and self._session is None:
             self._adopt(self._plans.active)
 
     @property
@@ -263,26 +263,26 @@ class SourceRouter:
     ) -> NDArray[np.int32]:
         """Route n tuples as ``Grouping.route`` does. The times are int64, ms. Costs: default as the routing has it."""
         started, waited = time.perf_counter(), self._waited
-        if self._grouping.uses_cost or self._asking is not None:
+        if self._grouping.uses_cost or self._session is not None:
             keys = encode_keys(keys)
         if self._grouping.uses_cost and costs is None:
             costs = self._routing.cost.of(keys)
-        if self._asking is not None:
-            workers = self._route_by_quotas(self._asking, keys, costs)
+        if self._session is not None:
+            workers = self._route_by_quotas(self._session, keys, costs)
         else:
             workers = self._grouping.route(keys, times, costs)
         self._seconds += time.perf_counter() - started - (self._waited - waited)
         self._tuples += len(workers)
         return workers
 
-    def _route_by_quotas(self, asking: PlannerSession, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
+    def _route_by_quotas(self, session: PlannerSession, keys: KeyArray, costs: ArrayLike | None) -> NDArray[np.int32]:
         """Route the source's part of the batch by the query's plan."""
         assert isinstance(self._grouping, BatchGrouping)
-        quotas = asking.quotas
+        quotas = session.quotas
         if quotas is None:
             counts = self._grouping.count(keys, costs)
             started = time.perf_counter()
-            quotas = asking.request_quotas(counts)
+            quotas = session.request_quotas(counts)
             self._waited += time.perf_counter() - started
         return self._grouping.follow(keys, quotas, costs)
 
@@ -320,8 +320,8 @@ class SourceRouter:
 
     def close(self, rejected: int = 0) -> None:
         """Write the state for the next batch, and send the report. ``rejected`` counts messages without a key."""
-        if self._asking is not None:
-            self._asking.close()
+        if self._session is not None:
+            self._session.close()
         grouping = self._grouping.report()
         if self._versions is not None and self._batch is not None:
             self._versions.write(self._batch + 1, self._grouping.save())

@@ -60,7 +60,7 @@ def begin_batch(
     plans = PlanStateLog(checkpoint)
     if batch == 0:
         return True
-    if plans.find(batch) is not None:
+    if plans.written_for(batch) is not None:
         return False
     before = plans.at(batch - 1) or PlanState(loop.workers)
     if since is None:

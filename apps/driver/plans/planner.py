@@ -42,7 +42,7 @@ _KEEP = 3  # batches
 Routers: TypeAlias = Callable[[int], BatchGrouping]
 
 
-class BatchOver(UserError):
+class StaleRequest(UserError):
     """The batch that a source asks for is over, or its planner."""
 
     exit_code = 1
@@ -215,7 +215,7 @@ class BatchPlans:
         """The quotas of a source."""
         self._require(batch)
         if number not in self._planned:
-            raise self._refused.get(number) or BatchOver("the planner has ended")
+            raise self._refused.get(number) or StaleRequest("the planner has ended")
         return self._planned[number]
 
     def summary(self, batch: int) -> PlanSummary | None:
@@ -226,7 +226,7 @@ class BatchPlans:
 
     def _require(self, batch: int) -> None:
         if batch != self._batch:
-            raise BatchOver(f"batch {batch} is over")
+            raise StaleRequest(f"batch {batch} is over")
 
     def _begin(self, batch: int) -> None:
         """Begin a batch: its sources plan together. What an earlier driver has planned of it stands."""

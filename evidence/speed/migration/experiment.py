@@ -197,7 +197,7 @@ class Forcing:
             return
         plans = PlanStateLog(self.settings.checkpoint)
         state = plans.at(number + 1) or PlanState(self.settings.workers)
-        if state.pending is not None or plans.find(number + 2) is not None:
+        if state.pending is not None or plans.written_for(number + 2) is not None:
             return
         plan = self._plan(move, state)
         uneven = measures.straggler_ratio(report.busy)

@@ -51,7 +51,7 @@ def test_all_sources_of_a_batch_get_the_plan_that_is_written(measured, tmp_path)
     with driver(measured, checkpoint, planned.append) as ask, ThreadPoolExecutor(4) as pool:
         for batch in range(BATCHES):
             states = {each.save() if each else b"" for each in pool.map(ask, [batch] * 4)}
-            written = PlanStateLog(checkpoint).find(batch)
+            written = PlanStateLog(checkpoint).written_for(batch)
             assert states == {written.save() if written else b""}
             assert (written is None) == (batch == 0), "no batch comes before the first"
         awaited(lambda: len(planned) == BATCHES, "the last batch's tidying")
@@ -143,7 +143,7 @@ def test_a_batch_whose_answer_was_lost_is_begun_again(measured, tmp_path, monkey
             patch.setattr(batch_planner, "begin_batch", broken)
             with pytest.raises(EnvironmentFault, match="planner has no plan: OSError: no answer"):
                 ask(1)
-        assert ask(1) == PlanStateLog(checkpoint).find(1)
+        assert ask(1) == PlanStateLog(checkpoint).written_for(1)
 
 
 def test_nobody_waits_for_what_follows_a_plan(measured, tmp_path):

@@ -108,7 +108,7 @@ def test_a_plan_that_is_written_stands_whatever_is_measured_again(tmp_path):
     keys = stream(3)
     with pytest.raises(Killed):
         imitation.run(0, keys[0], kill_after="loop")
-    written = PlanStateLog(str(tmp_path)).find(1)
+    written = PlanStateLog(str(tmp_path)).written_for(1)
     assert written.active.number == 1
     imitation.cost = Cost(0.001, (9.0, 1.0, 1.0))  # the same tuples take other times
     imitation.run(0, keys[0])
@@ -248,14 +248,14 @@ def test_a_plan_that_comes_too_late_changes_nothing(tmp_path):
 def test_a_batch_sees_the_newest_that_was_written_before_it(tmp_path):
     plans = PlanStateLog(str(tmp_path))
     assert plans.at(7) is None
-    assert plans.find(7) is None
+    assert plans.written_for(7) is None
     plans.write(3, PlanState(3))
     plans.write(7, FULL)
     assert plans.at(2) is None
     assert plans.at(6) == PlanState(3)
     assert plans.at(9) == FULL
-    assert plans.find(7) == FULL
-    assert plans.find(8) is None
+    assert plans.written_for(7) == FULL
+    assert plans.written_for(8) is None
 
 
 def test_routers_follow_the_plan_of_their_batch(tmp_path):
