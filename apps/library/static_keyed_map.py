@@ -20,7 +20,7 @@ from unskew.apps.router.tuple_packets import Packer
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, route_to_workers
 from unskew.apps.worker.stateful.operator import PARCELS
-from unskew.apps.worker.stateful.operator_output import OutputBlob
+from unskew.apps.worker.stateful.operator_output import Parcel
 from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.apps.worker.stateful.tasks import make_rows, make_stateless_merger
 from unskew.apps.worker.stateful.worker import run_batch
@@ -83,7 +83,7 @@ def _pack_tuples(config: KeyedOperatorConfig) -> Any:
 
 def execute_worker(
     config: KeyedOperatorConfig, worker: int, packets: Iterable[bytes], batch_ms: int
-) -> Iterator[OutputBlob]:
+) -> Iterator[Parcel]:
     """What a worker makes of all its packets. It executes some 64 MiB of them at once."""
     store, progress = MemoryStore(), OperatorProgress(closed_ms=BEGIN)
     begin = BEGIN if config.event else batch_ms

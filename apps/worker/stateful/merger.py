@@ -12,7 +12,7 @@ from unskew.apps.worker.stateful.operator_output import (
     FRAGMENTS,
     HEARTBEAT,
     RESULTS,
-    OutputBlob,
+    Parcel,
     group_by_key,
     pack_rows,
     read_rows,
@@ -25,8 +25,8 @@ _STATES = 0
 
 
 def merge_fragments(
-    config: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[OutputBlob], batch: WorkerBatch
-) -> Iterator[OutputBlob]:
+    config: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
+) -> Iterator[Parcel]:
     """Merge the fragments that have arrived at a merger with its states.
 
     Parameters
@@ -37,7 +37,7 @@ def merge_fragments(
         The merger's own store.
     merger : int
         The merger's number.
-    parcels : sequence of OutputBlob
+    parcels : sequence of Parcel
         The workers' parcels for it, in their order.
     batch : WorkerBatch
         The batch.

@@ -32,7 +32,7 @@ _PART = hash_function(0x70617274)
 
 
 @dataclass(frozen=True)
-class OutputBlob:
+class Parcel:
     """A blob on its way to a merger, or out of the dataflow.
 
     Attributes
@@ -52,13 +52,13 @@ class OutputBlob:
     blob: bytes
 
 
-def pack_rows(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[OutputBlob]:
+def pack_rows(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Parcel]:
     """The rows of several windows, in as few parcels as possible. Without rows there are no parcels."""
     for batches in _make_portions(rows):
-        yield OutputBlob(kind, merger, _write_batches(batches))
+        yield Parcel(kind, merger, _write_batches(batches))
 
 
-def spread_over_mergers(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[OutputBlob]:
+def spread_over_mergers(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[Parcel]:
     """Rows of states as parcels: each row goes to the merger of its key."""
     for batches in _make_portions(rows):
         together = pa.concat_batches(batches)
@@ -68,7 +68,7 @@ def spread_over_mergers(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) 
         ordered = together.take(pa.array(order))
         for merger in np.flatnonzero(np.diff(bounds)).tolist():
             part = ordered.slice(bounds[merger], bounds[merger + 1] - bounds[merger])
-            yield OutputBlob(FRAGMENTS, merger, _write_batches([part]))
+            yield Parcel(FRAGMENTS, merger, _write_batches([part]))
 
 
 def choose_mergers(keys: pa.Array, count: int) -> NDArray[np.int32]:

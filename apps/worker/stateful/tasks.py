@@ -9,7 +9,7 @@ from pyspark.sql import Row
 from unskew.apps.checkpoint.overflow import Overflow, fetch_blob
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.merger import merge_fragments
-from unskew.apps.worker.stateful.operator_output import HEARTBEAT, OUT, SMALL, OutputBlob
+from unskew.apps.worker.stateful.operator_output import HEARTBEAT, OUT, SMALL, Parcel
 from unskew.apps.worker.stateful.store import MemoryStore, SparkStore
 from unskew.apps.worker.stateful.worker import advance_time, run_batch
 from unskew.spark.micro_batches import get_batch_number
@@ -51,12 +51,12 @@ def run_merger(config: KeyedOperatorConfig, tokens: list[int], state: Any, arriv
     yield from make_rows(merged, tokens, "merger", first["merger"], batch, Overflow(config.checkpoint, config.most))
 
 
-def _read_blobs(config: KeyedOperatorConfig, rows: Iterable[Any]) -> list[OutputBlob]:
-    return [OutputBlob(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), config.checkpoint)) for row in rows]
+def _read_blobs(config: KeyedOperatorConfig, rows: Iterable[Any]) -> list[Parcel]:
+    return [Parcel(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), config.checkpoint)) for row in rows]
 
 
 def make_rows(
-    parcels: Iterable[OutputBlob], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
+    parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
     """Parcels of a worker or a merger (``role``) as rows of ``operator.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
@@ -83,7 +83,7 @@ def make_stateless_merger(config: KeyedOperatorConfig) -> Any:
             first = rows[0]
             own = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
             # It has no batch to come, so that even states with a TTL leave (``unskew.apps.library.static_keyed_map``).
-            arrived = [*_read_blobs(config, rows), OutputBlob(HEARTBEAT, first["merger"], b"now")]
+            arrived = [*_read_blobs(config, rows), Parcel(HEARTBEAT, first["merger"], b"now")]
             for number, parcel in enumerate(merge_fragments(config, MemoryStore(), first["merger"], arrived, own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)

@@ -19,7 +19,7 @@ from unskew.apps.worker.stateful.operator_output import (
     HEARTBEAT,
     REPORT,
     RESULTS,
-    OutputBlob,
+    Parcel,
     pack_rows,
     spread_over_mergers,
 )
@@ -41,7 +41,7 @@ def run_batch(
     packets: Sequence[bytes],
     batch: WorkerBatch,
     progress: OperatorProgress,
-) -> Iterator[OutputBlob]:
+) -> Iterator[Parcel]:
     """Execute a worker's part of a batch.
 
     Parameters
@@ -123,7 +123,7 @@ def run_batch(
     yield from spread_over_mergers(fragments, config.mergers)
     yield from _count_tuples(config, store, worker, tuples, batch)
     if config.split and worker < config.mergers:
-        yield OutputBlob(HEARTBEAT, worker, b"now" if merges else b"")
+        yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
     # 9. The progress, with what the migration has added to it. Spark commits it together with the states.
     _write_progress(config, store, progress, migration.progress, batch)
     # 10. The report, which counts the states as the next batch finds them.
@@ -139,7 +139,7 @@ def run_batch(
 
 def _send_report(
     config: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
-) -> Iterator[OutputBlob]:
+) -> Iterator[Parcel]:
     """Send the worker's report to the driver, and yield what Spark observes of it, as far as the config says."""
     if config.reports is not None:
         config.reports.send(batch.number, worker, report)
@@ -150,7 +150,7 @@ def _send_report(
         assert report.states is not None
         kept, moved = report.states, report.migration.keys
         load = WorkerLoad(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
-        yield OutputBlob(REPORT, worker % config.mergers, load.text().encode())
+        yield Parcel(REPORT, worker % config.mergers, load.text().encode())
 
 
 def advance_time(config: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> WorkerBatch:
@@ -265,7 +265,7 @@ def _is_merge_due(config: KeyedOperatorConfig, progress: OperatorProgress, batch
 
 def _count_tuples(
     config: KeyedOperatorConfig, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
-) -> Iterator[OutputBlob]:
+) -> Iterator[Parcel]:
     """Count the tuples by window; yield the counts of the windows that close."""
     length = config.counted_ms
     if length is None:

@@ -11,7 +11,7 @@ from unskew.apps.operators.interface import KeyedOperator, Now
 from unskew.apps.router.tuple_packets import cut_packets
 from unskew.apps.worker.stateful import merger, operator_output, worker
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
-from unskew.apps.worker.stateful.operator_output import OUT, RESULTS, OutputBlob
+from unskew.apps.worker.stateful.operator_output import OUT, RESULTS, Parcel
 from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.grouping import create
 
@@ -113,7 +113,7 @@ class Engine:
         given = WorkerBatch(self.number, batch_ms, watermark_ms, empty)
         [batch] = {worker.advance_time(config, OperatorProgress.read(store), given) for store in self.workers}
         self.number += 1
-        sent: list[OutputBlob] = []
+        sent: list[Parcel] = []
         for w, store in enumerate(self.workers):
             sent += worker.run_batch(config, store, w, packets[w], batch, OperatorProgress.read(store))
         if config.split:
