@@ -17,7 +17,7 @@ from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON, METRICS, UNITS, Metric, Sample
 from unskew.apps.metrics.influx_target import InfluxTarget
 from unskew.deploy.servers import stack
-from unskew.deploy.servers.stack import register_target
+from unskew.deploy.servers.stack import registered_target
 from unskew.errors import UsageError
 from unskew.loopback import LOOPBACK
 
@@ -277,7 +277,7 @@ class Outputs:
         to = self._destinations
         if to.prometheus_port is not None:
             self.exporter = self._stack.enter_context(Exporter(to.prometheus_port, to.prometheus_host))
-            self._stack.enter_context(register_target(self.exporter.port))
+            self._stack.enter_context(registered_target(self.exporter.port))
         if to.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(to.influx))
         return self

@@ -14,7 +14,7 @@ from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.metrics_reporter import sample_loads, sample_progress, sample_worker_states
 from unskew.apps.metrics.outputs import Exporter
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter
-from unskew.deploy.servers.stack import register_target
+from unskew.deploy.servers.stack import registered_target
 from unskew.errors import UsageError
 from unskew.grouping import measures
 
@@ -91,7 +91,7 @@ class MetricsPage:
         self._arrivals = ArrivalMeter()
         self._stack = ExitStack()
         self._exporter = self._stack.enter_context(_open_exporter(port, host, self._refresh))
-        self._stack.enter_context(register_target(self._exporter.port))
+        self._stack.enter_context(registered_target(self._exporter.port))
         self.port, self.url = self._exporter.port, self._exporter.url
 
     def __enter__(self) -> Self:

@@ -179,7 +179,7 @@ def resolve_jars(
     if not target.is_dir():
         _fetch_archives(description, target, ProgressBar(f"fetching {what}, once", about, size), sums)
     elif wrong := _find_mismatch(target, configuration, sums):
-        raise EnvironmentFault(f"{_describe_mismatch(target / wrong)}; remove {target}, and they are fetched anew")
+        raise EnvironmentFault(f"{_describe_wrong_jar(target / wrong)}; remove {target}, and they are fetched anew")
     return sorted((target / configuration).glob("*.jar"))
 
 
@@ -199,7 +199,7 @@ def _find_mismatch(target: Path, configuration: str, sums: Path | None) -> str |
     return next((name for name in sorted(wanted | found) if wanted.get(name) != found.get(name)), None)
 
 
-def _describe_mismatch(jar: Path) -> str:
+def _describe_wrong_jar(jar: Path) -> str:
     return f"{jar} is not the archive that this version was made with (its SHA-256 is another)"
 
 
@@ -242,7 +242,7 @@ def _fetch_archives(description: Path, target: Path, progress: ProgressBar, sums
                 if wrong := _find_mismatch(new, folder.name, sums):
                     shutil.rmtree(cache, ignore_errors=True)
                     raise EnvironmentFault(
-                        f"{_describe_mismatch(Path(wrong))}: ask who runs the server that it was fetched from"
+                        f"{_describe_wrong_jar(Path(wrong))}: ask who runs the server that it was fetched from"
                     )
             new.rename(target)
         shutil.rmtree(cache, ignore_errors=True)

@@ -1,6 +1,6 @@
 """InfluxDB and Prometheus, which run on between commands, without Docker: one starts them, the others find them.
 
-A process that exports metrics registers with Prometheus here, for as long as ``register_target`` lasts.
+A process that exports metrics registers with Prometheus here, for as long as ``registered_target`` lasts.
 """
 
 import json
@@ -142,7 +142,7 @@ def targets_directory() -> Path:
 
 
 @contextmanager
-def register_target(port: int) -> Iterator[None]:
+def registered_target(port: int) -> Iterator[None]:
     """Inside the block, the stack's Prometheus scrapes `/metrics` on this machine's `port`, if it runs.
 
     A process that is killed inside the block stays listed, and is shown as down, until another process enters one.
