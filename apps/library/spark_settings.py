@@ -1,4 +1,4 @@
-"""The settings with which a Spark session is fast for ``balance``, ``balanced_map`` and ``keyed_map``.
+"""The settings with which a Spark session is fast for the library's functions.
 
 >>> spark = SparkSession.builder.config(map=spark_settings(workers=32)).getOrCreate()  # doctest: +SKIP
 >>> print(check_session(spark, workers=32))  # doctest: +SKIP
@@ -21,6 +21,7 @@ from unskew.spark.compat import choose_disk_manager, is_local
 from unskew.spark.setting_names import (
     BYTES,
     CHANGELOG,
+    CO_PARTITION,
     DAEMON,
     MANAGER,
     OWN_DAEMON,
@@ -60,6 +61,10 @@ COSTS = {
     PARTITIONS: (
         "Each partition of keyed_map's state costs every batch a task and a commit. The first batch fixes their "
         "number. More partitions than workers, or than tasks run at once, are of no use."
+    ),
+    CO_PARTITION: (
+        "balanced_join refuses a session in which it is true, because Spark would shuffle both sides once more. "
+        "Nothing else uses it."
     ),
     BYTES: (
         "Spark adds up the bytes of an Arrow batch after each row, which is a quarter of a small row's cost. Only for "
@@ -120,6 +125,7 @@ def spark_settings(
     sql.streaming.stateStore.providerClass RocksDBStateStoreProvider
     sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled true
     sql.execution.pyspark.udf.simplifiedTraceback.enabled false
+    sql.requireAllClusterKeysForCoPartition false
     python.daemon.module python_daemon
     sql.shuffle.partitions 16
 
@@ -143,6 +149,7 @@ def _list_settings(partitions: int | None, version: str | None, *, installed: bo
         PROVIDER: ROCKSDB,
         CHANGELOG: "true",
         TRACEBACK: "false",
+        CO_PARTITION: "false",
         **({MANAGER: choose_disk_manager(version)} if version is not None else {}),
         **({DAEMON: OWN_DAEMON} if installed else {}),
         **({PARTITIONS: str(partitions)} if partitions is not None else {}),

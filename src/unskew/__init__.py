@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unskew.apps.driver.shipping import ship_to_executors
     from unskew.apps.library.balance import balance, balanced_map
+    from unskew.apps.library.balanced_join import balanced_join
     from unskew.apps.library.balanced_lookup import balanced_lookup
     from unskew.apps.library.kafka_sink import kafka_sink
     from unskew.apps.library.keyed_map import keyed_map
@@ -40,6 +41,7 @@ __all__ = [
     "UsageError",
     "UserError",
     "balance",
+    "balanced_join",
     "balanced_lookup",
     "balanced_map",
     "check_session",
@@ -63,6 +65,7 @@ _HOMES = {
     "UserError": "unskew.errors",
     "Topology": "unskew.apps.library.topology",
     "balance": "unskew.apps.library.balance",
+    "balanced_join": "unskew.apps.library.balanced_join",
     "balanced_lookup": "unskew.apps.library.balanced_lookup",
     "balanced_map": "unskew.apps.library.balance",
     "check_session": "unskew.apps.library.spark_settings",
@@ -79,7 +82,10 @@ _HOMES = {
 _PYSPARK = "unskew[spark], or a pyspark of your own"
 _EXTRAS = {
     **dict.fromkeys(
-        ("balance", "balanced_map", "check_session", "observed", "spark_settings", "ship_to_executors", "watch"),
+        (
+            *("balance", "balanced_join", "balanced_map", "check_session", "observed", "spark_settings"),
+            *("ship_to_executors", "watch"),
+        ),
         _PYSPARK,
     ),
     **dict.fromkeys(("balanced_lookup", "keyed_map"), "unskew[spark], or unskew[keyed] and a pyspark of your own"),

@@ -26,6 +26,7 @@ from unskew.spark.micro_batches import get_driver_batch
 #: A name for the column of the workers, where users don't see it.
 WORKER = "__unskew_worker"
 _KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_cost"
+_OWN = "__unskew_own"
 _SOURCE = 0  # of the whole DataFrame
 _BITS = 53  # of a number that a row draws, as many as a double has
 
@@ -70,37 +71,91 @@ def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: C
         The checkpoint can't be read or written.
 
     """
+    hashed = _hash_keys(df, key, routing)
+    if cost is not None:
+        hashed = hashed.withColumn(_COST, cost)
+    return _choose_workers(hashed, _plan_frame(hashed, routing), routing).withColumnRenamed(WORKER, name)
+
+
+def route_pair(
+    left: DataFrame, left_key: Column, right: DataFrame, right_key: Column, routing: Routing, cost: Column | None = None
+) -> tuple[DataFrame, DataFrame]:
+    """Add the column ``WORKER`` to two DataFrames, such that equal keys meet: the rows of a join.
+
+    The first one is counted at once, and routed as by ``route_frame``. A row of the second one goes to every worker
+    that may have rows of its key in the first one. That is one worker, unless the plan splits the key.
+
+    Parameters
+    ----------
+    left, left_key, routing, cost
+        As for ``route_frame``, whose errors it raises.
+    right, right_key
+        The second DataFrame and its key, which has the type of the first one's.
+
+    """
+    hashed = _hash_keys(left, left_key, routing)
+    if cost is not None:
+        hashed = hashed.withColumn(_COST, cost)
+    quotas = _plan_frame(hashed, routing)
+    copied = _assign_buckets(_hash_keys(right, right_key, routing), quotas, routing)
+    alone = range(_find_first_key(quotas, routing), len(quotas.keys))
+    if alone:
+        table = {
+            _KEY: pa.array(quotas.keys[alone.start :].view(np.int64)),
+            _OWN: pa.array(
+                [sorted({*_read_quota(quotas, quota)[0].tolist()}) for quota in alone], pa.list_(pa.int32())
+            ),
+        }
+        copied = copied.join(F.broadcast(right.sparkSession.createDataFrame(pa.table(table))), _KEY, "left")
+        several = F.coalesce(F.col(_OWN), F.array(F.col(WORKER).cast("int")))
+        copied = copied.withColumn(WORKER, F.explode(several)).drop(_OWN)
+    return _choose_workers(hashed, quotas, routing), copied.drop(_KEY, _BUCKET)
+
+
+def _hash_keys(df: DataFrame, key: Column, routing: Routing) -> DataFrame:
+    hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
+    return hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(BUCKETS * routing.workers)))
+
+
+def _plan_frame(hashed: DataFrame, routing: Routing) -> Quotas:
+    """Count a DataFrame with hashed keys by a job of Spark's, and plan who gets how much of what."""
 
     def router(_batch: int = 0) -> PlannedBySpark:
         return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
-    batch = get_driver_batch(df.sparkSession)
+    spark = hashed.sparkSession
+    batch = get_driver_batch(spark)
     checkpoint = None if batch is None else routing.checkpoint
     if checkpoint is not None:
-        require_own_query(df.sparkSession, checkpoint)  # no task checks it, as the driver alone writes there
+        require_own_query(spark, checkpoint)  # no task checks it, as the driver alone writes there
     plans = BatchPlans(router, checkpoint, routing.name)
     batch = batch or 0
-    buckets = BUCKETS * routing.workers
-    hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
-    hashed = hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(buckets)))
-    if cost is not None:
-        hashed = hashed.withColumn(_COST, cost)
     answer = plans.join(None, batch, _SOURCE)
     if answer.startswith(QUOTAS):  # what this batch's earlier attempt was routed by
-        planned = answer[len(QUOTAS) :]
-    else:
-        planner = router()
-        planner.load(answer[1:])
-        plans.count(None, batch, _SOURCE, _count_keys(hashed, planner))
-        planned = plans.quotas(batch, _SOURCE)
-    quotas = unpack_value(Quotas, planned)
-    # A column of its own: within an expression Spark would count only the rows for which that is evaluated.
-    routed = hashed.withColumn(_ROW, F.monotonically_increasing_id())
+        return unpack_value(Quotas, answer[len(QUOTAS) :])
+    planner = router()
+    planner.load(answer[1:])
+    plans.count(None, batch, _SOURCE, _count_keys(hashed, planner))
+    return unpack_value(Quotas, plans.quotas(batch, _SOURCE))
+
+
+def _find_first_key(quotas: Quotas, routing: Routing) -> int:
+    """The first of the quotas that are of keys: those before it are of buckets."""
+    return int(np.searchsorted(quotas.keys, np.uint64(BUCKETS * routing.workers)))
+
+
+def _assign_buckets(hashed: DataFrame, quotas: Quotas, routing: Routing) -> DataFrame:
+    """The DataFrame with the column ``WORKER``: the worker of each row's bucket, or of its key's part of the bucket."""
     home = F.floor(F.col(_BUCKET) / BUCKETS).cast("int")
-    first = int(np.searchsorted(quotas.keys, np.uint64(buckets)))
-    shared = _join_quotas(routed, quotas, range(first), _BUCKET, F.xxhash64(_KEY), home)
-    alone = _join_quotas(shared, quotas, range(first, len(quotas.keys)), _KEY, F.xxhash64(_ROW), F.col(WORKER))
-    return alone.withColumnRenamed(WORKER, name).drop(_KEY, _BUCKET, _ROW, _COST)
+    return _join_quotas(hashed, quotas, range(_find_first_key(quotas, routing)), _BUCKET, F.xxhash64(_KEY), home)
+
+
+def _choose_workers(hashed: DataFrame, quotas: Quotas, routing: Routing) -> DataFrame:
+    """The DataFrame with the column ``WORKER``, and without those of ``_hash_keys``."""
+    # A column of its own: within an expression Spark would count only the rows for which that is evaluated.
+    shared = _assign_buckets(hashed.withColumn(_ROW, F.monotonically_increasing_id()), quotas, routing)
+    alone = range(_find_first_key(quotas, routing), len(quotas.keys))
+    return _join_quotas(shared, quotas, alone, _KEY, F.xxhash64(_ROW), F.col(WORKER)).drop(_KEY, _BUCKET, _ROW, _COST)
 
 
 def _count_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
@@ -135,7 +190,7 @@ def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Co
     columns = {
         on: pa.array(quotas.keys[which.start : which.stop].view(np.int64)),
         "__unskew_share": pa.array([share for share, _, _ in drawers], pa.list_(pa.float64())),
-        "__unskew_own": pa.array([own for _, own, _ in drawers], pa.list_(pa.int32())),
+        _OWN: pa.array([own for _, own, _ in drawers], pa.list_(pa.int32())),
         "__unskew_other": pa.array([other for _, _, other in drawers], pa.list_(pa.int32())),
     }
     share, own, other = (F.col(name) for name in list(columns)[1:])

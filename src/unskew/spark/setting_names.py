@@ -16,3 +16,5 @@ BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 #: A value of ``BYTES``: Spark doesn't add up the buffers.
 UNCHECKED = str(2**31 - 1)
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+#: Whether a join is shuffled anew though both sides are partitioned by some of its columns: not in ``balanced_join``.
+CO_PARTITION = "spark.sql.requireAllClusterKeysForCoPartition"

@@ -120,7 +120,8 @@ def test_a_session_is_mended(spark: SparkSession):
     other.conf.set(spark_settings_module.PARTITIONS, "200")
     other.conf.unset(spark_settings_module.MANAGER)
     found = {each.setting: each for each in check_session(other, workers=2)}
-    assert found.keys() - {"PYSPARK_PYTHON"} == {spark_settings_module.PARTITIONS, spark_settings_module.MANAGER}
+    lacking = {getattr(spark_settings_module, name) for name in ("PARTITIONS", "MANAGER", "CO_PARTITION")}
+    assert found.keys() - {"PYSPARK_PYTHON"} == lacking
     for each in found.values():
         if each.settable:
             other.conf.set(each.setting, each.wants)

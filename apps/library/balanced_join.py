@@ -1,0 +1,206 @@
+"""``balanced_join``: a join of DataFrames in which the hot keys of the larger side are spread over several tasks.
+
+The larger side is counted by key, and PLANNED divides it between W tasks. A row of the other side goes to every task
+that may have its key, which is nearly always one. So Spark joins within the tasks, and each side is shuffled once.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, NumericType
+
+from unskew.apps.driver.plans.planned_frame import WORKER, route_pair
+from unskew.apps.library.route_options import RouteOptions
+from unskew.apps.router.row_keys import make_key_column
+from unskew.errors import UsageError
+from unskew.spark.compat import (
+    choose_tokens,
+    explain_missing_column,
+    get_plan,
+    get_type,
+    is_on,
+    list_nodes,
+    quote_name,
+    require_frame,
+)
+from unskew.spark.setting_names import CO_PARTITION, PARTITIONS
+
+log = logging.getLogger(__name__)
+
+#: A join as a user may call it → as Spark does.
+JOINS = {
+    **dict.fromkeys(("inner",), "inner"),
+    **dict.fromkeys(("left", "leftouter", "left_outer"), "left"),
+    **dict.fromkeys(("semi", "leftsemi", "left_semi"), "leftsemi"),
+    **dict.fromkeys(("anti", "leftanti", "left_anti"), "leftanti"),
+}
+_BROADCASTS = ("BroadcastHashJoin", "BroadcastNestedLoopJoin")
+
+
+def balanced_join(
+    left: DataFrame,
+    right: DataFrame,
+    on: str | Sequence[str],
+    workers: int | None = None,
+    how: str = "inner",
+    checkpoint: str | None = None,
+    *,
+    cost: str | Column | None = None,
+    weights: Sequence[float] | None = None,
+    most_workers: int | None = None,
+    seed: int = 0,
+    name: str = "",
+    **options: Any,
+) -> DataFrame:
+    """Join two DataFrames so that no task has much more than its share: hot keys of ``left`` are at several tasks.
+
+    Parameters
+    ----------
+    left : DataFrame
+        The larger side, with the hot keys. It isn't a stream, but may be a stream's batch in ``foreachBatch``. It is
+        read twice, once by a job in this call that counts it: cache it if that is dear.
+    right : DataFrame
+        The other side. Of a key that is at several tasks each of these gets all rows.
+    on : str or sequence of str
+        The columns that must be equal, by their names on both sides. Null equals nothing.
+    workers : int
+        W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``.
+    how : str
+        ``inner``, ``left``, ``leftsemi`` or ``leftanti``. For ``right``, change the sides. A row of ``right`` without a
+        partner may be at several tasks, so that there is no ``full``.
+    checkpoint : str, optional
+        In ``foreachBatch``: the query's ``checkpointLocation``. Keys keep their tasks from batch to batch then.
+    cost : str or Column, number
+        What a row of ``left`` costs its task. Default: 1. If keys have very different numbers of partners, give 1 plus
+        a part of that number.
+    weights, most_workers, seed, **options
+        As for ``balance`` with PLANNED.
+    name : str
+        As for ``balance``.
+
+    Returns
+    -------
+    DataFrame
+        The columns and rows of ``left.join(right, on, how)``, in W partitions.
+
+    Raises
+    ------
+    UsageError
+        A side is a stream. A column is missing on a side, or its types differ. The session has
+        ``spark.sql.requireAllClusterKeysForCoPartition``, with which Spark would shuffle both sides once more, by the
+        hash of the key: set it to false (``unskew.spark_settings`` does). Or as ``balance``.
+    EnvironmentFault
+        As ``balance``.
+
+    Notes
+    -----
+    If Spark would broadcast the right side, nothing is counted, and the result is Spark's own join: a broadcast join
+    has no skew. Counting takes about a third of the time of a plain join. So a balanced one pays where tasks run side
+    by side, at least some four, and a task has far more rows than the others.
+
+    Examples
+    --------
+    Every other row of the larger side has the same key:
+
+    >>> spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
+    >>> clicks = spark.range(100_000).selectExpr("if(id % 2 = 0, 0, id % 1000) AS user", "id")
+    >>> users = spark.range(1000).selectExpr("id AS user", "concat('user ', id) AS name")
+    >>> spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    >>> joined = balanced_join(clicks, users, "user", workers=4)
+    >>> sizes = joined.groupBy(F.spark_partition_id()).count().toArrow()["count"].to_pylist()
+    >>> sum(sizes), max(sizes) < 1.06 * 25_000
+    (100000, True)
+
+    """
+    names, how = _check_sides(left, right, on), _parse_join(how)
+    spark = left.sparkSession
+    if workers is None:
+        workers = int(spark.conf.get(PARTITIONS) or 1)
+    route = RouteOptions(
+        workers=workers,
+        grouping="PLANNED",
+        checkpoint=checkpoint,
+        source=None,
+        sources=None,
+        time=None,
+        cost=cost,
+        weights=weights,
+        most_workers=most_workers,
+        seed=seed,
+        name=name,
+        options=options,
+    )
+    plain = left.join(right, names, how)
+    if _count_broadcasts(plain) > _count_broadcasts(left) + _count_broadcasts(right):
+        log.info("Spark broadcasts the right side, so that no task can have more than its share")
+        return plain
+    if is_on(spark, CO_PARTITION):
+        raise UsageError(
+            f"{CO_PARTITION} is true, so that Spark would shuffle both sides once more, by the hash of the key; valid: "
+            f"spark.conf.set({CO_PARTITION!r}, False)"
+        )
+    routing, costs = route.make_routing(left), route.make_source_and_cost(left).get("cost")
+    left_key, right_key = _make_key(left, right, names), _make_key(right, left, names)
+    pair = route_pair(route.stabilise_order(left), left_key, right, right_key, routing, costs)
+    ours, theirs = (_place_rows(side, route.workers) for side in pair)
+    return ours.join(theirs, [WORKER, *names], how).drop(WORKER)
+
+
+def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> list[str]:
+    """The names of the columns that must be equal.
+
+    Raises
+    ------
+    UsageError
+        As ``balanced_join``.
+
+    """
+    for side in (left, right):
+        require_frame(side)
+        if side.isStreaming:
+            raise UsageError("a side of balanced_join is a stream; valid: none, or a stream's batch in foreachBatch")
+    names = [on] if isinstance(on, str) else [*on]
+    if not names or not all(isinstance(each, str) for each in names):
+        raise UsageError(f"on is {on!r}; valid: a column's name, or a list of names")
+    for each in names:
+        for side in (left, right):
+            if each not in side.columns:
+                raise explain_missing_column(side, each)
+        ours, theirs = (get_type(side, quote_name(each)) for side in (left, right))
+        if ours != theirs and not all(isinstance(kind, NumericType) for kind in (ours, theirs)):
+            raise UsageError(
+                f"column {each!r} is {ours.simpleString()} on the left and {theirs.simpleString()} on the right; "
+                "valid: one type, or two of numbers"
+            )
+    return names
+
+
+def _parse_join(how: str) -> str:
+    if how not in JOINS:
+        raise UsageError(f"how is {how!r}; valid: {', '.join(dict.fromkeys(JOINS.values()))}")
+    return JOINS[how]
+
+
+def _make_key(side: DataFrame, other: DataFrame, names: Sequence[str]) -> Column:
+    """The key of a side's rows, whose hash is that of the other side's equal keys."""
+    columns = [F.col(quote_name(each)) for each in names]
+    # Numbers of two types are compared as Spark's wider one, which a union of both has.
+    wider = side.select(*columns).union(other.select(*columns)).schema if side.dtypes != other.dtypes else None
+    kinds: list[DataType | None] = [None] * len(names) if wider is None else [field.dataType for field in wider]
+    cast = [column if kind is None else column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
+    return make_key_column(side, cast)
+
+
+def _place_rows(df: DataFrame, workers: int) -> DataFrame:
+    """Put each row in its worker's partition, by a column that Spark knows afterwards: the join is by it, too."""
+    if hasattr(df, "repartitionById"):
+        return df.repartitionById(workers, F.col(WORKER))
+    tokens = F.array(*map(F.lit, choose_tokens(workers, workers)))
+    return df.withColumn(WORKER, F.get(tokens, F.col(WORKER))).repartition(workers, WORKER)
+
+
+def _count_broadcasts(df: DataFrame) -> int:
+    return sum(node in _BROADCASTS for node in list_nodes(get_plan(df)))
