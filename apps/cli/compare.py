@@ -13,11 +13,10 @@ from unskew.apps.cli.option_groups import (
     KafkaOptions,
     MetricsOptions,
     OperatorOptions,
+    make_settings,
     parse_schemes,
-    rename_settings,
 )
 from unskew.apps.settings import Settings, choose_mode
-from unskew.kafka.connection import Connection
 from unskew.option_style import SPARK, is_compared
 from unskew.shell import interruption_exit_code, parse_pairs
 
@@ -62,26 +61,22 @@ def compare(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.comparison.runs import make_checkpoints, run_comparison
-    from unskew.apps.driver.dataflow import Dataflow
 
     destinations = metrics.destinations()
     names = parse_schemes(groupings)
     options = own.of(names)
     chosen = parse_pairs("--conf", conf or [])
     with make_checkpoints(checkpoint, chosen) as location:
-        with rename_settings():
-            first = Settings(
-                **given | {"source_type": given["source_type"].upper()},
-                mode=choose_mode(given["master"]),
-                grouping=names[0],
-                connection=Connection(""),
-                checkpoint=location,
-                until_drained=True,
-                conf=chosen,
-                options=options[names[0]],
-                **work.settings(),
-            )
-            Dataflow.of(first)  # Kafka's address comes last, so that an error in the other settings shows first
+        first = make_settings(
+            given | {"source_type": given["source_type"].upper()},
+            work,
+            mode=choose_mode(given["master"]),
+            grouping=names[0],
+            checkpoint=location,
+            until_drained=True,
+            conf=chosen,
+            options=options[names[0]],
+        )
         first = replace(first, connection=kafka.connection())
         courses = run_comparison(first, options, output or Path("out") / f"compare-{first.topic}", destinations)
         if len(courses) < len(options):

@@ -4,6 +4,7 @@ The imports inside functions wait until a command runs: `unskew --help` imports 
 environments have Grafana's SDK.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from itertools import groupby
@@ -13,11 +14,12 @@ from typing import Annotated
 
 import typer
 
-from unskew.apps.cli.connection_options import InfluxBucket, InfluxOrg, InfluxToken, InfluxUrl
 from unskew.apps.metrics import catalogue
 from unskew.dashboards import checked_in
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.option_style import METRICS
+
+log = logging.getLogger(__name__)
 
 app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
 
@@ -66,15 +68,54 @@ def generate(
         print(f"{len(files)} dashboards are what the code makes, and keep to the rules")
 
 
+def _warn_of_secret(context: typer.Context, parameter: typer.CallbackParam, value: str | None) -> str | None:
+    """Warn of a secret on the command line."""
+    source = context.get_parameter_source(str(parameter.name))
+    if source is not None and source.name == "COMMANDLINE":
+        log.warning(
+            "%s is seen by all who list this machine's processes; valid for a secret: $%s",
+            parameter.opts[0],
+            parameter.envvar,
+        )
+    return value
+
+
 @app.command()
 def preview(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Dashboards to draw.", show_default="all")
     ] = None,
-    influx_url: InfluxUrl = None,
-    influx_token: InfluxToken = None,
-    influx_org: InfluxOrg = None,
-    influx_bucket: InfluxBucket = None,
+    influx_url: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of InfluxDB 2, http://HOST:PORT (default: that of `unskew stack`, if it runs).",
+            envvar="INFLUXDB_V2_URL",
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
+    influx_token: Annotated[
+        str | None,
+        typer.Option(
+            help="InfluxDB's token. Prefer the variable: an option is visible in the process list.",
+            envvar="INFLUXDB_V2_TOKEN",
+            rich_help_panel=METRICS,
+            callback=_warn_of_secret,
+        ),
+    ] = None,
+    influx_org: Annotated[
+        str | None,
+        typer.Option(
+            help="InfluxDB's organisation (default: unskew).", envvar="INFLUXDB_V2_ORG", rich_help_panel=METRICS
+        ),
+    ] = None,
+    influx_bucket: Annotated[
+        str | None,
+        typer.Option(
+            help="InfluxDB's bucket (default: unskew). A run makes a missing one, if the token allows it.",
+            envvar="INFLUXDB_V2_BUCKET",
+            rich_help_panel=METRICS,
+        ),
+    ] = None,
     prometheus_url: Annotated[
         str | None,
         typer.Option(

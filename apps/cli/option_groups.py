@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unskew.apps.cli.connection_options import (
-    BootstrapOption,
-    KafkaConfigOption,
-)
+from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
@@ -183,6 +180,19 @@ def parse_schemes(groupings: str) -> list[str]:
     if not names:
         raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,DYNAMIC_KEY")
     return names
+
+
+def make_settings(given: Mapping[str, Any], work: OperatorOptions, **own: Any) -> Settings:
+    """The settings of a run, checked, from a command's options and what it sets itself. Kafka's address is left out.
+
+    It comes last, so that an error in the other settings shows first.
+    """
+    from unskew.apps.driver.dataflow import Dataflow
+
+    with rename_settings():
+        settings = Settings(**given, **own, connection=Connection(""), **work.settings())
+        Dataflow.of(settings)
+    return settings
 
 
 @contextmanager

@@ -14,10 +14,9 @@ from unskew.apps.cli.option_groups import (
     LiveOption,
     MetricsOptions,
     OperatorOptions,
-    rename_settings,
+    make_settings,
 )
 from unskew.apps.settings import Settings, spell_grouping
-from unskew.kafka.connection import Connection
 from unskew.option_style import SPARK, is_option
 from unskew.shell import parse_pairs
 
@@ -66,22 +65,18 @@ def topology(
     """
     # pyspark and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.execution import execute_topology
-    from unskew.apps.driver.dataflow import Dataflow
     from unskew.apps.library.topology import choose_checkpoint
 
     destinations = metrics.destinations()
     grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
-    with rename_settings():
-        settings = Settings(
-            **given | upper | {"grouping": grouping},
-            connection=Connection(""),
-            checkpoint=checkpoint or "",
-            conf=parse_pairs("--conf", conf or []),
-            options=own.of([grouping])[grouping],
-            **work.settings(),
-        )
-        Dataflow.of(settings)  # Kafka's address comes last, so that an error in the other settings shows first
+    settings = make_settings(
+        given | upper | {"grouping": grouping},
+        work,
+        checkpoint=checkpoint or "",
+        conf=parse_pairs("--conf", conf or []),
+        options=own.of([grouping])[grouping],
+    )
     settings = replace(
         settings,
         connection=kafka.connection(),
