@@ -189,14 +189,14 @@ def make_settings(given: Mapping[str, Any], work: OperatorOptions, **own: Any) -
     """
     from unskew.apps.driver.dataflow import Dataflow
 
-    with rename_settings():
+    with _rename_settings():
         settings = Settings(**given, **own, connection=Connection(""), **work.settings())
         Dataflow.of(settings)
     return settings
 
 
 @contextmanager
-def rename_settings() -> Iterator[None]:
+def _rename_settings() -> Iterator[None]:
     """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
     try:
         yield
