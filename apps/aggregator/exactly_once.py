@@ -159,8 +159,8 @@ class TransactionalWriteTask:
 
     Attributes
     ----------
-    part : callable
-        Gives the part of a task by its partition.
+    writer : callable
+        Gives the writer of a task by its partition.
     topic, number
         The topic of the records, and the batch's number.
     records : callable
@@ -168,7 +168,7 @@ class TransactionalWriteTask:
 
     """
 
-    part: Callable[[int], TransactionalWriter]
+    writer: Callable[[int], TransactionalWriter]
     topic: str
     number: BatchId
     records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
@@ -179,7 +179,7 @@ class TransactionalWriteTask:
         try:
             for batch in batches:
                 if batch.num_rows:
-                    once = once or TransactionalDelivery(self.part(get_partition()), self.topic, self.number)
+                    once = once or TransactionalDelivery(self.writer(get_partition()), self.topic, self.number)
                     once.put(self.records(batch))
             if once is not None:
                 once.finish()

@@ -14,26 +14,26 @@ from unskew.kafka.transactions import BatchId, TransactionalWriter, TransactionI
 RECORDS = 50  # of a batch
 
 
-def write(part: TransactionalWriter, topic: str, batch: int, *, planned_ms: int | None = None) -> bool:
+def write(writer: TransactionalWriter, topic: str, batch: int, *, planned_ms: int | None = None) -> bool:
     """Write the records of a batch, which are the same in each attempt. False: they had been written."""
-    if not part.begin(topic, BatchId(batch, batch if planned_ms is None else planned_ms)):
+    if not writer.begin(topic, BatchId(batch, batch if planned_ms is None else planned_ms)):
         return False
     values = [f"{batch}-{i}".encode() for i in range(RECORDS)]
     for half in (values[: RECORDS // 2], values[RECORDS // 2 :]):
-        part.put([{"key": value, "value": value} for value in half])
-    part.finish()
+        writer.put([{"key": value, "value": value} for value in half])
+    writer.finish()
     return True
 
 
 def main() -> None:
     """Write the batches."""
     servers, topic, protocol, first, last, step, signal = sys.argv[1:]
-    part = striking(PROTOCOLS[protocol])(Connection(servers), f"{topic}-0", commits_of(topic), 0)
+    writer = striking(PROTOCOLS[protocol])(Connection(servers), f"{topic}-0", commits_of(topic), 0)
     for batch in range(int(first), int(last)):
-        write(part, topic, batch)
+        write(writer, topic, batch)
     arm(step, Signals[signal])
     try:
-        written = write(part, topic, int(last))
+        written = write(writer, topic, int(last))
     except TransactionInterrupted as error:
         print(f"interrupted: {error}")
     else:

@@ -57,11 +57,11 @@ def test_the_rights_that_a_run_needs(strict, alice, topic):
     ensure_topic(every, f"{topic}-commits", 1, COMMITS)
 
     def write() -> bool:
-        part = TransactionalWriter(alice, f"{topic}-0", f"{topic}-commits", 0)
-        begun = part.begin(topic, BatchId(0, 0))
-        part.put([{"key": b"k", "value": b"v"}] if begun else [])
+        writer = TransactionalWriter(alice, f"{topic}-0", f"{topic}-commits", 0)
+        begun = writer.begin(topic, BatchId(0, 0))
+        writer.put([{"key": b"k", "value": b"v"}] if begun else [])
         if begun:
-            part.finish()
+            writer.finish()
         return begun
 
     grant(strict, ResourceType.TOPIC, topic, AclOperation.DESCRIBE, AclOperation.WRITE)

@@ -238,20 +238,20 @@ def _written(part: Any, number: int, written: Written, order: Order, pipe: Pipe)
 
 
 class _Counted:
-    """A part that counts how often it begins."""
+    """A writer that counts how often it begins."""
 
-    def __init__(self, part: TransactionalWriter) -> None:
-        self._part = part
+    def __init__(self, writer: TransactionalWriter) -> None:
+        self._writer = writer
         self.began = 0
         self.begins = False  # whether the last time the batch was still to be written
 
     def begin(self, topic: str, number: BatchId) -> bool:
         self.began += 1
-        self.begins = self._part.begin(topic, number)
+        self.begins = self._writer.begin(topic, number)
         return self.begins
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._part, name)
+        return getattr(self._writer, name)
 
 
 def records(part: int, batch: int, number: int) -> Iterator[list[dict[str, Any]]]:

@@ -186,11 +186,11 @@ class TransactionalWriter:
         """The part's transactions as this process has them from an earlier batch, or new ones."""
         kept = cls._kept
         key = (cls, name, commits, partition, *sorted(connection.client().items()))
-        part = kept.pop(key, None) or cls(connection, name, commits, partition, otherwise)
-        kept[key] = part
+        writer = kept.pop(key, None) or cls(connection, name, commits, partition, otherwise)
+        kept[key] = writer
         while len(kept) > _MOST_KEPT:
             kept.popitem(last=False)
-        return part
+        return writer
 
     def fence(self) -> None:
         """Fence whoever has had the part, and check that the broker lets us write it.
@@ -461,34 +461,34 @@ class TransactionalDelivery:
 
     """
 
-    def __init__(self, part: TransactionalWriter, topic: str, number: BatchId) -> None:
-        self._part = part if part.begin(topic, number) else None
+    def __init__(self, writer: TransactionalWriter, topic: str, number: BatchId) -> None:
+        self._writer = writer if writer.begin(topic, number) else None
 
     def put(self, records: list[dict[str, Any]]) -> None:
         """As ``TaskDelivery``."""
-        if self._part is not None:
-            self._part.put(records)
+        if self._writer is not None:
+            self._writer.put(records)
 
     def finish(self) -> None:
         """As ``TaskDelivery``."""
-        if self._part is not None:
-            self._part.finish()
+        if self._writer is not None:
+            self._writer.finish()
 
     def abort(self) -> None:
         """Give up what isn't finished."""
-        if self._part is not None:
-            self._part.abort()
+        if self._writer is not None:
+            self._writer.abort()
 
 
 def deliver_records(
-    part: TransactionalWriter, topic: str, number: BatchId, records: Callable[[], Iterable[list[dict[str, Any]]]]
+    writer: TransactionalWriter, topic: str, number: BatchId, records: Callable[[], Iterable[list[dict[str, Any]]]]
 ) -> bool:
     """Write a batch's records of a part, and begin again if another process interrupts it.
 
     Parameters
     ----------
-    part, topic, number
-        The part, the topic of its records, and the batch's number.
+    writer, topic, number
+        The writer of the part, the topic of its records, and the batch's number.
     records : callable
         Gives the records anew, in lists of bounded size.
 
@@ -505,16 +505,16 @@ def deliver_records(
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            if not part.begin(topic, number):
+            if not writer.begin(topic, number):
                 return False
             for some in records():
-                part.put(some)
-            part.finish()
+                writer.put(some)
+            writer.finish()
         except TransactionInterrupted:
             if attempt == _ATTEMPTS:
                 raise
         except BaseException:
-            part.abort()
+            writer.abort()
             raise
         else:
             break
