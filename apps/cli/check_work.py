@@ -58,7 +58,7 @@ def check_work(
     equal = (
         ""
         if compares_exactly(loaded)
-        else "; where states are compared, they agree within the bounds that the work names"
+        else "; where states are compared, they agree within the bounds that the operator names"
     )
     print(f"no failure in {cases} cases of seed {seed}{equal}")
 
@@ -67,7 +67,7 @@ def _parse_type(name: str, text: str, work: "KeyedOperator") -> "pa.DataType":
     import pyarrow as pa
 
     if name not in work.columns:
-        raise UsageError(f"the work reads no column {name!r}; valid: {', '.join(work.columns) or 'none'}")
+        raise UsageError(f"the operator reads no column {name!r}; valid: {', '.join(work.columns) or 'none'}")
     try:
         return pa.type_for_alias(text)
     except ValueError:

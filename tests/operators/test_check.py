@@ -237,7 +237,7 @@ def test_the_command():
     assert "FAILS  commutative" in bad.stdout
     assert "of seed 3: {'count': 1" in bad.stdout
     bounds = unskew("check-work", "unskew.operators:TopK", "-o", "k=2", "--cases", 5)
-    assert bounds.stdout.endswith("agree within the bounds that the work names\n")
+    assert bounds.stdout.endswith("agree within the bounds that the operator names\n")
     typed = unskew(
         "check-work", "unskew.operators:Latest", "--option", "version=n", "--column", "n=int32", "--cases", 5
     )
@@ -253,7 +253,7 @@ def test_the_command():
             ["unskew.operators:Sessions", "-o", "gap=0"],
             "unskew.operators:Sessions: gap is '0'; valid: a duration of at least 0.001 s",
         ),
-        (["unskew.operators:Latest", "--column", "n=int64"], "the work reads no column 'n'; valid: value"),
+        (["unskew.operators:Latest", "--column", "n=int64"], "the operator reads no column 'n'; valid: value"),
         (["unskew.operators:Latest", "--column", "value=number"], "column value is 'number'; valid: an Arrow type"),
     ],
 )

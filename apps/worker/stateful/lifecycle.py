@@ -123,7 +123,7 @@ class OperatorCalls:
             start, stop, raised = _narrow_failure(call, 0, len(keys), error)
             reason = locate_error(raised, _find_files(self.work), method)
             which = f"key {keys[start].as_py()!r}" + (f" and {stop - start - 1} others" if stop - start > 1 else "")
-            raise StateFault(f"the work {type(self.work).__name__} failed on {which} ({reason})") from raised
+            raise StateFault(f"the operator {type(self.work).__name__} failed on {which} ({reason})") from raised
 
     def _state(self, states: pa.RecordBatch, keys: int) -> pa.RecordBatch:
         return _fit_batch(states, self.work.state, "states", keys)

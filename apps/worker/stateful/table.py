@@ -126,8 +126,8 @@ class StateTable:
         new = self._upgrade(rows) if self._upgrade is not None else None
         if new is None or new.schema != self.schema:
             raise StateFault(
-                f"the checkpoint's states have the columns {_list_columns(rows.schema)}, the work's "
-                f"{_list_columns(self.schema)}: give the same work, `previous_schemas` and `upgrade` to it, or "
+                f"the checkpoint's states have the columns {_list_columns(rows.schema)}, the operator's "
+                f"{_list_columns(self.schema)}: give the same operator, `previous_schemas` and `upgrade` to it, or "
                 "another checkpoint"
             )
         return new

@@ -61,7 +61,7 @@ class Picky(Tally):
 
 def test_the_error_of_a_work_names_the_key(subtests):
     line = inspect.getsourcelines(Picky._check)[1] + 2
-    message = f"the work Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
+    message = f"the operator Picky failed on key 'k17' ({__file__}:{line} in _check: KeyError: 'no\\n17')"
     for method, grouping in (
         *(("update", "KEY"), ("update", "SHUFFLE"), ("merge", "SHUFFLE")),
         *(("on_merge", "KEY"), ("on_close", "KEY")),
@@ -105,7 +105,7 @@ NAMES = ["slot", "kind", "n", "total"]
     ],
 )
 def test_what_a_work_gives_must_fit_its_schemas(change, message):
-    with pytest.raises(StateFault, match="the work Wrong failed on key ") as fault:
+    with pytest.raises(StateFault, match="the operator Wrong failed on key ") as fault:
         run(Wrong(change))
     assert message in str(fault.value)
     assert "\n" not in str(fault.value)

@@ -195,7 +195,7 @@ def test_states_stay_where_their_partitions_were_counted(events, tmp_path, spark
         with pytest.raises(StreamingQueryException) as error:
             collect(query, tmp_path)
         assert describe_cause(error.value).startswith(
-            f"{setting} was 2 when the work's states got their places, and is 5 in the"
+            f"{setting} was 2 when the operator's states got their places, and is 5 in the"
         )
         # No state is written: it begins with the query's number, and keeps that over a restart.
         query = defined()
