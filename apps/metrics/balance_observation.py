@@ -75,7 +75,7 @@ class BatchBalance:
     def __repr__(self) -> str:
         """What was measured: without the fields that are empty or 0."""
         found = (f"{field.name}={value!r}" for field in fields(self) if (value := getattr(self, field.name)))
-        return f"Balanced({', '.join(found)})"
+        return f"BatchBalance({', '.join(found)})"
 
 
 @dataclass(frozen=True)

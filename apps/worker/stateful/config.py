@@ -281,8 +281,8 @@ class KeyedOperatorConfig:
         found = count_state_partitions()
         if self.partitions is not None and found is not None and found != self.partitions:
             raise UsageError(
-                f"spark.sql.shuffle.partitions was {self.partitions} when the operator's states got their places, and is "
-                f"{found} in the query; valid: one number, from the call of keyed_map until the query has started"
+                f"spark.sql.shuffle.partitions was {self.partitions} when the operator's states got their places, and "
+                f"is {found} in the query; valid: one number, from the call of keyed_map until the query has started"
             )
 
     def now(self, batch: WorkerBatch) -> Now:

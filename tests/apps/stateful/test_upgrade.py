@@ -135,7 +135,7 @@ def test_a_work_says_how_an_old_state_becomes_a_new_one():
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (Silent(), "have the columns n int64, total int64, the operator's n int64, total int64, most int64: give the same"),
+        (Silent(), "the columns n int64, total int64, the operator's n int64, total int64, most int64: give the same"),
         (Raw(), "failed on key '.*ValueError: the older state's column total int64 isn't in today's: write an upgrade"),
     ],
 )
@@ -199,7 +199,7 @@ def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
             row = found[f"u{i}"]
             assert (row["n"], row["most"]) == (10 + value, value)
             assert row["total"] == sum(range(100 + i, 170, 7)) + sum(range(value + 1))
-    with pytest.raises(StreamingQueryException, match="have the columns n int64, total int64, most int64, the operator's"):
+    with pytest.raises(StreamingQueryException, match="columns n int64, total int64, most int64, the operator's"):
         run(Tally(), [1])
 
 
