@@ -96,7 +96,7 @@ def test_a_notebook_shows_what_was_measured(query):
     assert repr(watch(query, name="mine")) == "Watch(query='placed', name='mine')"
     assert "<pre>" in watch(query, name="mine")._repr_html_()
     shown = repr(watch(query, name="mine").rows()[0])
-    assert shown.startswith("Balanced(")
+    assert shown.startswith("BatchBalance(")
     assert "=()" not in shown
 
 
