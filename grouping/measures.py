@@ -99,8 +99,9 @@ def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
 
     Parameters
     ----------
-    counts : [K]
-        The tuples of every key. Keys without tuples don't count.
+    counts : [K] or [n, K]
+        The tuples of every key, or those in n stretches of the stream: a key's greatest share counts. Keys without
+        tuples don't count.
     workers : int
         W.
     cap : float, at least 1
@@ -112,9 +113,9 @@ def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
     12
 
     """
-    array = np.asarray(counts, dtype=np.float64)
-    array = array[array > 0]
-    return int(np.ceil(array / array.sum() * workers / cap).sum()) if len(array) else 0
+    array = np.atleast_2d(np.asarray(counts, dtype=np.float64))
+    shares = (array / np.maximum(1, array.sum(axis=1, keepdims=True))).max(axis=0, initial=0.0)
+    return int(np.ceil(shares * workers / cap).sum())
 
 
 def load_skew(loads: ArrayLike) -> float:

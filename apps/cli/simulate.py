@@ -4,8 +4,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,16 +20,22 @@ from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
+from unskew.shell import parse_pair
 
 if TYPE_CHECKING:
     from unskew.apps.cli.simulation.batch_times import BatchTiming
     from unskew.apps.cli.simulation.input_stream import StreamSpec, TimedKeys
-    from unskew.apps.cli.simulation.simulation import Contestant
+    from unskew.apps.cli.simulation.simulation import Contestant, Simulation
+    from unskew.apps.cli.simulation.sweep import SweptFigures
     from unskew.grouping.keys import Keys
     from unskew.grouping.simulator import SimulationOutcome
 
 _timing_option = partial(typer.Option, rich_help_panel="Timing options")
 _batch_option = partial(typer.Option, rich_help_panel="Options of the time that batches take")
+_sweep_option = partial(typer.Option, rich_help_panel="Options of a table of many simulations")
+_STREAM = "zipf:z=1.2,k=100000"
+#: The options of the simulation that --sweep may vary; all other names are groupings' parameters.
+_SWEPT = {"sources": int, "seed": int, "tuples": int, "load": float, "feedback_interval": float}
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,9 @@ class BatchOptions:
     batch: Annotated[
         int | None,
         _batch_option(
-            min=1, help="Tuples of a batch.", show_default="a second of all workers' work, at most a million"
+            min=1,
+            help="Tuples of a batch, also of one that PLANNED plans where no time is asked for.",
+            show_default="a second of all workers' work, at most a million",
         ),
     ] = None
     fixed: Annotated[
@@ -74,7 +83,7 @@ class BatchOptions:
         if self.cost is not None and work is not None:
             raise UsageError("--cost and --work are both given; valid: one of them, as --work measures the cost")
         asked = self.cost is not None or work is not None
-        given = [name for name in ("cores", "batch", "fixed") if getattr(self, name) is not None]
+        given = [name for name in ("cores", "fixed") if getattr(self, name) is not None]
         if given and not asked:
             raise UsageError(f"--{given[0]} is about the time of batches; valid: with --cost or --work")
         return asked
@@ -87,16 +96,17 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class SimulationOptions:
-    """What is simulated: a stream, groupings and workers."""
+    """What is simulated: streams, groupings and workers."""
 
     stream: Annotated[
-        str,
+        list[str] | None,
         typer.Argument(
             help="A generator such as zipf:z=1.2,k=100000, a dataset such as COUNTRY_SKEW_R80, "
             "FILE:COLUMN (Parquet, CSV, TSV, JSON lines), counts:FILE.csv (key,count), kafka:TOPIC or "
-            "kafka:TOPIC:FIELD."
+            "kafka:TOPIC:FIELD. Several streams give one table.",
+            show_default=_STREAM,
         ),
-    ] = "zipf:z=1.2,k=100000"
+    ] = None
     groupings: Annotated[
         str, typer.Option(metavar="NAME,…", help="Groupings; NAME:PARAMETER=VALUE:… sets parameters.")
     ] = "PLANNED,BOUNDED_LOAD,PARTIAL_KEY,D_CHOICES,W_CHOICES,DYNAMIC_KEY,KEY,SHUFFLE"
@@ -135,6 +145,48 @@ class SimulationOptions:
     ] = 0.0
     samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0
+    sweep: Annotated[
+        list[str] | None,
+        _sweep_option(
+            metavar="NAME=VALUE,…",
+            help="Simulate with each of these values, and print one table: of a parameter of groupings, such as "
+            f"slack=0.02,0.07, or of {', '.join(_SWEPT)}. Can be repeated.",
+        ),
+    ] = None
+    stretches: Annotated[
+        int,
+        _sweep_option(
+            min=1, help="Stretches of a stream that changes: for the bound, a key's greatest share in one counts."
+        ),
+    ] = 1
+
+    @property
+    def streams(self) -> list[str]:
+        """The streams, one at least."""
+        return self.stream or [_STREAM]
+
+    @property
+    def is_swept(self) -> bool:
+        """Whether there are several simulations, besides those of groupings and workers."""
+        return bool(self.sweep) or len(self.streams) > 1
+
+    @property
+    def _sweeps(self) -> dict[str, list[str]]:
+        """Name → the values to simulate with."""
+        pairs = [parse_pair(text, "--sweep") for text in self.sweep or []]
+        return {name.replace("-", "_"): [value for value in values.split(",") if value] for name, values in pairs}
+
+    def cases(self) -> "Iterator[tuple[dict[str, float], SimulationOptions]]":
+        """Each combination of the options that are swept: their values, and all options with these."""
+        swept = {name: values for name, values in self._sweeps.items() if name in _SWEPT}
+        read = [
+            [_SWEPT[name](value) for value in parse_numbers(f"--sweep {name}", ",".join(values), whole=whole, least=0)]
+            for name, values in swept.items()
+            for whole in (_SWEPT[name] is int,)
+        ]
+        for values in product(*read):
+            case = dict(zip(swept, values, strict=True))
+            yield case, replace(self, **case)
 
     @property
     def schemes(self) -> list[tuple[str, str, dict[str, Any]]]:
@@ -143,7 +195,8 @@ class SimulationOptions:
         texts = [text.strip() for text in re.split(r",(?!\s*[-+.\d])", self.groupings) if text.strip()]
         if not texts:
             raise UsageError("--groupings is empty; valid: names separated by commas, such as KEY,PARTIAL_KEY")
-        return [_parse_grouping(text) for text in texts]
+        swept = {name: values for name, values in self._sweeps.items() if name not in _SWEPT}
+        return [_parse_grouping(each) for text in texts for each in _expand_grouping(text, swept, texts)]
 
     @property
     def worker_counts(self) -> list[int]:
@@ -176,6 +229,15 @@ class OutputOptions:
     details: Annotated[
         bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
     ] = False
+    show: Annotated[
+        str,
+        _sweep_option(
+            metavar="FIGURE,…",
+            help="What a cell shows: replication (workers a key), excess (that over the bound), added (states besides "
+            "each key's first), fullest (keys of one worker), lasting and worst (max/mean of the second half's tenths, "
+            "their mean and greatest), cost.",
+        ),
+    ] = "replication,lasting"
     output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None
     as_json: JsonOption = False
 
@@ -191,6 +253,7 @@ def simulate(
     Routes the stream with each grouping, and prints a row for each, the cheapest first.
     The row above them is the bound by which costs are measured. A line below names the hottest keys and the cheapest
     grouping that is even. --json prints an object for each number of workers instead.
+    Several streams, or --sweep, give one table of many simulations instead.
     With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
     --work measures your own work on a sample of the stream.
     --details adds the queues and times of simulated workers. --output saves all measures over time.
@@ -198,67 +261,140 @@ def simulate(
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
 
     Example: unskew simulate kafka:events:user --workers 50 --cost 2
+
+    Example: unskew simulate zipf hot kafka:events --workers 10,50 --groupings BOUNDED_LOAD --sweep slack=0.02,0.1
     """
-    schemes, counts = options.schemes, options.worker_counts
-    asked, speeds = batches.is_asked(work.work), options.speeds
+    asked = batches.is_asked(work.work)
+    if options.is_swept and asked:
+        raise UsageError("--sweep and several streams show no times; valid: without --cost and --work")
 
     # pyarrow and numba: the commands' help needn't wait for them.
-    from unskew.apps.cli.simulation import input_stream as source
-    from unskew.apps.cli.simulation import simulation, tables
+    from unskew.apps.cli.simulation.simulation import Contestant
 
-    contestants = [simulation.Contestant(*each) for each in schemes]
-    given = source.StreamSpec(options.stream, options.tuples, options.seed, kafka.connection, timed=options.recorded)
+    contestants = [Contestant(*each) for each in options.schemes]
+    if options.is_swept:
+        _print_sweep(Console(), _sweep(contestants, batches, options, kafka), shown)
+    else:
+        _print_simulation(Console(), contestants, batches, work if asked else None, options, shown, kafka)
+
+
+def _print_simulation(
+    console: Console,
+    contestants: "Sequence[Contestant]",
+    batches: BatchOptions,
+    work: OperatorOptions | None,
+    options: SimulationOptions,
+    shown: OutputOptions,
+    kafka: KafkaOptions,
+) -> None:
+    """Print what the groupings do with one stream; with a work, how long its batches take."""
+    from unskew.apps.cli.simulation import input_stream as source
+    from unskew.apps.cli.simulation import tables
+
+    counts, stream = options.worker_counts, options.streams[0]
+    given = source.StreamSpec(stream, options.tuples, options.seed, kafka.connection, timed=options.recorded)
     partitions = given.partitions()
     sources = options.sources or len(partitions or ()) or 5
-    console = Console()
-    if asked:
-        settings = {**speeds, "sources": sources, "split": options.split, "seed": options.seed}
+    if work is not None:
+        settings = {**options.speeds, "sources": sources, "split": options.split, "seed": options.seed}
         _print_times(console, _make_timing(given, batches, work, settings), contestants, counts)
         _print_partitions(console, partitions)
         given.rejects.show(console)
         if not shown.details and shown.output is None:
             return
     try:
-        arguments, read = options.arguments(), _read_stream(given, recorded=options.recorded)
-        keys, times = simulation.encode_keys(read.keys), read.times if options.recorded else None
-        simulated = simulation.Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
+        simulated = _load_simulation(given, batches, options, sources)
         outcomes: dict[tuple[str, int], SimulationOutcome] = {}
         for count in counts:
             found = simulated.outcomes(_show_progress(contestants), count)
             outcomes |= {(label, count): outcome for label, outcome in found.items()}
             if shown.as_json:
-                answers = tables.rank_groupings(found, simulated.keys)
+                answers = tables.rank_groupings(found, simulated.keys, options.stretches)
                 print(json.dumps(tables.describe_simulation(found, answers, simulated.keys)))
             else:
-                _print_answers(console, found, simulated.keys, details=shown.details)
+                _print_answers(console, found, simulated.keys, options.stretches, details=shown.details)
         _print_partitions(console, None if shown.as_json else partitions)
-        if not asked:
+        if work is None:
             given.rejects.show(Console(stderr=True) if shown.as_json else console)
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from None
     if shown.output is not None:
-        for file in tables.save_simulation(outcomes, shown.output, options.stream):
+        for file in tables.save_simulation(outcomes, shown.output, given.spec):
             console.print(f"wrote {file}")
 
 
-def _print_answers(console: Console, found: "Mapping[str, SimulationOutcome]", keys: "Keys", *, details: bool) -> None:
+def _load_simulation(
+    given: "StreamSpec", batches: BatchOptions, options: SimulationOptions, sources: int
+) -> "Simulation":
+    """The whole stream, to be simulated with these options."""
+    from unskew.apps.cli.simulation import simulation
+
+    arguments, read = options.arguments(), _read_stream(given, recorded=options.recorded)
+    arguments["settings"]["batch"] = batches.batch
+    keys, times = simulation.encode_keys(read.keys), read.times if options.recorded else None
+    return simulation.Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
+
+
+def _sweep(
+    contestants: "Sequence[Contestant]", batches: BatchOptions, options: SimulationOptions, kafka: KafkaOptions
+) -> "Iterator[SweptFigures]":
+    """The figures of each stream, swept value, number of workers and grouping."""
+    from unskew.apps.cli.simulation import input_stream as source
+    from unskew.apps.cli.simulation import sweep, tables
+
+    load = lru_cache(maxsize=1)(partial(source.StreamSpec, connect=kafka.connection, timed=options.recorded))
+    try:
+        for stream, (values, case) in product(options.streams, options.cases()):
+            given = load(stream, case.tuples, case.seed)
+            simulated = _load_simulation(given, batches, case, case.sources or len(given.partitions() or ()) or 5)
+            for count in case.worker_counts:
+                found = simulated.outcomes(_show_progress(contestants, f"{stream}, W = {count}"), count)
+                for label, outcome in found.items():
+                    figures = tables.compute_figures(outcome, simulated.keys, options.stretches)
+                    yield sweep.SweptFigures(stream, count, values, label, outcome.grouping, figures)
+    except (ValueError, TypeError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _print_sweep(console: Console, rows: "Iterator[SweptFigures]", shown: OutputOptions) -> None:
+    """Print a row for each stream, number of workers and swept value, with a column for each grouping."""
+    from unskew.apps.cli.simulation import sweep
+
+    names = sweep.parse_figures(shown.show)
+    found: list[SweptFigures] = []
+    for row in rows:
+        found.append(row)
+        if shown.as_json:
+            print(json.dumps(row.describe()), flush=True)
+    if not shown.as_json:
+        table = sweep.make_table(found, names)
+        console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
+        console.print(table)
+    if shown.output is not None:
+        for file in sweep.save_sweep(found, shown.output):
+            console.print(f"wrote {file}")
+
+
+def _print_answers(
+    console: Console, found: "Mapping[str, SimulationOutcome]", keys: "Keys", stretches: int, *, details: bool
+) -> None:
     from unskew.apps.cli.simulation import tables
 
-    answers = tables.rank_groupings(found, keys)
-    console.print(tables.make_table(found, answers, keys))
+    answers = tables.rank_groupings(found, keys, stretches)
+    console.print(tables.make_table(found, answers, keys, stretches))
     workers = next(iter(found.values())).workers
     console.print(tables.describe_verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
     if details:
         console.print(tables.make_detail_tables(found, console.width))
 
 
-def _show_progress(contestants: "Sequence[Contestant]") -> "Iterator[Contestant]":
+def _show_progress(contestants: "Sequence[Contestant]", where: str = "simulating") -> "Iterator[Contestant]":
     """The groupings, while a bar on the terminal shows which is under way. The first time, it is compiled as well."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("simulating", total=len(contestants))
+        task = bar.add_task(where, total=len(contestants))
         for contestant in contestants:
-            bar.update(task, description=f"simulating {contestant.label}")
+            bar.update(task, description=f"{where} {contestant.label}")
             yield contestant
             bar.advance(task)
 
@@ -319,6 +455,20 @@ def _print_times(
         predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
         console.print(tables.make_time_table(predictions, courses[KEY], timing.sources))
         console.print(describe_recommendation(predictions, courses[KEY]), highlight=False, soft_wrap=True)
+
+
+def _expand_grouping(text: str, swept: Mapping[str, Sequence[str]], every: Sequence[str]) -> Iterator[str]:
+    """The grouping with each combination of values of those swept parameters that it has."""
+    from unskew.grouping import get_parameters
+
+    named = {each: spell_grouping(each.partition(":")[0]) for each in every}
+    for name in swept:
+        if not any(name in get_parameters(each) for each in named.values()):
+            valid = sorted({*_SWEPT, *(one for each in named.values() for one in get_parameters(each))})
+            raise UsageError(f"--sweep: nothing to simulate has {name!r}; valid: {', '.join(valid)}")
+    own = {name: values for name, values in swept.items() if name in get_parameters(named[text])}
+    for values in product(*own.values()):
+        yield ":".join([text, *(f"{name}={value}" for name, value in zip(own, values, strict=True))])
 
 
 def _parse_grouping(text: str) -> tuple[str, str, dict[str, Any]]:

@@ -27,6 +27,7 @@ def simulate(
     feedback: FeedbackTiming | None = None,
     window: float | None = None,
     samples: int = 200,
+    batch: int | None = None,
 ) -> SimulationOutcome:
     """Route a workload with S sources, and let W workers serve it, each first in, first out.
 
@@ -53,6 +54,8 @@ def simulate(
         The time after which the workers send their partial results to be aggregated. Default: only at the end.
     samples : int
         The number of samples in the series, at least 1.
+    batch : int, optional
+        The tuples of a batch of schemes that look at batches. Default: those of a feedback interval.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def simulate(
     controller, transit = router.controller(), None
     feedback = feedback or FeedbackTiming()
     if controller is None:
-        ends = _find_batch_ends(workload, feedback.interval) if router.batched else [len(workload)]
+        ends = _find_batch_ends(workload, feedback.interval, batch) if router.batched else [len(workload)]
         for start, stop in pairwise([0, *ends]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
@@ -97,8 +100,10 @@ def simulate(
     return compute_outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
 
 
-def _find_batch_ends(workload: Workload, interval: float) -> list[int]:
+def _find_batch_ends(workload: Workload, interval: float, batch: int | None) -> list[int]:
     """Where the batches end that begin with the first arrival and last ``interval`` (ms); only those with tuples."""
+    if batch is not None:
+        return [*range(batch, len(workload), batch), len(workload)]
     which = ((workload.arrivals - workload.arrivals[0]) // interval).astype(np.int64)
     return [*(np.flatnonzero(np.diff(which)) + 1).tolist(), len(workload)]
 

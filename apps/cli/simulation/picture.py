@@ -11,6 +11,7 @@ from matplotlib.ticker import EngFormatter, NullLocator
 from unskew.apps.metrics.colours import get_colour
 from unskew.grouping.simulator import SimulationOutcome
 
+_FLOOR = 1e-3  # what is more even than that is drawn as this
 _STYLES = ("-", "--", ":", "-.")
 
 
@@ -57,6 +58,40 @@ def draw_by_workers(
         else:
             _scale_from_zero(axes, threshold)
     _save_figure(figure, title, "workers", file)
+
+
+def draw_sweep(rows: Sequence[tuple[str, str, str, float, float]], file: Path) -> None:
+    """Draw the worst window over the added states, a panel a stream.
+
+    Parameters
+    ----------
+    rows : sequence of (stream, label, grouping, states besides each key's first, worst max/mean)
+        The points.
+    file : path
+        The picture.
+
+    """
+    streams = list(dict.fromkeys(row[0] for row in rows))
+    across = min(5, len(streams))
+    down = -(-len(streams) // across)
+    figure = Figure(figsize=(max(6, 3 * across), 1 + 2.8 * down), layout="constrained")
+    panels = list(figure.subplots(down, across, sharey=True, squeeze=False).flat)
+    for axes in panels[len(streams) :]:
+        axes.axis("off")
+    for axes, stream in zip(panels, streams, strict=False):
+        for _, label, grouping, added, worst in (row for row in rows if row[0] == stream):
+            shown = {"color": get_colour(grouping), "label": label, "zorder": 3, "clip_on": False}
+            axes.scatter(added, max(worst - 1, _FLOOR), **shown)
+        axes.set_xscale("symlog", linthresh=10)
+        axes.set(yscale="log", xlim=(-2, None), ylim=(0.8 * _FLOOR, None))
+        axes.set_title(stream, fontsize=9, parse_math=False)
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+    figure.supxlabel("states besides each key's first", fontsize=10)
+    figure.supylabel(f"worst window's max/mean − 1, at least {_FLOOR:g}", fontsize=10)
+    handles = panels[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside upper center", ncols=6, fontsize="small")
+    figure.savefig(file, dpi=75)
 
 
 def _make_grid(figure: Figure) -> list[Axes]:

@@ -68,6 +68,14 @@ class GroupingFigures(NamedTuple):
         The number of keys of the worker that has the most of them.
     cost : float
         ``lasting`` times ``replicas``, divided by the replicas of the bound.
+    worst : float
+        As ``lasting``, of the worst window.
+    replication : float
+        The workers of a key.
+    added : int
+        The replicas besides each key's first.
+    excess : float
+        ``replicas``, divided by those of the bound.
 
     """
 
@@ -77,6 +85,10 @@ class GroupingFigures(NamedTuple):
     replicas: int
     fullest: int
     cost: float
+    worst: float
+    replication: float
+    added: int
+    excess: float
 
 
 def describe_partitions(messages: Mapping[int, int]) -> str:
@@ -95,19 +107,33 @@ def describe_partitions(messages: Mapping[int, int]) -> str:
     return text
 
 
-def compute_figures(outcome: SimulationOutcome, keys: Keys) -> GroupingFigures:
+def compute_bound(keys: Keys, workers: int, stretches: int) -> int:
+    """The fewest replicas of an assignment; each key's greatest share in one of the stream's stretches counts."""
+    parts = np.array_split(keys.codes, stretches)
+    return fewest_replicas([np.bincount(part, minlength=len(keys.hashes)) for part in parts], workers, CAP)
+
+
+def compute_figures(outcome: SimulationOutcome, keys: Keys, stretches: int = 1) -> GroupingFigures:
     """The figures of a simulated run."""
     workers, n = outcome.workers, outcome.tuples
     late = outcome.assigned[n // 2 :]
     windows = [part for part in np.array_split(late, _WINDOWS) if len(part)]
-    lasting = np.mean([straggler_ratio(np.bincount(part, minlength=workers)) for part in windows])
+    uneven = [straggler_ratio(np.bincount(part, minlength=workers)) for part in windows]
+    lasting = float(np.mean(uneven))
     loads = np.bincount(late, minlength=workers) / len(late)
     replicas = np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned) % workers
-    least = fewest_replicas(np.bincount(keys.codes), workers, CAP)
-    fullest = int(np.bincount(replicas).max())
-    cost = float(lasting) * len(replicas) / least
+    excess = len(replicas) / compute_bound(keys, workers, stretches)
     return GroupingFigures(
-        float(lasting), float(100 * loads.min()), float(100 * loads.max()), len(replicas), fullest, cost
+        lasting=lasting,
+        least=float(100 * loads.min()),
+        most=float(100 * loads.max()),
+        replicas=len(replicas),
+        fullest=int(np.bincount(replicas).max()),
+        cost=lasting * excess,
+        worst=max(uneven),
+        replication=len(replicas) / outcome.distinct_keys,
+        added=len(replicas) - outcome.distinct_keys,
+        excess=excess,
     )
 
 
@@ -130,9 +156,11 @@ def describe_simulation(
     }
 
 
-def rank_groupings(outcomes: Mapping[str, SimulationOutcome], keys: Keys) -> dict[str, GroupingFigures]:
+def rank_groupings(
+    outcomes: Mapping[str, SimulationOutcome], keys: Keys, stretches: int = 1
+) -> dict[str, GroupingFigures]:
     """Label → the figures of its run, the cheapest first."""
-    answers = {label: compute_figures(outcome, keys) for label, outcome in outcomes.items()}
+    answers = {label: compute_figures(outcome, keys, stretches) for label, outcome in outcomes.items()}
     return dict(sorted(answers.items(), key=lambda item: item[1].cost))
 
 
@@ -162,10 +190,12 @@ def _shorten_key(key: str) -> str:
     return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
 
 
-def make_table(outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, GroupingFigures], keys: Keys) -> Table:
+def make_table(
+    outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, GroupingFigures], keys: Keys, stretches: int = 1
+) -> Table:
     """A row for the bound, then a row for each label, in the order of the answers."""
     first = next(iter(outcomes.values()))
-    least = fewest_replicas(np.bincount(keys.codes), first.workers, CAP)
+    least = compute_bound(keys, first.workers, stretches)
     each = len(keys.codes) // (2 * _WINDOWS * first.workers)
     few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
     shown = Table(title=_format_title(first), caption=CAPTION + few * (each < _ENOUGH))
@@ -181,7 +211,7 @@ def make_table(outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, 
             f"{found.cost:.2f}",
             f"{found.lasting:.2f}",
             f"{found.least:.3g} to {found.most:.3g}",
-            f"{found.replicas / first.distinct_keys:.2f}",
+            f"{found.replication:.2f}",
             f"{found.replicas:,}",
             f"{found.fullest:,}",
         )

@@ -90,6 +90,50 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     assert by_name["SHUFFLE"][6].strip() == "21"
 
 
+def test_one_table_of_streams_workers_and_values(tmp_path, figures):
+    """Each cell has what a simulation by itself has; seeds give a range."""
+    given = (
+        "uniform:k=50",
+        "hot:share=0.5,k=20",
+        "--tuples",
+        "4000",
+        "--workers",
+        "2,4",
+        "--groupings",
+        "KEY,PARTIAL_KEY",
+    )
+    swept = (*given, "--sweep", "choices=2,4", "--sweep", "sources=1,3", "--sweep", "seed=0,1", "--show", "worst,added")
+    result = run(*swept, "--output", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.output.splitlines() if "|" in line]
+    assert rows[0] == ["stream", "W", "sources", "bound", "KEY", "PARTIAL_KEY:choices=2", "PARTIAL_KEY:choices=4"]
+    assert len(rows) == 2 + 2 * 2 * 2
+    found = [json.loads(line) for line in run(*swept, "--json").stdout.splitlines()]
+    assert len(found) == 2 * 2 * 2 * 2 * 3
+    of = [each for each in found if (each["stream"], each["workers"], each["sources"]) == ("hot:share=0.5,k=20", 4, 3)]
+    for label, cell in zip(
+        rows[0][4:], next(row for row in rows if row[:3] == [of[0]["stream"], "4", "3"])[4:], strict=True
+    ):
+        mine = [each for each in of if each["grouping"] == label]
+        low, high = (f"{end(each['worst'] for each in mine):.2f}" for end in (min, max))
+        assert cell.split(", ")[0] == (low if low == high else f"{low}–{high}")
+        alone = ("--sources", "3", "--groupings", label, "--workers", "4", "--seed", "1", "--json")
+        single = json.loads(run(given[1], "--tuples", "4000", *alone).stdout)["groupings"][0]
+        assert single.items() <= mine[1].items()
+    with (tmp_path / "figures.csv").open() as file:
+        assert [float(row["worst"]) for row in csv.DictReader(file)] == [each["worst"] for each in found]
+    assert set(panels(figures[0])) >= set(given[:2])
+
+
+def test_a_change_of_the_hot_key_counts_for_the_bound(tmp_path):
+    """Two keys, each alone in half of the stream: with two workers each needs both, but none has half of all."""
+    path = tmp_path / "keys.csv"
+    path.write_text("key\n" + "a\n" * 100 + "b\n" * 100)
+    given = (f"{path}:key", "--workers", "2", "--groupings", "SHUFFLE", "--sources", "1", "--json")
+    excess = [json.loads(run(*given, *more).stdout)["groupings"][0]["excess"] for more in ((), ("--stretches", "2"))]
+    assert excess == [2, 1]
+
+
 def test_a_reader_that_goes_is_no_error():
     command = [sys.executable, "-c", "from unskew.apps.cli.main import main; main()", "simulate", "--tuples", "1000"]
     for arguments in ([], ["--json"]):
@@ -147,6 +191,10 @@ def test_moving_states_may_take_time(tmp_path):
         (["--feedback-interval", "0"], "interval is 0"),
         (["--feedback-transfer", "-1"], "transfer is -1"),
         (["--recorded"], "--recorded"),
+        (["--sweep", "slak=1"], "'slak'"),
+        (["--sweep", "seed=x"], "--sweep seed is 'x'"),
+        (["--sweep", "seed=1", "--show", "most"], "--show has 'most'"),
+        (["hot", "--cost", "1"], "--sweep and several streams show no times"),
     ],
 )
 def test_bad_options_are_named(arguments, says):
