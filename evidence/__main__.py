@@ -34,20 +34,17 @@ PROGRAMS = {
     "speed.planning": "what PLANNED's planner costs: a batch beside BOUNDED_LOAD, the planner alone with many sources",
     "balance.predict": "the speedup over KEY that `unskew simulate` predicts, beside that of live topologies",
     "speed.routing": "ns a routed tuple and bytes of state, each scheme",
-    "balance.balance": "max/mean and workers a key of all schemes on many streams, beside the bound",
+    "balance.streams": "files of sorted and bursty streams, and an adversary's, for `unskew simulate`",
+    "balance.theory": "why some streams take more replicas than the bound, and what sources must that know nothing",
     "balance.change": "max/mean of all schemes after a hot key came, was swapped, went",
     "balance.caps": "PLANNED's replicas at caps of 1.02, 1.05, 1.1, beside BOUNDED_LOAD at equal ones and the fewest",
-    "balance.tradeoff": "BOUNDED_LOAD's balance against its replicas by slack, beside known frequencies and bounds",
-    "balance.separate": "what sources that know nothing of each other must replicate",
-    "balance.counting": "why some streams take more replicas than the bound",
 }
-#: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the guide
-#: and the papers replace or write pages.
+#: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the papers
+#: write pages.
 ALONE = {
     "engines": "the same jobs in Flink, Kafka Streams, Storm, Quix, Spark and others, beside ours; fetches them",
     "papers": "the papers' tables and figures, done again",
     "faults": "whether results stay exact on a cluster whose processes are killed and stopped",
-    "balance.guide": "the table and the picture of grouping/README.md: all schemes on two streams, simulated",
 }
 
 

@@ -230,14 +230,15 @@ class OutputOptions:
         bool, typer.Option("--details", help="Show imbalance, queues, times and messages of each grouping too.")
     ] = False
     show: Annotated[
-        str,
+        str | None,
         _sweep_option(
             metavar="FIGURE,…",
-            help="What a cell shows: replication (workers a key), excess (that over the bound), added (states besides "
-            "each key's first), fullest (keys of one worker), lasting and worst (max/mean of the second half's tenths, "
-            "their mean and greatest), cost.",
+            help="One table, and what its cells show: replication (workers a key), excess (that over the bound), added "
+            "(states besides each key's first), fullest (keys of one worker), lasting and worst (max/mean of the "
+            "second half's tenths, their mean and greatest), cost.",
+            show_default="replication,lasting, with several streams or --sweep",
         ),
-    ] = "replication,lasting"
+    ] = None
     output: Annotated[Path | None, typer.Option(help="Directory for series.parquet, figures.csv and pictures.")] = None
     as_json: JsonOption = False
 
@@ -265,14 +266,15 @@ def simulate(
     Example: unskew simulate zipf hot kafka:events --workers 10,50 --groupings BOUNDED_LOAD --sweep slack=0.02,0.1
     """
     asked = batches.is_asked(work.work)
-    if options.is_swept and asked:
-        raise UsageError("--sweep and several streams show no times; valid: without --cost and --work")
+    swept = options.is_swept or shown.show is not None
+    if swept and asked:
+        raise UsageError("--sweep, --show and several streams show no times; valid: without --cost and --work")
 
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.simulation.simulation import Contestant
 
     contestants = [Contestant(*each) for each in options.schemes]
-    if options.is_swept:
+    if swept:
         _print_sweep(Console(), _sweep(contestants, batches, options, kafka), shown)
     else:
         _print_simulation(Console(), contestants, batches, work if asked else None, options, shown, kafka)
@@ -360,7 +362,7 @@ def _print_sweep(console: Console, rows: "Iterator[SweptFigures]", shown: Output
     """Print a row for each stream, number of workers and swept value, with a column for each grouping."""
     from unskew.apps.cli.simulation import sweep
 
-    names = sweep.parse_figures(shown.show)
+    names = sweep.parse_figures(shown.show or "replication,lasting")
     found: list[SweptFigures] = []
     for row in rows:
         found.append(row)

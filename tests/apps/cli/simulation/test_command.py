@@ -194,7 +194,7 @@ def test_moving_states_may_take_time(tmp_path):
         (["--sweep", "slak=1"], "'slak'"),
         (["--sweep", "seed=x"], "--sweep seed is 'x'"),
         (["--sweep", "seed=1", "--show", "most"], "--show has 'most'"),
-        (["hot", "--cost", "1"], "--sweep and several streams show no times"),
+        (["hot", "--cost", "1"], "--sweep, --show and several streams show no times"),
     ],
 )
 def test_bad_options_are_named(arguments, says):
