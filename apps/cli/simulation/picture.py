@@ -74,7 +74,8 @@ def draw_sweep(rows: Sequence[tuple[str, str, str, float, float]], file: Path) -
     streams = list(dict.fromkeys(row[0] for row in rows))
     across = min(5, len(streams))
     down = -(-len(streams) // across)
-    figure = Figure(figsize=(max(6, 3 * across), 1 + 2.8 * down), layout="constrained")
+    width = max(10, 3 * across)
+    figure = Figure(figsize=(width, 2 + 3 * down), layout="constrained")
     panels = list(figure.subplots(down, across, sharey=True, squeeze=False).flat)
     for axes in panels[len(streams) :]:
         axes.axis("off")
@@ -83,14 +84,15 @@ def draw_sweep(rows: Sequence[tuple[str, str, str, float, float]], file: Path) -
             shown = {"color": get_colour(grouping), "label": label, "zorder": 3, "clip_on": False}
             axes.scatter(added, max(worst - 1, _FLOOR), **shown)
         axes.set_xscale("symlog", linthresh=10)
-        axes.set(yscale="log", xlim=(-2, None), ylim=(0.8 * _FLOOR, None))
+        axes.set_xlim(left=-2)
         axes.set_title(stream, fontsize=9, parse_math=False)
         axes.minorticks_off()
         axes.grid(alpha=0.3)
+    panels[0].set(yscale="log", ylim=(0.8 * _FLOOR, 2 * max(row[4] for row in rows)))
     figure.supxlabel("states besides each key's first", fontsize=10)
-    figure.supylabel(f"worst window's max/mean − 1, at least {_FLOOR:g}", fontsize=10)
+    figure.supylabel(f"worst window's max/mean − 1 (≥ {_FLOOR:g})", fontsize=10)
     handles = panels[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper center", ncols=6, fontsize="small")
+    figure.legend(*handles, loc="outside upper center", ncols=width // 2, fontsize="small")
     figure.savefig(file, dpi=75)
 
 
