@@ -36,19 +36,9 @@ _REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distin
 class Started(NamedTuple):
     """What starts a contestant.
 
-    Attributes
-    ----------
-    command : list of str
-        The command.
-    output : str
-        The topic that it writes to.
-    environment : dict
-        Variables beside those of this process.
-    loads : function, optional
-        The messages that each worker of a job with work has got, as far as they are shown yet (``loads``).
-    report : str
-        A topic that it writes its loads to. Empty: none.
-
+    ``command``: The command. ``output``: The topic that it writes to. ``environment``: Variables beside those of this
+    process. ``loads``: The messages that each worker of a job with work has got, as far as they are shown yet
+    (``loads``). ``report``: A topic that it writes its loads to. Empty: none.
     """
 
     command: list[str]
@@ -62,11 +52,7 @@ class Started(NamedTuple):
 class Contestant(ABC):
     """An engine, and how it does a job.
 
-    Attributes
-    ----------
-    name : str
-        As the table has it.
-
+    ``name``: As the table has it.
     """
 
     name: str
@@ -80,11 +66,7 @@ class Contestant(ABC):
     def version(self) -> str:
         """Its version. It is installed where it isn't.
 
-        Raises
-        ------
-        Unavailable
-            It can't be had here.
-
+        Raises Unavailable: It can't be had here.
         """
 
     def closes(self, job: Job, topic: str, output: str) -> str:
@@ -442,11 +424,7 @@ class KafkaStreams(Shuffling):
 class Storm(Contestant):
     """Storm in local mode: a thread a worker, in one JVM. No sessions, and what is distinct only with ``fields``.
 
-    Attributes
-    ----------
-    grouping : str
-        ``fields`` or ``partial``.
-
+    ``grouping``: ``fields`` or ``partial``.
     """
 
     grouping: str

@@ -20,11 +20,7 @@ class Unavailable(Exception):
 def python_of(engine: str) -> Path:
     """The Python of an engine that is on PyPI, with the packages of its ``requirements.txt``.
 
-    Raises
-    ------
-    Unavailable
-        They can't be installed.
-
+    Raises Unavailable: They can't be installed.
     """
     requirements = _HERE / engine / "requirements.txt"
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
@@ -49,15 +45,8 @@ def jars_of(engine: str) -> list[Path]:
 def compiled(engine: str, program: str, *shared: str, jars: str = "") -> list[str]:
     """The command that runs an engine's Java program, compiled if it isn't, with classes that engines share.
 
-    Parameters
-    ----------
-    engine, program : str
-        The engine's folder, and the name of the program's class.
-    shared : str
-        Further classes: the paths of their sources from this folder, without ``.java``.
-    jars : str
-        A class path beside the engine's own archives.
-
+    ``engine``, ``program``: The engine's folder, and the name of the program's class. ``shared``: Further classes: the
+    paths of their sources from this folder, without ``.java``. ``jars``: A class path beside the engine's own archives.
     """
     sources = [_HERE / engine / f"{program}.java", *(_HERE / f"{name}.java" for name in shared)]
     classpath = ":".join([*map(str, jars_of(engine)), *filter(None, [jars])])

@@ -80,36 +80,19 @@ class Bid(NamedTuple):
 class Job:
     """What is to be done.
 
-    Attributes
-    ----------
-    name, what : str
-        Its name, and what it is in words.
-    source_type, field : str
-        The dataset, and the field of its messages that is the key. Its dots lead to nested objects.
-    options : tuple of str
-        The dataset's parameters that differ from its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent
-        ``s``, the number of ``rules``, and their ``selectivity`` together, the mean number of matches a record.
-    records, partitions, workers : int
-        The messages, the topic's partitions, and W, the number of workers that an engine has for it.
-    cost_ms : float
-        How long a worker takes for each message.
-    cost : str
-        What it does all that time: ``sleep``, or ``cpu``: it computes.
-    gap_ms : int
-        Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
-        engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart.
-    distinct : bool
-        Whether each key is published once, when it is first seen, and nothing is counted.
-    query : str
-        The query of NEXMark that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``.
-    late_ms : int
-        How late a message may be, in ms of event time, where a window's count is published when the window is closed.
-    rate : float
-        Messages/s of a stream that goes on. 0: all messages are there before, and the topic ends.
-    aim : str
-        What a program's settings are for: ``throughput``, ``latency``, or ``recovery``: latency, and right counts
-        after a kill.
-
+    ``name``, ``what``: Its name, and what it is in words. ``source_type``, ``field``: The dataset, and the field of its
+    messages that is the key. Its dots lead to nested objects. ``options``: The dataset's parameters that differ from
+    its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent ``s``, the number of ``rules``, and their
+    ``selectivity`` together, the mean number of matches a record. ``records``, ``partitions``, ``workers``: The
+    messages, the topic's partitions, and W, the number of workers that an engine has for it. ``cost_ms``: How long a
+    worker takes for each message. ``cost``: What it does all that time: ``sleep``, or ``cpu``: it computes. ``gap_ms``:
+    Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
+    engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart. ``distinct``:
+    Whether each key is published once, when it is first seen, and nothing is counted. ``query``: The query of NEXMark
+    that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``. ``late_ms``: How late a message may be, in ms
+    of event time, where a window's count is published when the window is closed. ``rate``: Messages/s of a stream that
+    goes on. 0: all messages are there before, and the topic ends. ``aim``: What a program's settings are for:
+    ``throughput``, ``latency``, or ``recovery``: latency, and right counts after a kill.
     """
 
     name: str
@@ -236,21 +219,10 @@ class Records(GeneratedDataset):
 class Truth:
     """What must come of a topic.
 
-    Attributes
-    ----------
-    counts : dict
-        (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer) → 1;
-        of ``last-bids``, (0, bidder/auction) → ms since the epoch; of ``hot-items``, (window, auction) → bids; of
-        ``channels``, (statistic, day and channel) → its value.
-    total : int
-        Their sum.
-    last_ms : dict
-        (window, key) → the time of its last message.
-    messages : int
-        All messages of the topic.
-    newest_ms : int
-        The time of the newest message.
-
+    ``counts``: (window, key) → messages; of the job ``distinct``, (0, key) → 1; after ShuffleBench, (records, consumer)
+    → 1; of ``last-bids``, (0, bidder/auction) → ms since the epoch; of ``hot-items``, (window, auction) → bids; of
+    ``channels``, (statistic, day and channel) → its value. ``total``: Their sum. ``last_ms``: (window, key) → the time
+    of its last message. ``messages``: All messages of the topic. ``newest_ms``: The time of the newest message.
     """
 
     counts: dict[Place, int] = field(default_factory=dict)
@@ -416,11 +388,7 @@ def channels(bids: Iterable[Mapping[str, Any]]) -> Truth:
 def truth_of_events(rules: Rules, hashes: NDArray[np.uint64]) -> Truth:
     """The events of consumers with these rules, of records with these hashes (uint64[n], below 2⁶³).
 
-    Raises
-    ------
-    ValueError
-        There is none, so that a program which does nothing would be right.
-
+    Raises ValueError: There is none, so that a program which does nothing would be right.
     """
     of_each = events(rules.received(hashes))
     names = {consumer: f"consumer_{consumer}" for consumer in np.flatnonzero(of_each).tolist()}
@@ -444,19 +412,10 @@ def sessions_of(code: NDArray[np.int64], at: NDArray[np.int64], gap_ms: int) -> 
 class Found:
     """What a contestant has written so far.
 
-    Attributes
-    ----------
-    once : bool
-        Whether a contestant must write each place once. Then its counts add up, so a second one makes it wrong.
-    query : str
-        The query of NEXMark that is answered. Of q5 each window has one place: the last one.
-    counts : dict
-        (window, key) → the last count, or the sum of all.
-    total : int
-        Their sum.
-    last_ms : int
-        When the broker appended the newest record.
-
+    ``once``: Whether a contestant must write each place once. Then its counts add up, so a second one makes it wrong.
+    ``query``: The query of NEXMark that is answered. Of q5 each window has one place: the last one. ``counts``:
+    (window, key) → the last count, or the sum of all. ``total``: Their sum. ``last_ms``: When the broker appended the
+    newest record.
     """
 
     once: bool = False

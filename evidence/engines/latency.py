@@ -67,15 +67,9 @@ COLUMNS = (
 class Stream(NamedTuple):
     """A stream that goes on.
 
-    Attributes
-    ----------
-    job : Job
-        What is to be done, at which rate.
-    warm_up, seconds : float
-        For how long it flows at the rate before it is measured, and for how long it is measured (s).
-    after : float
-        For how long it goes on at least when it has been measured (s).
-
+    ``job``: What is to be done, at which rate. ``warm_up``, ``seconds``: For how long it flows at the rate before it is
+    measured, and for how long it is measured (s). ``after``: For how long it goes on at least when it has been measured
+    (s).
     """
 
     job: Job
@@ -116,15 +110,10 @@ class Result(NamedTuple):
 class Latency(NamedTuple):
     """What was measured of a contestant. ``wrong`` says what is wrong; then the rest means nothing.
 
-    Attributes
-    ----------
-    after_end, after_last : float64[results]
-        Each result's latency after the window's end, and after its last message (ms).
-    hottest : bool[results]
-        Whether the result is of the window's most frequent key.
-    seconds, cpu, memory, messages
-        The measured time, the CPU seconds in it, the most memory until its end (MiB), and the windows' messages.
-
+    ``after_end``, ``after_last`` (float64[results]): Each result's latency after the window's end, and after its last
+    message (ms). ``hottest`` (bool[results]): Whether the result is of the window's most frequent key. ``seconds``,
+    ``cpu``, ``memory``, ``messages``: The measured time, the CPU seconds in it, the most memory until its end (MiB),
+    and the windows' messages.
     """
 
     after_end: NDArray[np.float64] = np.empty(0)
@@ -186,13 +175,8 @@ def flowing(connection: Connection, topic: str, stream: Stream) -> Iterator[Tap]
 class Observer:
     """Takes in what a contestant writes.
 
-    Attributes
-    ----------
-    engine, at_work, reader
-        The contestant, its process, and the reader of its output.
-    results : list of Result
-        What it has written so far.
-
+    ``engine``, ``at_work``, ``reader``: The contestant, its process, and the reader of its output. ``results``: What it
+    has written so far.
     """
 
     engine: Contestant
@@ -318,18 +302,9 @@ def latencies(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
     """The latencies of all results, after the window's end and after the last message, and which are of hottest keys.
 
-    Parameters
-    ----------
-    truth : Truth
-        What must come of the measured windows.
-    results : iterable of Result
-        What a contestant has written. Each of the truth's counts is there.
-
-    Returns
-    -------
-    after_end, after_last, hottest
-        As ``Latency`` has them.
-
+    ``truth``: What must come of the measured windows. ``results``: What a contestant has written. Each of the truth's
+    counts is there.
+    Returns after_end, after_last, hottest: As ``Latency`` has them.
     """
     right = first_right(truth, results)
     most: dict[int, Place] = {}

@@ -56,20 +56,10 @@ COLUMNS = (
 class Recovery(NamedTuple):
     """What was measured of a contestant. ``wrong`` says what is wrong; then the rest means nothing.
 
-    Attributes
-    ----------
-    latest : float
-        The latest result of the measured windows, after the window's end (s).
-    first, again : float
-        From the kill to the first record after it, and until the results are in time again (s); infinite: they aren't
-        for as long as the stream goes on.
-    windows : int
-        The windows that are late.
-    differ : str
-        How the counts differ from the truth in the end. Empty: in nothing.
-    starts : int
-        How often it was started in all.
-
+    ``latest``: The latest result of the measured windows, after the window's end (s). ``first``, ``again``: From the
+    kill to the first record after it, and until the results are in time again (s); infinite: they aren't for as long as
+    the stream goes on. ``windows``: The windows that are late. ``differ``: How the counts differ from the truth in the
+    end. Empty: in nothing. ``starts``: How often it was started in all.
     """
 
     latest: float = 0.0
@@ -95,13 +85,7 @@ class Recovery(NamedTuple):
 class Supervisor(Observer):
     """Starts a contestant again whenever its process has ended.
 
-    Attributes
-    ----------
-    start : callable
-        Starts it, and ends what is left of it.
-    starts : int
-        How often it was started.
-
+    ``start``: Starts it, and ends what is left of it. ``starts``: How often it was started.
     """
 
     start: Callable[[], Running] = field(kw_only=True)
@@ -170,22 +154,10 @@ def _measured(connection: Connection, topic: str, stream: Stream, supervisor: Su
 def lateness(truth: Truth, results: Iterable[Result], kept_ms: int, kill_ms: float) -> tuple[float, float, int]:
     """For how long results are late.
 
-    Parameters
-    ----------
-    truth : Truth
-        What must come of the windows.
-    results : iterable of Result
-        What a contestant has written.
-    kept_ms, kill_ms : float
-        The end of the windows whose results were there before the kill, and the kill (ms).
-
-    Returns
-    -------
-    latest, again : float
-        As ``Recovery`` has them (s).
-    windows : int
-        The windows that are late in a row.
-
+    ``truth``: What must come of the windows. ``results``: What a contestant has written. ``kept_ms``, ``kill_ms``: The
+    end of the windows whose results were there before the kill, and the kill (ms).
+    Returns latest, again : float: As ``Recovery`` has them (s). Returns windows : int: The windows that are late in a
+    row.
     """
     results = list(results)
     last = {place: appended for appended, place, _ in sorted(results, key=lambda result: result.appended_ms)}

@@ -74,15 +74,8 @@ class Usage:
 class Running:
     """A contestant at work.
 
-    Attributes
-    ----------
-    process : Popen
-        Its process.
-    usage : Usage
-        What it takes.
-    log : file
-        What it prints. The process writes where this file stands, so don't seek in it.
-
+    ``process``: Its process. ``usage``: What it takes. ``log``: What it prints. The process writes where this file
+    stands, so don't seek in it.
     """
 
     process: subprocess.Popen[bytes]

@@ -30,11 +30,7 @@ from unskew.grouping import create
 class Rules(NamedTuple):
     """The rules of n consumers. Each matches the hashes of an interval on a circle of 2⁶³ hashes.
 
-    Attributes
-    ----------
-    starts, widths : uint64[n]
-        The intervals' first hashes, below 2⁶³, and their lengths, 2⁶³ at most.
-
+    ``starts``, ``widths`` (uint64[n]): The intervals' first hashes, below 2⁶³, and their lengths, 2⁶³ at most.
     """
 
     starts: NDArray[np.uint64]

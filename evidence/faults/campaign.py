@@ -38,21 +38,9 @@ class _Over(NamedTuple):
 class Campaign:
     """Inflicts a plan's faults on a stage.
 
-    Parameters
-    ----------
-    stage : Stage
-        The stage, which runs.
-    seed : int
-        The plan's seed.
-    without : tuple of str
-        Kinds of faults that are left out.
-    course : Course
-        What happens is noted in it.
-    log : str → None
-        It is called with a line about each thing that happens.
-    keep : → None
-        It is called when the course has changed.
-
+    ``stage``: The stage, which runs. ``seed``: The plan's seed. ``without``: Kinds of faults that are left out.
+    ``course``: What happens is noted in it. ``log``: It is called with a line about each thing that happens. ``keep``:
+    It is called when the course has changed.
     """
 
     def __init__(

@@ -28,44 +28,20 @@ _MOST_PIDS = 1 << 22  # above any process number
 class Course:
     """What happened in a run.
 
-    Attributes
-    ----------
-    scenes : list of str
-        The run's seed and contestant.
-    seconds : float
-        How long faults were inflicted.
-    inflicted : Counter
-        Kind → how many faults of it there were.
-    recoveries : dict
-        Kind → seconds from the end of each fault until a batch that was planned after it was committed.
-    catch_ups : dict
-        Kind → seconds from the end of each fault until the run lagged no more than before it
-        (``evidence.faults.recovery``).
-    behind : Counter
-        Kind → how many faults there were after which it still lagged more a minute after that batch.
-    stuck : list of str
-        Kinds of faults after which no batch was committed for four minutes: then the driver was killed.
-    twins : int
-        Times that a first driver ran on for four minutes beside a second one.
-    taken_back : int
-        Times that a first driver, started again, took the checkpoint back from a second, or didn't end in good order.
-    refusals : Counter
-        What the driver said, in a line, when its topic had been made again.
-    unrefused : int
-        Times that it went on with such a topic, or didn't say in a line that it doesn't.
-    drained, checked : bool
-        Whether all messages were counted at the end, and whether that was held against the truth.
-    batches, starts, replays : int
-        Batches committed, starts of the driver, and starts at which it ran a batch again as it had been planned.
-    ends : Counter
-        The driver's ends, by last line and exit code.
-    tracebacks : int
-        Ends at which the driver showed a traceback.
-    verdict : Verdict
-        What was published, judged against the truth.
-    samples : list of Sample
-        What the processes and the checkpoint took.
-
+    ``scenes``: The run's seed and contestant. ``seconds``: How long faults were inflicted. ``inflicted``: Kind → how
+    many faults of it there were. ``recoveries``: Kind → seconds from the end of each fault until a batch that was
+    planned after it was committed. ``catch_ups``: Kind → seconds from the end of each fault until the run lagged no
+    more than before it (``evidence.faults.recovery``). ``behind``: Kind → how many faults there were after which it
+    still lagged more a minute after that batch. ``stuck``: Kinds of faults after which no batch was committed for four
+    minutes: then the driver was killed. ``twins``: Times that a first driver ran on for four minutes beside a second
+    one. ``taken_back``: Times that a first driver, started again, took the checkpoint back from a second, or didn't end
+    in good order. ``refusals``: What the driver said, in a line, when its topic had been made again. ``unrefused``:
+    Times that it went on with such a topic, or didn't say in a line that it doesn't. ``drained``, ``checked``: Whether
+    all messages were counted at the end, and whether that was held against the truth. ``batches``, ``starts``,
+    ``replays``: Batches committed, starts of the driver, and starts at which it ran a batch again as it had been
+    planned. ``ends``: The driver's ends, by last line and exit code. ``tracebacks``: Ends at which the driver showed a
+    traceback. ``verdict``: What was published, judged against the truth. ``samples``: What the processes and the
+    checkpoint took.
     """
 
     scenes: list[str] = field(default_factory=list)
@@ -107,11 +83,7 @@ class Course:
     def load(cls, folder: Path) -> "Course":
         """Read what ``save`` wrote into a folder. The samples, which are long, may have been left out.
 
-        Raises
-        ------
-        FileNotFoundError
-            There is no such course.
-
+        Raises FileNotFoundError: There is no such course.
         """
         rows: list[dict[str, str]] = []
         if (folder / "samples.csv").exists():

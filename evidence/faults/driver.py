@@ -78,29 +78,12 @@ class _Process:
 class Driver:
     """The program that runs the query, as a process, with its supervisor.
 
-    Parameters
-    ----------
-    command : sequence of str
-        Program and arguments.
-    folder : Path
-        The folder of its logs, one for each start.
-    checkpoint : Path
-        The folder of its checkpoint.
-    environment : mapping
-        Environment variables that are set beside those of this process.
-
-    Attributes
-    ----------
-    ends : list of End
-        How it ended, each time.
-    starts, replays : int
-        How often it was started, and how often there was a batch to run again.
-    twins : int
-        Times that a first driver, which was paused, ran on for four minutes beside the second.
-    taken_back : int
-        Times that a first driver, which had ended for the second and was started again, took the checkpoint back, or
-        didn't end in good order.
-
+    ``command``: Program and arguments. ``folder``: The folder of its logs, one for each start. ``checkpoint``: The
+    folder of its checkpoint. ``environment``: Environment variables that are set beside those of this process.
+    ``ends``: How it ended, each time. ``starts``, ``replays``: How often it was started, and how often there was a
+    batch to run again. ``twins``: Times that a first driver, which was paused, ran on for four minutes beside the
+    second. ``taken_back``: Times that a first driver, which had ended for the second and was started again, took the
+    checkpoint back, or didn't end in good order.
     """
 
     def __init__(self, command: Sequence[str], folder: Path, checkpoint: Path, environment: Mapping[str, str]) -> None:
@@ -129,11 +112,7 @@ class Driver:
     def tend(self) -> None:
         """Start it a second after it has ended, and note how it ended; while it runs do nothing.
 
-        Raises
-        ------
-        EnvironmentFault
-            It has ended because its arguments are wrong.
-
+        Raises EnvironmentFault: It has ended because its arguments are wrong.
         """
         self._tend_elders()
         if self.pid is not None:
@@ -153,11 +132,7 @@ class Driver:
     def supplant(self) -> Callable[[], None]:
         """Pause it with its JVM, and start a second one beside it; the function that is returned lets the first go on.
 
-        Raises
-        ------
-        TimeoutError
-            It doesn't run.
-
+        Raises TimeoutError: It doesn't run.
         """
         first = self._newest
         if first is None or not first.runs:
@@ -275,13 +250,7 @@ class BatchLog:
 
     Spark removes old entries of its logs, so ``follow`` has to be called now and then.
 
-    Parameters
-    ----------
-    checkpoint : Path
-        The run's checkpoint.
-    topic : str
-        The source topic.
-
+    ``checkpoint``: The run's checkpoint. ``topic``: The source topic.
     """
 
     def __init__(self, checkpoint: Path, topic: str) -> None:
@@ -294,11 +263,7 @@ class BatchLog:
     def follow(self) -> None:
         """Read the entries of the batches that were committed since the last call.
 
-        Raises
-        ------
-        FileNotFoundError
-            An entry was removed before it was read.
-
+        Raises FileNotFoundError: An entry was removed before it was read.
         """
         while (self._checkpoint / "commits" / str(self._next)).exists():
             _, metadata, offsets, *_ = (self._checkpoint / "offsets" / str(self._next)).read_text().splitlines()

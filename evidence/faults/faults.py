@@ -30,15 +30,8 @@ from unskew.kafka.topics import count_partitions
 class Kind:
     """A kind of fault.
 
-    Attributes
-    ----------
-    what : str
-        The fault in words.
-    hold : (float, float)
-        Bounds of how long such a fault lasts, s.
-    times : int
-        How many of them a round has.
-
+    ``what``: The fault in words. ``hold``: Bounds of how long such a fault lasts, s. ``times``: How many of them a
+    round has.
     """
 
     what: str
@@ -99,19 +92,9 @@ Undo = Callable[[], None]
 class Fault:
     """One fault.
 
-    Attributes
-    ----------
-    kind : str
-        Its name in ``KINDS``.
-    gap : float
-        Seconds from the recovery from the fault before this one until this one is inflicted.
-    hold : float
-        Seconds that it lasts.
-    draw : float
-        In [0, 1): chooses the process, the size, or what else the kind leaves open.
-    beside : bool
-        Whether the next fault comes before the run has recovered from this one.
-
+    ``kind``: Its name in ``KINDS``. ``gap``: Seconds from the recovery from the fault before this one until this one is
+    inflicted. ``hold``: Seconds that it lasts. ``draw``: In [0, 1): chooses the process, the size, or what else the
+    kind leaves open. ``beside``: Whether the next fault comes before the run has recovered from this one.
     """
 
     kind: str
@@ -134,11 +117,7 @@ def plan(seed: int, without: tuple[str, ...] = ()) -> Iterator[Fault]:
 def inflict(stage: Stage, fault: Fault) -> Undo:
     """Inflict a fault, and return the function that undoes it.
 
-    Raises
-    ------
-    TimeoutError
-        There is no process to inflict it on.
-
+    Raises TimeoutError: There is no process to inflict it on.
     """
     return FAULTS[fault.kind](stage, fault)
 

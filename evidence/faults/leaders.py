@@ -22,18 +22,8 @@ _TIMEOUT = 10.0  # s, of a request to the brokers
 def settle(admin: Callable[[], AdminClient], wait: Callable[[float], None]) -> None:
     """Wait until all replicas are in sync, and let each partition be led by the broker that was meant to.
 
-    Parameters
-    ----------
-    admin : callable
-        Gives a client to ask.
-    wait : seconds → None
-        Lets so much time pass.
-
-    Raises
-    ------
-    EnvironmentFault
-        They aren't in sync in time, or the brokers don't answer.
-
+    ``admin``: Gives a client to ask. ``wait``: Lets so much time pass.
+    Raises EnvironmentFault: They aren't in sync in time, or the brokers don't answer.
     """
     until = time.monotonic() + IN_SYNC_PATIENCE
     while not _in_sync(admin()):

@@ -15,13 +15,7 @@ from pathlib import Path
 class Preloaded:
     """A library, and the number that it reads: 0 at first, with which it changes nothing.
 
-    Parameters
-    ----------
-    name : str
-        The name of its C file.
-    folder : Path
-        The folder of the library and of the file that has the number.
-
+    ``name``: The name of its C file. ``folder``: The folder of the library and of the file that has the number.
     """
 
     def __init__(self, name: str, folder: Path) -> None:
@@ -63,13 +57,7 @@ class Clock(Preloaded):
 class Listing(Preloaded):
     """The lists of files that processes with ``environment`` get in a checkpoint's own part: all of them, or old ones.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of the library.
-    listed : Path
-        Where the checkpoints are.
-
+    ``folder``: The folder of the library. ``listed``: Where the checkpoints are.
     """
 
     def __init__(self, folder: Path, listed: Path) -> None:

@@ -108,11 +108,7 @@ class InTransactions(Numbered):
     def end(self, *, commit: bool) -> None:
         """Commit the transaction, or abort it.
 
-        Raises
-        ------
-        KafkaException
-            It isn't known which of the two has happened.
-
+        Raises KafkaException: It isn't known which of the two has happened.
         """
         try:
             if commit:

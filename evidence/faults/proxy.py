@@ -41,13 +41,8 @@ class Proxy:
 
     It is a context manager: the process runs inside the block, and ends with ours.
 
-    Parameters
-    ----------
-    log : Path
-        The file of what it prints.
-    ports : range
-        The ports. A server needn't listen yet: until it does, connections are closed at once.
-
+    ``log``: The file of what it prints. ``ports``: The ports. A server needn't listen yet: until it does, connections
+    are closed at once.
     """
 
     def __init__(self, log: Path, ports: range) -> None:
@@ -58,11 +53,7 @@ class Proxy:
     def __enter__(self) -> Self:
         """Start it, and wait until it listens.
 
-        Raises
-        ------
-        EnvironmentFault
-            It doesn't: a port is taken, or the system has no such address.
-
+        Raises EnvironmentFault: It doesn't: a port is taken, or the system has no such address.
         """
         command = [sys.executable, "-m", "evidence.faults.proxy", OUTSIDE, LOOPBACK, *map(str, self.ports)]
         # It may be stopped when we die, and would sleep through SIGTERM.

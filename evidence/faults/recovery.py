@@ -39,15 +39,8 @@ def lag_before(lags: Iterable[Lag], began: float) -> int | None:
 def caught_up(lags: Iterable[Lag], before: int, since: float) -> float | None:
     """The time at which a run's lag is what it was before a fault; None: it isn't so far.
 
-    Parameters
-    ----------
-    lags : iterable of Lag
-        In the order of time.
-    before : int
-        The lag before the fault.
-    since : float
-        What was before this time doesn't count: the next batch wasn't committed, or the fault's messages still came.
-
+    ``lags``: In the order of time. ``before``: The lag before the fault. ``since``: What was before this time doesn't
+    count: the next batch wasn't committed, or the fault's messages still came.
     """
     return next((lag.at for lag in lags if lag.at >= since and lag.messages <= before), None)
 
@@ -74,11 +67,7 @@ class Produced(threading.Thread):
 
     A broker that doesn't answer delays nobody but this thread.
 
-    Attributes
-    ----------
-    newest : Lag or None
-        All messages so far, as if none had been taken.
-
+    ``newest``: All messages so far, as if none had been taken.
     """
 
     def __init__(self, connection: Connection, topic: str) -> None:

@@ -47,20 +47,10 @@ _LOOK_EVERY = 0.5  # s
 class Contestant(ABC):
     """What runs under the faults.
 
-    Attributes
-    ----------
-    name : str
-        What it is, in words.
-    grouping : str
-        Its grouping.
-    lacks : tuple of str
-        Kinds of faults that nothing is promised for, or that can't reach it.
-    sources : int
-        How many partitions its source topic has at first: many where the sources share plans.
-    more_batches : int or None
-        After so many batches beyond the one that took the last message all is written; None: the program drains by
-        itself (``--until-drained``).
-
+    ``name``: What it is, in words. ``grouping``: Its grouping. ``lacks``: Kinds of faults that nothing is promised for,
+    or that can't reach it. ``sources``: How many partitions its source topic has at first: many where the sources share
+    plans. ``more_batches``: After so many batches beyond the one that took the last message all is written; None: the
+    program drains by itself (``--until-drained``).
     """
 
     grouping: str
@@ -97,34 +87,15 @@ class Contestant(ABC):
 class Stage:
     """Everything that a run consists of, as a context manager; ``tend`` has to be called several times a second.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of logs and data.
-    seed : int
-        Of the messages.
-    contestant : Contestant
-        What the driver runs.
-    rate : float
-        Valid messages a second.
-    influxdb, disk, preloaded, proxied, replicated : bool
-        Whether there is an InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists
-        of the executors' own, proxies between the query and the brokers, and between executors and the driver, and a
-        second broker, with a replica of each partition.
-
-    Attributes
-    ----------
-    broker, second : Broker, Broker or None
-        The broker that is also the only controller, and the other one.
-    verdict : Verdict
-        What became of the messages of the topics that were judged.
-    past_batches : int
-        Batches that were committed to checkpoints of earlier topics.
-    refusals : list of str
-        What the driver said, each time that it refused a topic that had been made again.
-    unrefused : int
-        Times that it didn't.
-
+    ``folder``: The folder of logs and data. ``seed``: Of the messages. ``contestant``: What the driver runs. ``rate``:
+    Valid messages a second. ``influxdb``, ``disk``, ``preloaded``, ``proxied``, ``replicated``: Whether there is an
+    InfluxDB, a small disk of the checkpoint's own, a clock of the driver's own and lists of the executors' own, proxies
+    between the query and the brokers, and between executors and the driver, and a second broker, with a replica of each
+    partition.
+    ``broker``, ``second``: The broker that is also the only controller, and the other one. ``verdict``: What became of
+    the messages of the topics that were judged. ``past_batches``: Batches that were committed to checkpoints of earlier
+    topics. ``refusals``: What the driver said, each time that it refused a topic that had been made again.
+    ``unrefused``: Times that it didn't.
     """
 
     topic = TOPIC
@@ -289,18 +260,9 @@ class Stage:
     def remake(self, *, under: bool, outgrown: bool) -> None:
         """Delete the topic and make it again, see that the run is refused, and begin another with another checkpoint.
 
-        Parameters
-        ----------
-        under : bool
-            Whether the driver runs meanwhile.
-        outgrown : bool
-            Whether the new topic has more messages in each partition than the old one, or fewer.
-
-        Raises
-        ------
-        EnvironmentFault
-            The run doesn't take the rest of the topic's messages; the topic isn't deleted then.
-
+        ``under``: Whether the driver runs meanwhile. ``outgrown``: Whether the new topic has more messages in each
+        partition than the old one, or fewer.
+        Raises EnvironmentFault: The run doesn't take the rest of the topic's messages; the topic isn't deleted then.
         """
         self.end_production()
         until = time.monotonic() + _PATIENCE

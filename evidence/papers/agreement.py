@@ -28,15 +28,8 @@ class Pair(NamedTuple):
 class Kind:
     """A kind of measure: when a figure of ours agrees with the paper's.
 
-    Attributes
-    ----------
-    name : str
-        Its word in the summary.
-    means : str
-        When two figures agree, and why that much may lie between them.
-    agrees : function of a Pair
-        Whether they agree.
-
+    ``name``: Its word in the summary. ``means``: When two figures agree, and why that much may lie between them.
+    ``agrees``: Whether they agree.
     """
 
     name: str
@@ -48,17 +41,9 @@ class Kind:
 class Compared:
     """Which cells of a table are the paper's and ours.
 
-    Attributes
-    ----------
-    kind : Kind
-        When they agree.
-    paper : str
-        Heading of the paper's figure. Where a row has none, the paper doesn't give one.
-    ours : str, optional
-        Heading of our figure; by default that of the next column.
-    missing : str
-        Why the paper doesn't give a figure, where it doesn't: a key of ``MISSING``.
-
+    ``kind``: When they agree. ``paper``: Heading of the paper's figure. Where a row has none, the paper doesn't give
+    one. ``ours``: Heading of our figure; by default that of the next column. ``missing``: Why the paper doesn't give a
+    figure, where it doesn't: a key of ``MISSING``.
     """
 
     kind: Kind

@@ -121,11 +121,7 @@ def _stable(points: list[tuple[float, float]]) -> bool:
 def holds(paper: str, ours: str) -> bool:
     """Whether the paper's sentence holds of our text. It doesn't if a run was too small to have its figures.
 
-    Raises
-    ------
-    KeyError
-        The sentence has no condition.
-
+    Raises KeyError: The sentence has no condition.
     """
     condition = CONDITIONS[re.sub(r"^(Social|Stock): ", "", paper)]
     try:

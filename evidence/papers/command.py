@@ -120,11 +120,7 @@ def reproduce(
 def _summarise(folder: Path) -> None:
     """Write a folder's README.md again, with a summary of the tables that are there, and their differences.
 
-    Raises
-    ------
-    UsageError
-        The folder has no page that this command wrote, or not its tables.
-
+    Raises UsageError: The folder has no page that this command wrote, or not its tables.
     """
     try:
         text = (folder / "README.md").read_text(encoding="utf-8")
@@ -147,11 +143,7 @@ def _summarise(folder: Path) -> None:
 def _chosen(names: Sequence[str], papers: Sequence[str], kind: str) -> dict[str, Callable[..., Report]]:
     """``paper/experiment`` → its function, for the named papers and experiments, of ``EXPERIMENTS`` or ``LIVE``.
 
-    Raises
-    ------
-    UsageError
-        There is no paper, or no experiment, of that name.
-
+    Raises UsageError: There is no paper, or no experiment, of that name.
     """
     found: dict[str, Callable[..., Report]] = {}
     for name in names:

@@ -66,11 +66,7 @@ _OF_NUMBERS: dict[Kind, Callable[[float, float], str]] = {
 def differences(table: Table) -> list[str] | None:
     """For each row: a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
 
-    Returns
-    -------
-    list of str or None
-        None: the paper says nothing about any row.
-
+    Returns list of str or None: None: the paper says nothing about any row.
     """
     found: list[str] = []
     for compared, verdict, pair in compared_cells(table):

@@ -28,13 +28,8 @@ TELLING = 0.01
 class Sizing:
     """The size of an experiment.
 
-    Attributes
-    ----------
-    scale : float
-        Share of the paper's sizes (messages, seeds, repetitions): 1 is the whole experiment.
-    seed : int
-        Where the random draws start.
-
+    ``scale``: Share of the paper's sizes (messages, seeds, repetitions): 1 is the whole experiment. ``seed``: Where the
+    random draws start.
     """
 
     scale: float = 0.1
@@ -53,13 +48,7 @@ class Sizing:
 class Remarks:
     """Remarks that several reports have in common: a page has them once, before its tables.
 
-    Attributes
-    ----------
-    title : str
-        What they are about: "POSG: speed-ups".
-    sentences : tuple of str
-        The remarks.
-
+    ``title``: What they are about: "POSG: speed-ups". ``sentences``: The remarks.
     """
 
     title: str
@@ -79,21 +68,10 @@ class Remarks:
 class Report:
     """One table or figure of a paper, done again.
 
-    Attributes
-    ----------
-    title : str
-        The title, with the paper's number of the table or figure: "PKG, Table II: …".
-    columns : sequence of str
-        Headings; by convention the settings first, then "paper", "ours" and "why they differ".
-    rows : sequence of rows
-        Text, numbers, or None where the paper doesn't say.
-    notes : sequence of str
-        Remarks on the whole table: what is scaled, which data isn't available.
-    plot : function of a matplotlib Figure, optional
-        Draws the picture.
-    common : Remarks, optional
-        Further remarks, which other reports have too.
-
+    ``title``: The title, with the paper's number of the table or figure: "PKG, Table II: …". ``columns``: Headings; by
+    convention the settings first, then "paper", "ours" and "why they differ". ``rows``: Text, numbers, or None where
+    the paper doesn't say. ``notes``: Remarks on the whole table: what is scaled, which data isn't available. ``plot``:
+    Draws the picture. ``common``: Further remarks, which other reports have too.
     """
 
     title: str

@@ -36,15 +36,8 @@ THREADS = 16  # workers that can wait side by side
 class Course:
     """A run's batches with tuples, by the workers' reports.
 
-    Attributes
-    ----------
-    tuples, busy : int64[b, W], float64[b, W]
-        Each worker's tuples, and the time it was at work (s).
-    internals : list of dict
-        The router's ``internals`` at each batch's end.
-    rebalances : list of Rebalance
-        The plans that moved keys.
-
+    ``tuples``, ``busy`` (int64[b, W], float64[b, W]): Each worker's tuples, and the time it was at work (s).
+    ``internals``: The router's ``internals`` at each batch's end. ``rebalances``: The plans that moved keys.
     """
 
     tuples: NDArray[np.int64]

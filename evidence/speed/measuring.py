@@ -39,21 +39,10 @@ def in_turns(
 
     In each repeat another contestant comes first: the first one meets a machine that the others have not warmed.
 
-    Parameters
-    ----------
-    contestants : mapping
-        Name → a function that runs the contestant once, and returns what it measured. It gets the repeat's number,
-        from 0.
-    repeats : int
-        How often each contestant runs.
-    text : Measured → str, optional
-        What is printed of a run. By default the run's end alone is printed.
-
-    Returns
-    -------
-    dict
-        Name → what was measured, run by run.
-
+    ``contestants``: Name → a function that runs the contestant once, and returns what it measured. It gets the repeat's
+    number, from 0. ``repeats``: How often each contestant runs. ``text``: What is printed of a run. By default the
+    run's end alone is printed.
+    Returns dict: Name → what was measured, run by run.
     """
     names = list(contestants)
     found: dict[Name, list[Measured]] = {name: [] for name in names}
@@ -163,22 +152,9 @@ def filed(
 ) -> list[tuple[float, float]]:
     """Run a stream over Parquet files, one a batch, and throw its results away.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        It runs the stream.
-    ddl : str
-        The schema of the files.
-    stream : (DataFrame, str) → DataFrame
-        Makes the stream of the files' rows and the checkpoint's path.
-    tables : iterable of pyarrow.Table
-        The batches. A file is written before its batch's time begins.
-
-    Returns
-    -------
-    list
-        CPU and wall seconds of each batch.
-
+    ``spark``: It runs the stream. ``ddl``: The schema of the files. ``stream``: Makes the stream of the files' rows and
+    the checkpoint's path. ``tables``: The batches. A file is written before its batch's time begins.
+    Returns list: CPU and wall seconds of each batch.
     """
     taken = []
     with tempfile.TemporaryDirectory() as folder:

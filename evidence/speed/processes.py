@@ -35,15 +35,8 @@ _PR_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 class Process:
     """A process.
 
-    Attributes
-    ----------
-    pid, parent, session : int
-        Numbers of the process, of its parent, and of the process that leads its session.
-    state : str
-        One of psutil's ``STATUS_…``.
-    kind : str
-        What it is, or empty where its command line has no kind's mark.
-
+    ``pid``, ``parent``, ``session``: Numbers of the process, of its parent, and of the process that leads its session.
+    ``state``: One of psutil's ``STATUS_…``. ``kind``: What it is, or empty where its command line has no kind's mark.
     """
 
     pid: int
@@ -80,16 +73,8 @@ def of_kind(kind: str) -> list[Process]:
 def cpu(root: int | None = None) -> dict[str, float]:
     """CPU time of a topology so far.
 
-    Parameters
-    ----------
-    root : int, optional
-        Number of the driver's process; by default this one.
-
-    Returns
-    -------
-    dict
-        Kind (of ``KINDS``) → seconds, with those of processes that have ended and been waited for.
-
+    ``root``: Number of the driver's process; by default this one.
+    Returns dict: Kind (of ``KINDS``) → seconds, with those of processes that have ended and been waited for.
     """
     return _summed(root, lambda process: sum(process.cpu_times()[:4]))
 

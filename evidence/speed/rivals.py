@@ -61,13 +61,8 @@ Contestant: TypeAlias = Callable[[DataFrame, str], DataFrame]
 class Work:
     """Work in Python on each tuple; a task's tuples are counted by key.
 
-    Parameters
-    ----------
-    seconds : float
-        What a tuple costs, s.
-    busy : bool
-        Whether the cost is CPU; else it is slept, as if the work waited for a server: so any machine has W workers.
-
+    ``seconds``: What a tuple costs, s. ``busy``: Whether the cost is CPU; else it is slept, as if the work waited for a
+    server: so any machine has W workers.
     """
 
     seconds: float

@@ -80,11 +80,7 @@ class Channels(Summary, MergeableOperator):
 def union(owners: NDArray[np.int32], seen: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The ids of each owner once, with all ranks in which it was seen; they are ordered by owner and id.
 
-    Raises
-    ------
-    ValueError
-        There are more than 2¹⁹ owners.
-
+    Raises ValueError: There are more than 2¹⁹ owners.
     """
     if len(owners) and owners.max() >> (63 - _ID_BITS):
         raise ValueError(f"{owners.max() + 1:,} keys in a batch of a worker; valid: up to {1 << (63 - _ID_BITS):,}")

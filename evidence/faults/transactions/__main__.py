@@ -72,21 +72,8 @@ _FAULTS, _FAULTS_OF_MUTANTS = 1000, 100
 class Campaign:
     """Gives out a plan's faults, those of processes to the parts and those of brokers to a thread of its own.
 
-    Parameters
-    ----------
-    brokers : Brokers
-        The brokers, which run.
-    written : Written
-        Where and how parts are written.
-    faults : list of Fault
-        The plan.
-    parts : int
-        The number of parts.
-    seed : int
-        Of what the plan leaves open.
-    log : str → None
-        It is called with a line about what happens.
-
+    ``brokers``: The brokers, which run. ``written``: Where and how parts are written. ``faults``: The plan. ``parts``:
+    The number of parts. ``seed``: Of what the plan leaves open. ``log``: It is called with a line about what happens.
     """
 
     def __init__(

@@ -28,13 +28,7 @@ _TIMEOUT = 10.0  # s, of a request to the brokers
 class Brokers:
     """Two brokers with a replica of each partition, as a context manager. The first one is the only controller.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder of their logs and data.
-    log : str → None
-        It is called with a line about each fault.
-
+    ``folder``: The folder of their logs and data. ``log``: It is called with a line about each fault.
     """
 
     def __init__(self, folder: Path, log: Callable[[str], None]) -> None:
@@ -59,11 +53,7 @@ class Brokers:
     def suffer(self, fault: Fault) -> None:
         """Inflict a fault, undo it, and wait until all is as before: all replicas in sync, and leaders where they were.
 
-        Raises
-        ------
-        EnvironmentFault
-            It doesn't become as before.
-
+        Raises EnvironmentFault: It doesn't become as before.
         """
         broker = self.first if fault.kind.startswith("broker") else self.second
         led, coordinators = self._led(broker)

@@ -23,18 +23,10 @@ assert _FIELDS.itemsize == VALUE.size
 class Verdict:
     """What was seen.
 
-    Attributes
-    ----------
-    records : int
-        Records that the consumer has read.
-    lost : int
-        Records of batches that were written, as a process said, and of which the consumer has read none. Those of a
-        batch that only has a part of its records are lost, too.
-    doubled : int
-        Records that it has read once more than once, twice more counts as two.
-    open : tuple of str
-        Partitions in which a transaction is open: they have an end for consumers of committed records, and a later one.
-
+    ``records``: Records that the consumer has read. ``lost``: Records of batches that were written, as a process said,
+    and of which the consumer has read none. Those of a batch that only has a part of its records are lost, too.
+    ``doubled``: Records that it has read once more than once, twice more counts as two. ``open``: Partitions in which a
+    transaction is open: they have an end for consumers of committed records, and a later one.
     """
 
     records: int
@@ -51,13 +43,8 @@ class Verdict:
 def check(connection: Connection, written: Written, batches: Sequence[int]) -> Verdict:
     """Read the topic of records to its end.
 
-    Parameters
-    ----------
-    connection, written
-        Where, and what.
-    batches : sequence of int
-        Part → how many batches it has written. Of the next one all records may be there, or none.
-
+    ``connection``, ``written``: Where, and what. ``batches``: Part → how many batches it has written. Of the next one
+    all records may be there, or none.
     """
     starts = np.cumsum([0, *((number + 1) * written.records for number in batches)])
     seen = np.zeros(starts[-1], np.uint8)
@@ -75,15 +62,8 @@ def check(connection: Connection, written: Written, batches: Sequence[int]) -> V
 def judge(seen: Sequence[np.ndarray], size: int, still_open: tuple[str, ...] = ()) -> Verdict:
     """The verdict on how often each record was seen.
 
-    Parameters
-    ----------
-    seen : sequence of arrays
-        Part → how often each record was seen, batch after batch; the last batch is one that may not have been written.
-    size : int
-        Records of a batch.
-    still_open : tuple of str
-        Partitions with an open transaction.
-
+    ``seen``: Part → how often each record was seen, batch after batch; the last batch is one that may not have been
+    written. ``size``: Records of a batch. ``still_open``: Partitions with an open transaction.
     """
     lost = doubled = records = 0
     for counts in seen:

@@ -58,27 +58,12 @@ _LATEST = 3  # batches
 class Fault:
     """One fault.
 
-    Attributes
-    ----------
-    kind : str
-        Its name in ``KINDS``.
-    role, step : str
-        The process that it strikes, and before which step; empty where the kind leaves that open.
-    times : int
-        At the step for this time.
-    instant : float
-        In [0, 1): when it comes, as a share of what a batch usually takes.
-    hold : float
-        Seconds that a broker is down.
-    later : int
-        A stopped process is woken when the part has so many batches more.
-    retrying : bool
-        Whether the process begins again if it is interrupted.
-    beside : bool
-        Whether the next fault comes in the same batch.
-    turns : int
-        How often it is dealt at most, where it can't be inflicted.
-
+    ``kind``: Its name in ``KINDS``. ``role``, ``step``: The process that it strikes, and before which step; empty where
+    the kind leaves that open. ``times``: At the step for this time. ``instant``: In [0, 1): when it comes, as a share
+    of what a batch usually takes. ``hold``: Seconds that a broker is down. ``later``: A stopped process is woken when
+    the part has so many batches more. ``retrying``: Whether the process begins again if it is interrupted. ``beside``:
+    Whether the next fault comes in the same batch. ``turns``: How often it is dealt at most, where it can't be
+    inflicted.
     """
 
     kind: str

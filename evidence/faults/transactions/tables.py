@@ -16,19 +16,8 @@ _DONE = {"kill": "killed", "stop": "stopped"}
 def show(tally: Tally, planned: int, minutes: float, verdict: Verdict | None, console: Console) -> bool:
     """Print the tables; whether all is as it must be.
 
-    Parameters
-    ----------
-    tally : Tally
-        What happened.
-    planned : int
-        Faults of the plan.
-    minutes : float
-        How long it took.
-    verdict : Verdict or None
-        What a plain consumer has seen; None: it hasn't looked.
-    console : Console
-        Where to print.
-
+    ``tally``: What happened. ``planned``: Faults of the plan. ``minutes``: How long it took. ``verdict``: What a plain
+    consumer has seen; None: it hasn't looked. ``console``: Where to print.
     """
     console.print(_kinds(tally))
     console.print(_steps(tally))

@@ -30,23 +30,11 @@ class StuckError(Exception):
 class Tally:
     """What happened at a part.
 
-    Attributes
-    ----------
-    inflicted : Counter
-        (Kind, role, step) → faults.
-    batches : int
-        Batches that were written, as a process said.
-    outcomes : Counter
-        What processes said became of their batches.
-    began_again : int
-        Times that a process began again with a batch, because it was interrupted.
-    failures : Counter
-        What processes said when they gave a batch up, without numbers and names.
-    wrong : list of str
-        Errors that no user ought to see, and processes that ended by themselves.
-    stuck : list of str
-        Why a part was given up.
-
+    ``inflicted``: (Kind, role, step) → faults. ``batches``: Batches that were written, as a process said. ``outcomes``:
+    What processes said became of their batches. ``began_again``: Times that a process began again with a batch, because
+    it was interrupted. ``failures``: What processes said when they gave a batch up, without numbers and names.
+    ``wrong``: Errors that no user ought to see, and processes that ended by themselves. ``stuck``: Why a part was given
+    up.
     """
 
     inflicted: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -70,23 +58,10 @@ class _Absent:
 class Trial:
     """A part under faults.
 
-    Parameters
-    ----------
-    part : int
-        Its number.
-    written : Written
-        Where and how it is written.
-    deal : () → Fault or None
-        It is called for the next fault that the part is to suffer. None: none for now.
-    give_back : Fault → None
-        It is called with a fault that couldn't be inflicted.
-    goes_on : () → bool
-        Whether the part is to write more batches when there is no fault for it.
-    seed : int
-        Of what the faults leave open.
-    log : str → None
-        It is called with a line about what shouldn't be.
-
+    ``part``: Its number. ``written``: Where and how it is written. ``deal``: It is called for the next fault that the
+    part is to suffer. None: none for now. ``give_back``: It is called with a fault that couldn't be inflicted.
+    ``goes_on``: Whether the part is to write more batches when there is no fault for it. ``seed``: Of what the faults
+    leave open. ``log``: It is called with a line about what shouldn't be.
     """
 
     def __init__(

@@ -45,15 +45,8 @@ _STARTING = threading.Lock()
 class Written:
     """Where and how parts are written.
 
-    Attributes
-    ----------
-    servers, topic : str
-        The brokers, and the topic of records.
-    protocol : str
-        Whose transactions: a name in ``PROTOCOLS``.
-    records : int
-        The number of a batch's records.
-
+    ``servers``, ``topic``: The brokers, and the topic of records. ``protocol``: Whose transactions: a name in
+    ``PROTOCOLS``. ``records``: The number of a batch's records.
     """
 
     servers: str
@@ -66,20 +59,10 @@ class Written:
 class Order:
     """What a process is told: the batch to write.
 
-    Attributes
-    ----------
-    batch : int
-        Its number.
-    retrying : bool
-        Whether the process begins again where another one interrupts it, as a driver does (``deliver_records``), or
-        says so, as a task does (``TransactionalDelivery``).
-    step : str
-        The step before which it gets the signal; empty: none.
-    signal : Signals
-        SIGKILL or SIGSTOP.
-    times : int
-        The signal comes when the process is at the step for this time.
-
+    ``batch``: Its number. ``retrying``: Whether the process begins again where another one interrupts it, as a driver
+    does (``deliver_records``), or says so, as a task does (``TransactionalDelivery``). ``step``: The step before which
+    it gets the signal; empty: none. ``signal``: SIGKILL or SIGSTOP. ``times``: The signal comes when the process is at
+    the step for this time.
     """
 
     batch: int
@@ -93,16 +76,8 @@ class Order:
 class Answer:
     """What a process says of a batch.
 
-    Attributes
-    ----------
-    outcome : str
-        ``written``; ``found``: it had been written; ``interrupted``, ``failed``, or ``wrong``: an error that no user
-        ought to see.
-    began : int
-        How often the process began with the batch.
-    said : str
-        The error.
-
+    ``outcome``: ``written``; ``found``: it had been written; ``interrupted``, ``failed``, or ``wrong``: an error that
+    no user ought to see. ``began``: How often the process began with the batch. ``said``: The error.
     """
 
     outcome: str

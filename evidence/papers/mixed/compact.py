@@ -24,19 +24,10 @@ DEGREES = (1, 2, 4, 16, 64, 256)
 class Compacted:
     """One degree of discretisation.
 
-    Attributes
-    ----------
-    degree : int, optional
-        R; None: the original key space.
-    records : int
-        The number of vectors with which is planned.
-    grouping, planning : float
-        CPU ms to make the vectors from the keys' statistics, and to plan with them: medians.
-    mean_error, max_error : float
-        % by which the load estimated from the vectors is off the true load, over the workers.
-    theta : float
-        % by which the highest true load is above the mean after the plan.
-
+    ``degree``: R; None: the original key space. ``records``: The number of vectors with which is planned. ``grouping``,
+    ``planning``: CPU ms to make the vectors from the keys' statistics, and to plan with them: medians. ``mean_error``,
+    ``max_error``: % by which the load estimated from the vectors is off the true load, over the workers. ``theta``: %
+    by which the highest true load is above the mean after the plan.
     """
 
     degree: int | None

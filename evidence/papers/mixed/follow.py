@@ -23,17 +23,8 @@ TUPLES_PER_KEY = 100
 class Workload:
     """Section 5, "Synthetic data". The defaults are those of Table 2 as far as they can be made out.
 
-    Attributes
-    ----------
-    keys : int
-        K, size of the key domain.
-    z : float
-        Distribution skewness.
-    f : float
-        Fluctuation rate: between two intervals the load that hashing gives to some worker changes by f·L̄ at least.
-    seed : int
-        Everything random comes from it.
-
+    ``keys``: K, size of the key domain. ``z``: Distribution skewness. ``f``: Fluctuation rate: between two intervals
+    the load that hashing gives to some worker changes by f·L̄ at least. ``seed``: Everything random comes from it.
     """
 
     keys: int = 10_000
@@ -44,20 +35,11 @@ class Workload:
     def intervals(self, home: NDArray[np.int32], workers: int) -> Iterator[NDArray[np.float64]]:
         """The tuples of each key, interval after interval without end: float64[K].
 
-        Parameters
-        ----------
-        home : int32[K]
-            h(k), the worker that the hash function names: swaps are between keys of different workers.
-        workers : int
-            N_D.
-
-        Notes
-        -----
-        The paper "keeps swapping frequencies between keys from different task instances until the change on workload
-        is significant enough". Swaps of random keys don't get to f = 1 with thousands of keys. Here one worker,
-        drawn anew each time, gets the frequencies of random *tuples'* keys of other workers in exchange for
-        smaller ones of its own.
-
+        ``home`` (int32[K]): h(k), the worker that the hash function names: swaps are between keys of different workers.
+        ``workers``: N_D. ``Notes``:  ``-----``:  ``The paper "keeps swapping frequencies between keys from different
+        task instances until the change on workload``:  ``is significant enough". Swaps of random keys don't get to f =
+        1 with thousands of keys. Here one worker``, ````:  ``drawn anew each time``, ``gets the frequencies of random
+        *tuples'* keys of other workers in exchange for``:  ``smaller ones of its own.``:
         """
         rng = np.random.default_rng(self.seed)
         share = np.arange(1, self.keys + 1) ** -self.z
@@ -91,15 +73,8 @@ Totals: TypeAlias = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.fl
 class Case:
     """One setting of all parameters; the defaults are Table 2's (see ``evidence.papers.mixed.setting``).
 
-    Attributes
-    ----------
-    workload : Workload
-        K, z, f and the seed.
-    workers : int
-        N_D.
-    options : dict
-        The schemes' own parameters; each takes those that it has.
-
+    ``workload``: K, z, f and the seed. ``workers``: N_D. ``options``: The schemes' own parameters; each takes those
+    that it has.
     """
 
     workload: Workload = field(default_factory=Workload)
@@ -119,19 +94,10 @@ class Case:
 class Outcome:
     """A scheme's figures over the intervals after the first plan.
 
-    Attributes
-    ----------
-    milliseconds : float
-        Median CPU time from the statistics to the plan.
-    migration : float
-        State that moved at an interval's end, in % of all state: the mean.
-    table : float
-        Entries of the routing table: the mean.
-    theta : float
-        The highest load above the mean load after the plan, in %: the mean.
-    tables : tuple of int
-        Entries of the routing table after each interval, the first too.
-
+    ``milliseconds``: Median CPU time from the statistics to the plan. ``migration``: State that moved at an interval's
+    end, in % of all state: the mean. ``table``: Entries of the routing table: the mean. ``theta``: The highest load
+    above the mean load after the plan, in %: the mean. ``tables``: Entries of the routing table after each interval,
+    the first too.
     """
 
     milliseconds: float

@@ -72,13 +72,8 @@ def share_of_first(keys: Keys) -> float:
 class Spread:
     """Where m messages went.
 
-    Attributes
-    ----------
-    final, average : float
-        I(m) / m, and the mean of I(t) over all t, over m.
-    assigned : int32[m]
-        The worker of each message.
-
+    ``final``, ``average``: I(m) / m, and the mean of I(t) over all t, over m. ``assigned`` (int32[m]): The worker of
+    each message.
     """
 
     final: float

@@ -18,17 +18,8 @@ from unskew.grouping.streams import class_costs
 class Drifting:
     """Sleeps for each tuple's cost, and gives that cost as the result.
 
-    Parameters
-    ----------
-    unit : float
-        The unit of a cost, ms.
-    costs : tuple of float
-        The cost of each class of keys, in units.
-    change : int
-        The offset from which the factors ``after`` hold instead of ``before``.
-    before, after : tuple of float
-        The factor of each instance.
-
+    ``unit``: The unit of a cost, ms. ``costs``: The cost of each class of keys, in units. ``change``: The offset from
+    which the factors ``after`` hold instead of ``before``. ``before``, ``after``: The factor of each instance.
     """
 
     unit: float

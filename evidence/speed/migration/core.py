@@ -79,11 +79,8 @@ class Engine(Reports):
 def measure(workers: int, keys: int, tuples: int, share: float | None) -> tuple[float, float, float, int, int]:
     """Measure a migration of a share of the keys; without a share, that to one worker more.
 
-    Returns
-    -------
-    tuple
-        CPU seconds of the median batch, of that which releases, and of that which takes in; states moved, and bytes.
-
+    Returns tuple: CPU seconds of the median batch, of that which releases, and of that which takes in; states moved,
+    and bytes.
     """
     random = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:

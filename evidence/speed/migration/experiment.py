@@ -62,17 +62,8 @@ class Move:
 class Schedule:
     """What an experiment does.
 
-    Attributes
-    ----------
-    keys, workers : int
-        How many keys have a state, and on how many workers.
-    rate : float
-        Tuples/s.
-    shares : tuple of float
-        Shares of the keys that move, there and back.
-    every : float
-        Seconds from one move to the next.
-
+    ``keys``, ``workers``: How many keys have a state, and on how many workers. ``rate``: Tuples/s. ``shares``: Shares
+    of the keys that move, there and back. ``every``: Seconds from one move to the next.
     """
 
     keys: int
@@ -101,17 +92,9 @@ class Batch:
 class Moved:
     """A migration.
 
-    Attributes
-    ----------
-    name : str
-        The move in words.
-    stops : bool
-        Whether the query was stopped for it.
-    states, size : int
-        How many states moved, and their bytes.
-    out, into : int
-        The batch that hands the states out, and the first one that is routed by the new plan.
-
+    ``name``: The move in words. ``stops``: Whether the query was stopped for it. ``states``, ``size``: How many states
+    moved, and their bytes. ``out``, ``into``: The batch that hands the states out, and the first one that is routed by
+    the new plan.
     """
 
     name: str
@@ -126,21 +109,9 @@ class Moved:
 class Done:
     """What an experiment measured.
 
-    Attributes
-    ----------
-    keys : int
-        How many keys there were.
-    batches : dict
-        The batches by number.
-    moved : list of Moved
-        The migrations.
-    steady : int
-        The first batch of the steady stream.
-    stopped : float
-        When the query was stopped, ms.
-    latencies : float64[n, 2]
-        Of each tuple of the steady stream with a result: its time, and how much later its result's is, ms.
-
+    ``keys``: How many keys there were. ``batches``: The batches by number. ``moved``: The migrations. ``steady``: The
+    first batch of the steady stream. ``stopped``: When the query was stopped, ms. ``latencies`` (float64[n, 2]): Of
+    each tuple of the steady stream with a result: its time, and how much later its result's is, ms.
     """
 
     keys: int
@@ -158,19 +129,10 @@ class Forcing:
     The driver's loop leaves a batch's plans alone where they are written already. So a plan is written for the batch
     after the next one.
 
-    Attributes
-    ----------
-    begun : float
-        When the moves' times begin (``time.monotonic``).
-    last, settled : float
-        When tuples were last routed by a new plan, and the batch from which on there may be another plan.
-    made : list
-        The moves so far, each with the batch in which its plan was made.
-    loads : dict
-        Batch → its tuples by worker.
-    rebalances : list
-        The rebalances that the run has reported.
-
+    ``begun``: When the moves' times begin (``time.monotonic``). ``last``, ``settled``: When tuples were last routed by
+    a new plan, and the batch from which on there may be another plan. ``made``: The moves so far, each with the batch
+    in which its plan was made. ``loads``: Batch → its tuples by worker. ``rebalances``: The rebalances that the run has
+    reported.
     """
 
     settings: Settings
@@ -355,22 +317,9 @@ def latencies(
 ) -> NDArray[np.float64]:
     """How long tuples took, from their time in Kafka to that of the result in which they are the last of their key.
 
-    Parameters
-    ----------
-    connection : Connection
-        The broker's.
-    topic : str
-        The tuples' topic.
-    start : mapping
-        Partition → the offset of the first tuple that counts.
-    results : sequence of str
-        The results' topics.
-
-    Returns
-    -------
-    float64[n, 2]
-        Of each tuple with a result: its time, and how much later the result's is, ms.
-
+    ``connection``: The broker's. ``topic``: The tuples' topic. ``start``: Partition → the offset of the first tuple
+    that counts. ``results``: The results' topics.
+    Returns float64[n, 2]: Of each tuple with a result: its time, and how much later the result's is, ms.
     """
     came = {(each.partition(), each.offset()): each.timestamp()[1] for each in messages(connection, topic, start)}
     sources = len(start)

@@ -20,18 +20,9 @@ _DRAWN = 5_000  # ms, of the picture: longer than a batch, in which latencies fa
 def binned(found: NDArray[np.float64], width: int = BIN) -> NDArray[np.float64]:
     """Latencies by each bin of the stream.
 
-    Parameters
-    ----------
-    found : float64[n, 2]
-        Each tuple's time and latency (ms).
-    width : int
-        A bin's length (ms).
-
-    Returns
-    -------
-    float64[b, 5]
-        Of each bin with tuples: when it began (ms), how many tuples came, and these tuples' p50, p99 and maximum.
-
+    ``found`` (float64[n, 2]): Each tuple's time and latency (ms). ``width``: A bin's length (ms).
+    Returns float64[b, 5]: Of each bin with tuples: when it began (ms), how many tuples came, and these tuples' p50, p99
+    and maximum.
     """
     start = found[:, 0] // width * width
     rows = []
