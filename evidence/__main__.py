@@ -19,7 +19,6 @@ PROGRAMS = {
     "speed.delivery": "tuples/s and a result's latency where results are published exactly once, beside at least once",
     "speed.rivals": "tuples/s, CPU and balance of ours beside repartition, more partitions, salted keys, round robin",
     "speed.splitter": "messages/s that the splitter reads, by their spelling, beside from_json",
-    "speed.straggler": "batch time against the ideal when tuples cost time",
     "speed.metrics": "tuples/s with and without metrics, and with an InfluxDB in trouble",
     "speed.nexmark": "how skewed NEXMark's bids are in windows of event time, by auction and by bidder",
     "engines.shufflebench": "how skewed ShuffleBench's tuples are, and how many events it has, by Zipf's exponent",

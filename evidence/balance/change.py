@@ -10,10 +10,10 @@ window, and the replication of the last.
 import argparse
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from evidence.balance.streams import WINDOW, draw_changes
+from evidence.tables import print_table
 from unskew.apps.cli.simulate import SimulationOptions
 from unskew.grouping import create
 from unskew.grouping.measures import straggler_ratio
@@ -46,7 +46,7 @@ def main() -> None:
             replication = len(np.unique(last * given.workers + chosen[-1])) / len(np.unique(last))
             cells.append(f"{' '.join(f'{uneven[at]:.2f}' for at in (0, 2, -1))}; {replication:.2f}")
         shown.add_row(label, *cells)
-    Console(width=160).print(shown)
+    print_table(shown)
 
 
 if __name__ == "__main__":

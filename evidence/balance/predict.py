@@ -16,7 +16,6 @@ it instead. The last line also says how the prediction does with the fixed cost 
 import argparse
 import csv
 import statistics
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -29,7 +28,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, ours, settings
+from evidence.speed.measuring import SOURCES, open_bench, ours
 from unskew.apps.cli.simulation.batch_times import BatchTiming
 from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.cli.simulation.simulation import Contestant
@@ -43,7 +42,6 @@ from unskew.apps.cli.simulation.time_model import (
 )
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
@@ -225,9 +223,8 @@ def main() -> None:
     widest = max(each.workers for each in combinations)
     found: list[Found] = []
     fixed: dict[int, float] = {}
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        base = settings(connection, KEY, Path(folder) / "run", speed="x1", trigger=0.0, workers=widest)
+    with open_bench() as bench:
+        base = bench.settings(KEY, "run", speed="x1", trigger=0.0, workers=widest)
         with open_session(base, (KEY, EVEN, *GROUPINGS)) as spark:
             if given.fixed is None:
                 for attempt, each in product(("cold", "warm"), _of_each_w(combinations)):

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
 from evidence.engines.matcher import CIRCLE, EVERY
+from evidence.tables import print_table
 from unskew.grouping import create
 
 
@@ -97,7 +97,7 @@ def main() -> None:
         table.add_row(
             f"{exponent:g}", *cells, f"{loads.max() / loads.mean():.2f}", f"{max(1.0, hottest * given.workers):.2f}"
         )
-    Console(width=160).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from evidence.faults.faults import KINDS
 from evidence.faults.samples import CHECKPOINT, MEASURES, Sample, trends
-from evidence.faults.tables import facts, table_of
+from evidence.tables import make_facts, make_table
 from tests.oracle.truth import Verdict
 
 _GOOD = "in good order (0)"
@@ -140,7 +140,7 @@ def show(courses: Sequence[Course], console: Console) -> None:
 
 def _runs(courses: Sequence[Course]) -> Table:
     columns = "minutes", "faults", "starts", "batches", "tuples, rows", "ids", "lost", "doubled", "wrong", "stuck"
-    table = table_of("seed: contestant", *columns, "")
+    table = make_table("seed: contestant", *columns, "")
     for course in courses:
         verdict, checked = course.verdict, course.checked
         wrong = verdict.altered + verdict.rejected_wrongly + verdict.acknowledged_missing
@@ -165,7 +165,7 @@ def _state(course: Course) -> str:
 
 def _faults(course: Course) -> Table:
     recovery = "next batch after, s: median", "worst", "at its rate after, s: median", "worst"
-    table = table_of("fault", "times", *recovery, "still behind a minute later")
+    table = make_table("fault", "times", *recovery, "still behind a minute later")
     for kind, times in sorted(course.inflicted.items(), key=lambda item: list(KINDS).index(item[0])):
         on_again, caught_up = course.recoveries.get(kind, []), course.catch_ups.get(kind, [])
         behind = course.behind[kind]
@@ -205,18 +205,18 @@ def _result(course: Course) -> Table:
         "tuples, rows and ids lost": verdict.lost,
         "… doubled": verdict.doubled,
     }
-    return facts(rows)
+    return make_facts(rows)
 
 
 def _rejected(course: Course) -> Table:
-    table = table_of("rejected as", "messages")
+    table = make_table("rejected as", "messages")
     for reason, messages in course.verdict.rejected.most_common():
         table.add_row(reason, f"{messages:,}")
     return table
 
 
 def _ends(course: Course) -> Table:
-    table = table_of("the driver's last line (exit code)", "times")
+    table = make_table("the driver's last line (exit code)", "times")
     ends: Counter[str] = Counter()
     for line, times in course.ends.items():
         ends[_GOOD if line.endswith("(0)") else re.sub(r"^.* \((-9)\)$", r"killed (\1)", line)] += times
@@ -229,7 +229,7 @@ def _ends(course: Course) -> Table:
 
 
 def _taken(course: Course) -> Table:
-    table = table_of("", "parts", "longest, min", "", "at the start", "at the end", "an hour")
+    table = make_table("", "parts", "longest, min", "", "at the start", "at the end", "an hour")
     found = trends(course.samples)
     for kind in sorted({kind for kind, _ in found}, key=lambda kind: (kind == CHECKPOINT, kind)):
         for measure in MEASURES:

@@ -9,25 +9,17 @@ A producer has to keep up with this. The groupBy parses JSON with ``from_json``,
 
 import argparse
 import statistics
-import tempfile
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import SparkSession
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, in_turns, ours, rate, records_option, settings, spread
+from evidence.speed.measuring import in_turns, open_bench, ours, rate, records_option, spread
 from evidence.speed.native import native
+from evidence.tables import make_table, print_table
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import DATASETS, create_dataset
-from unskew.producers.publish import publish_dataset
+from unskew.producers.datasets.registry import DATASETS
 
 GROUPING = "PARTIAL_KEY"
 DEFAULT = ["COUNTRY_SKEW_R80", *(name for name in DATASETS if name.startswith(("TWITTER", "WIKIPEDIA"))), "ZIPF"]
@@ -49,28 +41,23 @@ def main() -> None:
     records_option(parser, 8_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    table = Table("dataset", box=MARKDOWN)
-    for column in ("topology: messages/s", "tuples/s", "lowest", "highest", "groupBy, from_json: messages/s"):
-        table.add_column(column, justify="right")
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        with open_session(settings(connection, GROUPING, Path(folder) / "first"), [GROUPING]) as spark:
-            for name in arguments.datasets:
-                ensure_topic(connection, name, SOURCES)
-                loaded = publish_dataset(connection, name, create_dataset(name, records=arguments.records))
-                run = settings(connection, GROUPING, Path(folder) / name)
-                run = replace(run, source_type=name, topic=name)
-                runs = {
-                    "topology": partial(topology, spark, run),
-                    "groupBy": partial(group_by, spark, run, loaded.records),
-                }
-                rates = in_turns(runs, arguments.repeats, lambda one: f"{one:,.0f} messages/s")
-                each, mine = loaded.keys.total / loaded.records, rates["topology"]
-                row = [f"{statistics.median(mine):,.0f}", *spread([each * one for one in mine])]
-                row.append(f"{statistics.median(rates['groupBy']):,.0f}")
-                print(name, *row, flush=True)
-                table.add_row(name, *row)
-    Console(width=120).print(table)
+    heads = "dataset", "topology: messages/s", "tuples/s", "lowest", "highest", "groupBy, from_json: messages/s"
+    table = make_table(*heads)
+    with open_bench() as bench, open_session(bench.settings(GROUPING, "first"), [GROUPING]) as spark:
+        for name in arguments.datasets:
+            loaded = bench.publish(name, name, records=arguments.records)
+            run = bench.settings(GROUPING, name, source_type=name, topic=name)
+            runs = {
+                "topology": partial(topology, spark, run),
+                "groupBy": partial(group_by, spark, run, loaded.records),
+            }
+            rates = in_turns(runs, arguments.repeats, lambda one: f"{one:,.0f} messages/s")
+            each, mine = loaded.keys.total / loaded.records, rates["topology"]
+            row = [f"{statistics.median(mine):,.0f}", *spread([each * one for one in mine])]
+            row.append(f"{statistics.median(rates['groupBy']):,.0f}")
+            print(name, *row, flush=True)
+            table.add_row(name, *row)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -11,28 +11,24 @@ before its transaction is committed.) The first minute counts apart, because Spa
 import argparse
 import multiprocessing
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection as Pipe
-from pathlib import Path
 
 import numpy as np
 import orjson
 from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.latency import compete
-from evidence.speed.measuring import SOURCES, TYPE, in_turns, ours, rate, records_option, settings
+from evidence.speed.measuring import TYPE, in_turns, open_bench, ours, rate, records_option
+from evidence.tables import print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import DELIVERIES, Settings
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
@@ -119,17 +115,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="how often each delivery runs (default: 3)")
     parser.add_argument("--grouping", default="PARTIAL_KEY")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        ensure_topic(connection, "bench", SOURCES)
-        publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
+    with open_bench() as bench:
+        bench.publish(records=arguments.records)
 
         def one(delivery: str, kind: str, number: int) -> Settings:
             how = {"delivery": delivery, "window": arguments.window}
             if kind == "steady":
                 topic = f"steady-{number}-{delivery}"
                 how |= {"topic": topic, "trigger": 1.0, "until_drained": False, "run_time": arguments.seconds}
-            return settings(connection, arguments.grouping, Path(folder) / f"{kind}-{number}-{delivery}", **how)
+            return bench.settings(arguments.grouping, f"{kind}-{number}-{delivery}", **how)
 
         def draining_once(delivery: str, number: int) -> float:
             return drained(one(delivery, "drained", number))
@@ -150,7 +144,7 @@ def main() -> None:
             when = "after the first minute" if warm else "the first minute"
             compared = f"{after - before:+,.0f} ms"
             table.add_row(f"latency, {name}, {when}, ms", f"{before:,.0f}", f"{after:,.0f}", compared)
-    Console(highlight=False, width=140).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -12,24 +12,20 @@ message's windows are published, CPU in % of a core.
 import argparse
 import multiprocessing
 import statistics
-import tempfile
 import threading
 import time
 from functools import partial
-from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
 from evidence.speed.latency import CONTESTANTS, compete
-from evidence.speed.measuring import TYPE, in_turns, settings
+from evidence.speed.measuring import TYPE, in_turns, open_bench
 from evidence.speed.processes import end, spent
+from evidence.tables import print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
@@ -109,14 +105,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=10_000, help="tuples/s")
     parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with open_bench() as bench:
 
         def one(name: str, number: int) -> dict[str, float]:
             kind, conf = CONTESTANTS[name]
             topic = f"bench-{number}-{list(CONTESTANTS).index(name)}"
-            connection, checkpoint = Connection(broker.bootstrap_servers), Path(folder) / topic
             how = {"topic": topic, "window": 2.0, "until_drained": False, "run_time": 3600.0, "conf": conf}
-            run = settings(connection, arguments.grouping, checkpoint, **how)
+            run = bench.settings(arguments.grouping, topic, **how)
             return measure(kind, run, arguments.rate, arguments.idle)
 
         contestants = {name: partial(one, name) for name in CONTESTANTS}
@@ -126,7 +121,7 @@ def main() -> None:
         medians = {name: statistics.median(each[figure] for each in rounds) for name, rounds in found.items()}
         ratio = medians["ours"] / medians["native"]
         table.add_row(figure, *(f"{median:.1f}" for median in medians.values()), f"{ratio:.2f}")
-    Console(width=120).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,10 @@ own groupBy finds goes nowhere.
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -22,14 +20,9 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, settings
+from evidence.speed.measuring import SOURCES, WORKERS, in_turns, open_bench, ours
 from evidence.speed.native import native
 from unskew.apps.driver.session import open_session
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 
@@ -58,19 +51,15 @@ def main() -> None:
     if len(given.sizes) < 2 or given.batches <= _COLD:
         parser.error(f"--sizes has to name at least two, and --batches has to be above {_COLD}")
     contestants = [Contestant(s, w) for s in given.sources for w in (*given.workers, None)]
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
+    with open_bench() as bench:
         for size in given.sizes:
             for sources in given.sources:
-                ensure_topic(connection, f"bench-{size}-{sources}", sources)
-                publish_dataset(
-                    connection, f"bench-{size}-{sources}", create_dataset(TYPE, records=size * given.batches)
-                )
-        base = settings(connection, given.grouping, Path(folder) / "first")
+                bench.publish(f"bench-{size}-{sources}", partitions=sources, records=size * given.batches)
+        base = bench.settings(given.grouping, "first")
         with open_session(base, [given.grouping]) as spark:
 
             def run(each: Contestant, size: int, repeat: int) -> list[float]:
-                checkpoint = str(Path(folder) / f"{each.sources}-{each.workers}-{size}-{repeat}")
+                checkpoint = str(bench.folder / f"{each.sources}-{each.workers}-{size}-{repeat}")
                 topic, workers = f"bench-{size}-{each.sources}", each.workers or WORKERS
                 over = replace(base, topic=topic, sources=each.sources, checkpoint=checkpoint)
                 chosen = replace(over, workers=workers, max_tuples=size)

@@ -19,6 +19,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from evidence.tables import print_table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
@@ -74,7 +75,7 @@ def main():
             connection = Connection(broker.bootstrap_servers)
             ensure_topic(connection, "large", 5, {"retention.bytes": "10000000", "segment.bytes": "10000000"})
             summary = publish_dataset(connection, "large", dataset, progress=progress)
-    Console().print(table)
+    print_table(table)
     Console().print(summary.table())
 
 

@@ -11,14 +11,12 @@ the first minute and one of what comes after it; the contestants run in turns, a
 
 import argparse
 import multiprocessing
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 from multiprocessing.connection import Connection as Pipe
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +26,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import TYPE, in_turns, messages, settings
+from evidence.speed.measuring import TYPE, in_turns, messages, open_bench
 from evidence.speed.native import counted
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.listeners import Follower, follow_progress
@@ -36,8 +34,6 @@ from unskew.apps.driver.session import open_session
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import stop_between_batches
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
@@ -169,18 +165,17 @@ def main() -> None:
     parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
     arguments = parser.parse_args()
     console = Console(highlight=False, width=120)
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with open_bench() as bench:
         for rate in map(float, arguments.rates.split(",")):
 
             def one(name: str, number: int, rate: float = rate) -> Measured:
                 kind, conf = CONTESTANTS[name]
                 topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
-                connection, checkpoint = Connection(broker.bootstrap_servers), Path(folder) / topic
                 stream = {"topic": topic, "sources": arguments.sources, "workers": arguments.workers}
                 times = {"window": arguments.window, "trigger": arguments.trigger, "run_time": arguments.seconds}
                 spark = {"conf": conf | dict(pair.split("=", 1) for pair in arguments.conf)}
                 how = stream | times | spark | {"until_drained": False}
-                return race(kind, settings(connection, arguments.grouping, checkpoint, **how), rate)
+                return race(kind, bench.settings(arguments.grouping, topic, **how), rate)
 
             rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
             together = {name: Measured(*map(_joined, zip(*runs, strict=True))) for name, runs in rounds.items()}

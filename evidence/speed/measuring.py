@@ -5,7 +5,8 @@ import heapq
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -22,8 +23,12 @@ from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import QueryHalted, stop_between_batches
 from unskew.apps.metrics.query_progress import get_kafka_source
 from unskew.apps.settings import Settings
+from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
+from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.publish import UploadSummary, publish_dataset
 
 #: The stream of most benchmarks, the partitions of its topic, and the workers.
 TYPE, SOURCES, WORKERS = "COUNTRY_SKEW_R80", 4, 10
@@ -64,6 +69,33 @@ def settings(connection: Connection, grouping: str, checkpoint: Path, **others: 
     """A topology over the topic ``bench``, whose tuples cost nothing (x0), where ``others`` don't say otherwise."""
     usual = Settings("LOCAL", TYPE, grouping, "bench", SOURCES, WORKERS, "x0", connection, str(checkpoint))
     return replace(usual, **({"window": 5.0, "until_drained": True} | others))
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A broker, and a folder for checkpoints."""
+
+    broker: Broker
+    connection: Connection
+    folder: Path
+
+    def publish(
+        self, topic: str = "bench", kind: str = TYPE, partitions: int = SOURCES, **options: Any
+    ) -> UploadSummary:
+        """Make a topic, and publish a dataset with these options into it."""
+        ensure_topic(self.connection, topic, partitions)
+        return publish_dataset(self.connection, topic, create_dataset(kind, **options))
+
+    def settings(self, grouping: str, checkpoint: str, **others: Any) -> Settings:
+        """As ``settings``, with a checkpoint in the folder."""
+        return settings(self.connection, grouping, self.folder / checkpoint, **others)
+
+
+@contextmanager
+def open_bench() -> Iterator[Bench]:
+    """Start a broker, and give it and a folder as long as the block lasts."""
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+        yield Bench(broker, Connection(broker.bootstrap_servers), Path(folder))
 
 
 def records_option(parser: argparse.ArgumentParser, default: int) -> None:

@@ -9,10 +9,8 @@ table has the median of each. The first batch of a run is not counted. Trouble b
 import argparse
 import os
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +20,7 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, settings, spread
+from evidence.speed.measuring import SOURCES, WORKERS, in_turns, open_bench, spread
 from unskew.apps.cli.comparison.runs import warm_up
 from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.driver.session import open_session
@@ -30,13 +28,8 @@ from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.influxdb import InfluxDBServer
 from unskew.deploy.servers.prometheus import PrometheusServer
-from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 
 GROUPING = "DYNAMIC_KEY"
 NONE, ALL = "no metrics", "InfluxDB and Prometheus"
@@ -80,17 +73,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1_000_000, help="tuples a batch")
     arguments = parser.parse_args()
     console = Console(highlight=False, width=120)
-    with tempfile.TemporaryDirectory() as name, Broker(Path(name) / "kafka") as broker:
-        folder, connection = Path(name), Connection(broker.bootstrap_servers)
-        ensure_topic(connection, "bench", SOURCES)
-        publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
-        with open_session(settings(connection, GROUPING, folder / "first")) as spark:
-            warm_up(spark, settings(connection, GROUPING, folder / "warm"), lambda: False)
+    with open_bench() as bench:
+        bench.publish(records=arguments.records)
+        with open_session(bench.settings(GROUPING, "first")) as spark:
+            warm_up(spark, bench.settings(GROUPING, "warm"), lambda: False)
 
             def run(kind: str, repeat: int) -> Measured:
-                own = folder / f"{repeat}-{kind.replace(' ', '-')}"
-                chosen = replace(settings(connection, GROUPING, own / "checkpoint"), max_tuples=arguments.batch)
-                return measure(spark, chosen, kind, own)
+                own = f"{repeat}-{kind.replace(' ', '-')}"
+                chosen = bench.settings(GROUPING, f"{own}/checkpoint", max_tuples=arguments.batch)
+                return measure(spark, chosen, kind, bench.folder / own)
 
             runs = {kind: partial(run, kind) for kind in (NONE, ALL, KILLED, PAUSED, REFUSING)}
             measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")

@@ -13,9 +13,9 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
+from evidence.tables import print_table
 from unskew.grouping import create as grouping
 from unskew.producers.datasets.nexmark import ACTIVE, BIDS, CYCLE
 from unskew.producers.datasets.registry import create_dataset
@@ -61,7 +61,7 @@ def main() -> None:
                 largest.append(loads.max() / loads.mean())
             cells = f"{statistics.median(keys):,.0f}", f"{statistics.median(shares):.1%}"
             table.add_row(f"{rate:,}", field, *cells, f"{statistics.median(largest):.2f}")
-    Console(width=120).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
+from evidence.tables import make_table, print_table
 from unskew import operators
 
 NOW = operators.Now(0, 0)
@@ -80,16 +78,15 @@ def main():
     if unknown := [name for name in names if name not in ALL]:
         parser.error(f"unknown work {unknown[0]!r}; valid: {', '.join(ALL)}")
     tuples = batch(given.tuples, given.keys)
-    table = Table("work", box=MARKDOWN)
-    for name in ("update, µs a tuple", "on_merge, µs a key", "merge of two, µs a key", "state, bytes a key"):
-        table.add_column(name, justify="right")
+    heads = "work", "update, µs a tuple", "on_merge, µs a key", "merge of two, µs a key", "state, bytes a key"
+    table = make_table(*heads)
     for name in names:
         measure(ALL[name], tuples, given.keys)  # compiles
         runs = [measure(ALL[name], tuples, given.keys) for _ in range(given.repeats)]
         update, settle, merge, size = map(statistics.median, zip(*runs, strict=True))
         per_key = [f"{1e6 * each / given.keys:.1f}" if each == each else "" for each in (settle, merge)]  # noqa: PLR0124
         table.add_row(f"`{name}`", f"{1e6 * update / given.tuples:.2f}", *per_key, f"{size / given.keys:.0f}")
-    Console(width=120).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,13 @@ second are what a core gives that nobody else uses; they hardly depend on what e
 import argparse
 import os
 import statistics
-import tempfile
 import time
-from pathlib import Path
 
 import psutil
 from confluent_kafka import Producer
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import in_turns
-from unskew.deploy.servers.broker import Broker
-from unskew.kafka.connection import Connection
+from evidence.speed.measuring import in_turns, open_bench
+from evidence.tables import make_table, print_table
 from unskew.kafka.outbox import SETTINGS, Outbox
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import DATASETS, create_dataset
@@ -97,14 +91,12 @@ def main():
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as data, Broker(Path(data)) as broker:
-        connection = Connection(broker.bootstrap_servers)
-        pinned = pin(broker)
-        table = Table("dataset", box=MARKDOWN)
-        for column in ("messages/s", "MB/s", "per CPU s", "loop: messages/s", "per CPU s", "ratio", "CPU ratio"):
-            table.add_column(column, justify="right")
+    with open_bench() as bench:
+        pinned = pin(bench.broker)
+        heads = "dataset", "messages/s", "MB/s", "per CPU s", "loop: messages/s", "per CPU s", "ratio", "CPU ratio"
+        table = make_table(*heads)
         for name in arguments.datasets:
-            mine, cpu, plain, plain_cpu, size = measure(connection, name, arguments.records, arguments.repeats)
+            mine, cpu, plain, plain_cpu, size = measure(bench.connection, name, arguments.records, arguments.repeats)
             row = (
                 f"{arguments.records / mine:,.0f}",
                 f"{size / mine / 1e6:,.1f}",
@@ -116,7 +108,7 @@ def main():
             )
             table.add_row(name, *row)
             print(name, *row, flush=True)
-    Console(width=120).print(table)
+    print_table(table)
     print(f"{arguments.records:,} records, {PARTITIONS} partitions, median of {arguments.repeats}", end="")
     print(", producer on one core" if pinned else ", producer and broker share the cores")
 

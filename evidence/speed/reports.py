@@ -17,10 +17,10 @@ from collections import deque
 from itertools import islice
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from evidence.papers.mixed.follow import Workload
+from evidence.tables import print_table
 from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import Keys, keys_from_hashes
 from unskew.grouping.state import pack_values
@@ -89,7 +89,7 @@ def main():
                 rows = list(follow(name, workers, reported, arguments))[1:]
                 figures = (f"{value:,.1f}" for value in np.median(rows, axis=0))
                 shown.add_row(name, str(workers), "all" if reported is None else f"{reported:,}", *figures)
-    Console(width=160).print(shown)
+    print_table(shown)
 
 
 if __name__ == "__main__":

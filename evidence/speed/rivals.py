@@ -30,22 +30,16 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, WORKERS, capped, on_slots, settings
+from evidence.speed.measuring import SOURCES, WORKERS, capped, on_slots, open_bench, settings
 from evidence.speed.native import FIELDS, cut
+from evidence.tables import make_table, print_table
 from unskew import balanced_map
 from unskew.apps.driver import session
 from unskew.apps.metrics.colours import COLOURS
 from unskew.apps.splitter.kafka_source import read_topic
-from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 from unskew.spark.micro_batches import get_partition
 
 GROUPINGS = ("KEY", "PARTIAL_KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
@@ -192,12 +186,11 @@ def cells(figures: Figures) -> list[str]:
 
 def show(found: Mapping[tuple[str, str, str], Figures]) -> None:
     """Print the figures of (stream, cost, contestant)."""
-    table = Table("stream", "a tuple costs", "", box=MARKDOWN, title=f"W = {WORKERS}, {os.cpu_count()} cores")
-    for column in ("tuples/s", "CPU s a million tuples", "workers a key", "max/mean"):
-        table.add_column(column, justify="right")
+    heads = "stream", "a tuple costs", "", "tuples/s", "CPU s a million tuples", "workers a key", "max/mean"
+    table = make_table(*heads, left=3, title=f"W = {WORKERS}, {os.cpu_count()} cores")
     for names, figures in found.items():
         table.add_row(*names, *cells(figures))
-    Console(width=140, highlight=False).print(table)
+    print_table(table)
 
 
 def draw(rates: Mapping[tuple[str, str, str], float], path: Path) -> None:
@@ -243,18 +236,16 @@ def main() -> None:
     conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
     spark = session.start_spark("rivals", f"local[{WORKERS}]", WORKERS, conf)
     found: dict[tuple[str, str, str], Figures] = {}
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
+    with open_bench() as bench:
         for topic in arguments.streams.split(","):
             kind, options = STREAMS[topic]
-            ensure_topic(connection, topic, SOURCES)
-            publish_dataset(connection, topic, create_dataset(kind, records=records, **options))
+            bench.publish(topic, kind, records=records, **options)
             for cost, work in works.items():
                 tuples = size(work, arguments.seconds)
                 for name, contestant in contestants(work).items():
                     if name not in only:
                         continue
-                    rows = stream(spark, connection, topic, tuples)
+                    rows = stream(spark, bench.connection, topic, tuples)
                     figures = raced(rows, name, contestant, tuples, arguments.warm, arguments.batches)
                     found[topic, cost, name] = figures
                     print(topic, cost, name, *cells(figures), flush=True)

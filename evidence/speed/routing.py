@@ -20,9 +20,9 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 from matplotlib import pyplot as plt
-from rich.console import Console
 from rich.table import Table
 
+from evidence.tables import print_table
 from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import GROUPINGS, create, encode_keys
 from unskew.grouping.keys import Keys
@@ -110,7 +110,7 @@ def table(names, arguments):
         shown.add_row(name, *(f"{ns:.1f}" for ns in times), *(f"{size:,}" for size in sizes))
     loops = [f"{plain_loop(batches, arguments.workers):.0f}" for batches in (small, large)]
     shown.add_row("plain Python PARTIAL_KEY", "", loops[0], "", loops[1], "", "", end_section=True)
-    Console(width=110).print(shown)
+    print_table(shown)
 
 
 def curves(names, arguments):

@@ -22,12 +22,10 @@ from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import filed, in_turns
 from evidence.speed.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, files
+from evidence.tables import make_table, print_table
 from unskew import spark_settings
 from unskew.apps.driver.python_processes import prepare_python
 from unskew.deploy.installation.machine import find_java
@@ -114,9 +112,7 @@ def main() -> None:
     contestants = {(session, name): partial(run, session, name) for session in SESSIONS for name in (ours, THEIRS)}
     warm_kernels(given.grouping)
     found = in_turns(contestants, given.repeats, str)
-    table = Table("session", box=MARKDOWN)
-    for column in (f"{ours}, first", THEIRS, "ratio", f"{ours}, then", THEIRS, "ratio"):
-        table.add_column(column, justify="right")
+    table = make_table("session", f"{ours}, first", THEIRS, "ratio", f"{ours}, then", THEIRS, "ratio")
     for session in SESSIONS:
         cells: list[str] = []
         for what, digits in (("first", 1), ("then", 2)):
@@ -124,7 +120,7 @@ def main() -> None:
             medians = (f"{statistics.median(each):.{digits}f} s" for each in (mine, other))
             cells += [*medians, ratios(mine, other)]
         table.add_row(session, *cells)
-    Console(width=200, highlight=False).print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

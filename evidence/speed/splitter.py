@@ -2,25 +2,19 @@
 
     python -m evidence.speed.splitter [--records N] [--repeats N]
 
-Country messages are first in memory, where each contestant reads Arrow arrays in one thread. Then they are in a topic
-for each spelling. There each contestant is a batch query over the whole topic, up to where a router in Python has the
-keys. How many keys a contestant gets wrong is counted on malformed messages. DuckDB and polars take part if they are
-installed.
+Country messages are in a topic for each spelling. Each contestant is a batch query over the whole topic, up to where a
+router in Python has the keys. How many keys a contestant gets wrong is counted on malformed messages.
 """
 
 import argparse
-import os
 import random
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
-from importlib.util import find_spec
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -30,17 +24,16 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, TYPE, in_turns, settings
+from evidence.speed.measuring import SOURCES, TYPE, in_turns, open_bench
 from evidence.speed.native import FIELDS, parsed
 from evidence.speed.processes import spent
+from evidence.tables import print_table
 from tests.oracle.messages import FIELD, fuzzed, read
 from unskew.apps.driver.session import open_session
 from unskew.apps.splitter.json_fields import JsonFields
-from unskew.apps.splitter.kafka_source import FETCH, MOST_ROWS, set_portions
-from unskew.deploy.servers.broker import Broker
+from unskew.apps.splitter.kafka_source import FETCH, set_portions
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
@@ -56,7 +49,6 @@ SPELLINGS: dict[str, str] = {
     '"tags": ["a", "b"], "price": 12.5}}',
 }
 _MALFORMED = 20_000  # messages to count mistakes on
-_ALONE = 200_000  # messages that are read in memory
 
 #: From n messages (binary) to their keys (string; null: none).
 Reader = Callable[[pa.Array], pa.Array]
@@ -89,39 +81,6 @@ def by_arrow(messages: pa.Array) -> pa.Array:
     return keys if len(keys) == len(messages) else by_orjson(messages)
 
 
-def by_duckdb(messages: pa.Array) -> pa.Array:
-    """The keys by DuckDB's JSON functions. A number is a key, too; of a name that is there twice, the first counts."""
-    import duckdb  # is installed for this contestant alone
-
-    query = f"SELECT CASE WHEN json_valid(message) THEN json_extract_string(message, '$.{FIELD}') END FROM messages"
-    with duckdb.connect() as connection:
-        connection.execute("SET threads = 1")
-        connection.register("messages", pa.table({"message": _texts(messages)}))
-        return connection.sql(query).to_arrow_table().column(0).combine_chunks()
-
-
-def by_polars(messages: pa.Array) -> pa.Array:
-    """The keys by polars' ``str.json_path_match``. A number is a key, too; of a name there twice, the last counts."""
-    import polars as pl  # is installed for this contestant alone
-
-    return pl.Series(_texts(messages)).str.json_path_match(f"$.{FIELD}").to_arrow().cast(pa.string())
-
-
-def _texts(messages: pa.Array) -> pa.Array:
-    """Messages as texts; null where they aren't UTF-8."""
-    try:
-        return messages.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array(map(_text, messages.to_pylist()), pa.string())
-
-
-def _text(message: bytes | None) -> str | None:
-    try:
-        return message.decode() if message else None
-    except UnicodeDecodeError:
-        return None
-
-
 def ours(messages: pa.Array) -> pa.Array:
     """The keys as the splitter reads them."""
     return JsonFields((FIELD,)).read(messages)[0]
@@ -132,17 +91,7 @@ READERS: dict[str, Reader] = {
     "splitter": ours,
     "orjson": by_orjson,
     "pyarrow.json": by_arrow,
-    "duckdb": by_duckdb,
-    "polars": by_polars,
 }
-
-
-def installed() -> dict[str, Reader]:
-    """The readers without those that aren't installed."""
-    there = {name: reader for name, reader in READERS.items() if find_spec(name.partition(".")[0]) or reader is ours}
-    for name in READERS.keys() - there.keys():
-        print(f"{name} isn't installed: pip install {name}")
-    return there
 
 
 def mistakes(reader: Reader, messages: Sequence[bytes | None]) -> int:
@@ -168,28 +117,6 @@ def _mistakes(reader: Reader) -> str:
             return "one ends the process"
 
 
-def _print_alone(readers: Mapping[str, Reader], repeats: int) -> None:
-    """Each reader's CPU time a message, in memory, and its mistakes."""
-    countries = [key for block in create_dataset(TYPE, records=_ALONE).blocks() for key in block.keys.to_pylist()]
-    table = Table("ns of CPU a message, in memory", *SPELLINGS, "wrong keys", box=MARKDOWN)
-    rows = {name: [] for name in readers}
-    for shape in SPELLINGS.values():
-        messages = pa.array([shape.format(key, i).encode() for i, key in enumerate(countries)], pa.binary())
-        found = in_turns({name: partial(_alone, reader, messages) for name, reader in readers.items()}, repeats)
-        for name, taken in found.items():
-            rows[name].append(f"{1e9 * statistics.median(taken) / _ALONE:,.0f}")
-    for name, reader in readers.items():
-        table.add_row(name, *rows[name], _mistakes(reader))
-    Console(width=160, highlight=False).print(table)
-
-
-def _alone(reader: Reader, messages: pa.Array, _: int) -> float:
-    begun = time.process_time()
-    for start in range(0, len(messages), MOST_ROWS):
-        assert not reader(messages[start : start + MOST_ROWS]).null_count
-    return time.process_time() - begun
-
-
 def filled(connection: Connection, records: int) -> dict[str, str]:
     """Spelling → its topic."""
     topics = {name: f"spelling-{number}" for number, name in enumerate(SPELLINGS)}
@@ -205,9 +132,7 @@ def filled(connection: Connection, records: int) -> dict[str, str]:
     return topics
 
 
-def contestants(
-    spark: SparkSession, connection: Connection, topic: str, readers: Mapping[str, Reader]
-) -> dict[str, Callable[[], DataFrame]]:
+def contestants(spark: SparkSession, connection: Connection, topic: str) -> dict[str, Callable[[], DataFrame]]:
     """Name → its query over the topic."""
     source = spark.read.format("kafka").options(**FETCH).options(**connection.spark()).option("subscribe", topic)
     value = F.col("value")
@@ -218,7 +143,7 @@ def contestants(
     return {
         "source alone": lambda: query(value),
         "from_json": lambda: query(parsed(value, FIELDS[TYPE])),
-        **{name: partial(query, value, reader) for name, reader in readers.items()},
+        **{name: partial(query, value, reader) for name, reader in READERS.items()},
     }
 
 
@@ -243,23 +168,21 @@ def _run(query: Callable[[], DataFrame], records: int, _: int) -> tuple[float, f
 
 
 def main() -> None:
-    os.environ["POLARS_MAX_THREADS"] = "1"  # a task has one core
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=2_000_000, help="of each spelling (default: 2 million)")
     parser.add_argument("--repeats", type=int, default=5, help="beside a first one that isn't counted (default: 5)")
     arguments = parser.parse_args()
-    readers = installed()
-    _print_alone(readers, arguments.repeats)
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        topics = filled(connection, arguments.records)
-        run = settings(connection, "KEY", Path(folder) / "none")
+    for name, reader in READERS.items():
+        print(f"wrong keys by {name}:", _mistakes(reader), flush=True)
+    with open_bench() as bench:
+        topics = filled(bench.connection, arguments.records)
+        run = bench.settings("KEY", "none")
         with open_session(run) as spark:
             set_portions(spark, run, [b" " * 150])  # as many rows at a time as of a topic of such messages
             queries = {
                 (spelling, name): partial(_run, query, arguments.records)
                 for spelling, topic in topics.items()
-                for name, query in contestants(spark, connection, topic, readers).items()
+                for name, query in contestants(spark, bench.connection, topic).items()
             }
             in_turns(queries, 1)
             found = in_turns(queries, arguments.repeats)
@@ -267,20 +190,12 @@ def main() -> None:
 
 
 def _print(records: int, found: Mapping[tuple[str, str], Sequence[tuple[float, float]]]) -> None:
-    """Rates and CPU of each spelling, and what they are beside the splitter's in the same repeat."""
-    table = Table("spelling", "", box=MARKDOWN, title=f"{records:,} messages, from Kafka, {SOURCES} partitions")
-    for column in ("messages/s", "time ÷ splitter's", "CPU µs a message", "CPU ÷ splitter's"):
-        table.add_column(column, justify="right")
+    """Rates and CPU of each spelling."""
+    table = Table("spelling", "", "messages/s", "CPU µs a message", box=MARKDOWN)
     for (spelling, name), taken in found.items():
         wall, busy = (statistics.median(values) for values in zip(*taken, strict=True))
-        beside = zip(*(_quotients(*both) for both in zip(taken, found[spelling, "splitter"], strict=True)), strict=True)
-        times, cpus = (f"{statistics.median(each):.2f} ({min(each):.2f} to {max(each):.2f})" for each in beside)
-        table.add_row(spelling, name, f"{records / wall:,.0f}", times, f"{1e6 * busy / records:.2f}", cpus)
-    Console(width=160, highlight=False).print(table)
-
-
-def _quotients(these: tuple[float, float], others: tuple[float, float]) -> tuple[float, ...]:
-    return tuple(this / other for this, other in zip(these, others, strict=True))
+        table.add_row(spelling, name, f"{records / wall:,.0f}", f"{1e6 * busy / records:.2f}")
+    print_table(table)
 
 
 if __name__ == "__main__":

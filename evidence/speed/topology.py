@@ -11,12 +11,10 @@ Python workers) is not counted in the rate; the CPU is that of the whole run.
 import argparse
 import os
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple, Self
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +22,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, ours, rate, records_option, settings, spread
+from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, open_bench, ours, rate, records_option, spread
 from evidence.speed.native import FIELDS, cut, native
 from evidence.speed.processes import KINDS, cpu, memory
 from unskew.apps.driver.session import open_session
@@ -33,11 +31,7 @@ from unskew.apps.router.tuple_packets import send_packets
 from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.kafka_source import FETCH
 from unskew.apps.worker.worker import Worker
-from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 
 #: Name → whether it parses the messages as JSON.
 NATIVE = {"native": False, "native, from_json": True}
@@ -105,13 +99,11 @@ def main() -> None:
     arguments = parser.parse_args()
     console = Console(highlight=False, width=120)
     groupings = arguments.groupings.split(",")
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        ensure_topic(connection, "bench", SOURCES)
-        loaded = publish_dataset(connection, "bench", create_dataset(TYPE, records=arguments.records))
+    with open_bench() as bench:
+        loaded = bench.publish(records=arguments.records)
 
         def run(name: str, repeat: int) -> Measured:
-            chosen = settings(connection, name if name in groupings else "KEY", Path(folder) / f"{name}-{repeat}")
+            chosen = bench.settings(name if name in groupings else "KEY", f"{name}-{repeat}")
             before = cpu()
             if name in groupings:
                 batches = ours(spark, chosen)
@@ -119,11 +111,11 @@ def main() -> None:
                 batches = native(spark, chosen, arguments.records, parse=NATIVE[name])
             return Measured(rate(batches), {kind: seconds - before[kind] for kind, seconds in cpu().items()})
 
-        first = settings(connection, groupings[0], Path(folder) / "first")
+        first = bench.settings(groupings[0], "first")
         with Memory() as peak, open_session(first, groupings) as spark:
             runs = {name: partial(run, name) for name in [*groupings, *NATIVE]}
             measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
-            parts = {name: partial(timed, query) for name, query in stages(spark, connection).items()}
+            parts = {name: partial(timed, query) for name, query in stages(spark, bench.connection).items()}
             costs = in_turns(parts, arguments.repeats, lambda seconds: f"{seconds:.1f} s")
         _print(console, arguments.records, measured, costs, peak.peak, loaded.records / loaded.seconds)
 

@@ -3,11 +3,11 @@
 from rich.console import Console
 from rich.table import Table
 
-from evidence.faults.tables import facts, table_of
 from evidence.faults.transactions.check import Verdict
 from evidence.faults.transactions.plan import KINDS, ROLES
 from evidence.faults.transactions.protocol import STEPS
 from evidence.faults.transactions.trial import Tally
+from evidence.tables import make_facts, make_table
 
 _SHOWN = 100  # letters of an error
 _DONE = {"kill": "killed", "stop": "stopped"}
@@ -29,7 +29,7 @@ def show(tally: Tally, planned: int, minutes: float, verdict: Verdict | None, co
 
 
 def _kinds(tally: Tally) -> Table:
-    table = table_of("fault", "times")
+    table = make_table("fault", "times")
     for kind, what in KINDS.items():
         times = sum(number for (each, _, _), number in tally.inflicted.items() if each == kind)
         if times:
@@ -40,7 +40,7 @@ def _kinds(tally: Tally) -> Table:
 
 def _steps(tally: Tally) -> Table:
     columns = [(kind, role) for kind in _DONE for role in ROLES]
-    table = table_of("before the step", *(f"{_DONE[kind]}: {role}" for kind, role in columns))
+    table = make_table("before the step", *(f"{_DONE[kind]}: {role}" for kind, role in columns))
     for step in STEPS:
         times = [tally.inflicted[kind, role, step] for kind, role in columns]
         if any(times):
@@ -49,7 +49,7 @@ def _steps(tally: Tally) -> Table:
 
 
 def _errors(tally: Tally) -> Table:
-    table = table_of("a batch was given up for now, or a part for good", "times")
+    table = make_table("a batch was given up for now, or a part for good", "times")
     for said, times in tally.failures.most_common():
         table.add_row(said[:_SHOWN], f"{times:,}")
     for said in (*tally.wrong, *tally.stuck):
@@ -80,4 +80,4 @@ def _result(tally: Tally, planned: int, minutes: float, verdict: Verdict | None)
         }
     else:
         rows["records"] = "not checked"
-    return facts(rows)
+    return make_facts(rows)

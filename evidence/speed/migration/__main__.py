@@ -1,7 +1,6 @@
 """Keys that move while a stream runs: the latencies of its tuples meanwhile.
 
     python -m evidence.speed.migration [--keys N] [--rate R] [--shares 0.01 0.1 0.5] [--output DIR]
-    python -m evidence.speed.migration --core [--keys N] [--tuples T]
 
 Megaphone's experiment (Hoffmann et al., *Megaphone: latency-conscious state migration for distributed streaming
 dataflows*, PVLDB 2019). A topology keeps a state of each of N keys (``Statistics``, under MIXED) and gets R tuples a
@@ -13,25 +12,18 @@ The table has the states that moved, and the times of the batch that hands them 
 beside the median batch. θ is how far the most loaded worker's tuples are above the mean, before and after. A tuple's
 latency is from its time in Kafka to its result's. ``latency.csv`` has p50, p99 and max of each 250 ms, and
 ``latency.png`` draws them. Of several tuples of a key in one batch only the last has a result.
-
-``--core`` measures a batch's CPU without Spark.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from rich.console import Console
 
-from evidence.speed.migration import core
 from evidence.speed.migration.experiment import Schedule, experiment
 from evidence.speed.migration.show import binned, draw, table, write
 
 
 def main() -> None:
-    if "--core" in sys.argv[1:]:
-        core.main([argument for argument in sys.argv[1:] if argument != "--core"])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--workers", type=int, default=4)
@@ -39,7 +31,6 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.1, 0.5], help="of the keys; 0.5 at most")
     parser.add_argument("--every", type=float, default=20.0, help="s from one move to the next (default: 20)")
     parser.add_argument("--output", type=Path, default=Path("out/migration"))
-    parser.add_argument("--core", action="store_true", help="measure batches without Spark; --core --help says more")
     given = parser.parse_args()
     schedule = Schedule(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
     console = Console(width=160, highlight=False)

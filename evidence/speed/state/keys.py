@@ -18,11 +18,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import filed
+from evidence.tables import make_table, print_table
 from unskew import keyed_map
 from unskew.apps.driver import session
 from unskew.operators import KeyedOperator, Now
@@ -117,9 +115,7 @@ def main(given: Sequence[str]) -> None:
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.executorEnv.UNSKEW_GROUPINGS": "KEY",
     }
-    table = Table("", box=MARKDOWN)
-    for column in ("keys", "touched", "CPU µs a touched key", "wall µs", "a batch, s"):
-        table.add_column(column, justify="right")
+    table = make_table("", "keys", "touched", "CPU µs a touched key", "wall µs", "a batch, s")
     spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
     try:
         for name in CONTESTANTS:
@@ -134,4 +130,4 @@ def main(given: Sequence[str]) -> None:
                     table.add_row(name, *row)
     finally:
         spark.stop()
-    Console(width=120).print(table)
+    print_table(table)

@@ -28,26 +28,20 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, WORKERS, on_slots
+from evidence.speed.measuring import SOURCES, WORKERS, on_slots, open_bench
 from evidence.speed.native import FIELDS, cut
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.demo import NARROWED, SHORTENED
 from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.kafka_source import read_topic
-from unskew.deploy.servers.broker import Broker
 from unskew.grouping import get_parameters, measures
 from unskew.grouping.registry import SINGLE_OWNER
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
 from unskew.operators import Statistics
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 
 GROUPINGS = (
     *("KEY", "MIXED"),
@@ -226,26 +220,21 @@ def main(given: Sequence[str]) -> None:
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(name for name in chosen if name in GROUPINGS),
     }
     spark = session.start_spark("benchmark", f"local[{WORKERS}]", WORKERS, conf)
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
+    with open_bench() as bench:
         for stream in arguments.streams.split(","):
             kind, options = STREAMS[stream]
             topic = f"bench-{stream.lower()}"
-            ensure_topic(connection, topic, SOURCES)
-            publish_dataset(
-                connection, topic, create_dataset(kind, records=arguments.tuples * arguments.batches, **options)
-            )
+            bench.publish(topic, kind, records=arguments.tuples * arguments.batches, **options)
             print(f"{kind}: batches of {arguments.tuples:,} tuples of 1 ms, W = {WORKERS}, {os.cpu_count()} cores")
-            table = Table("", box=MARKDOWN)
-            for column in ("tuples/s", "batch / ideal", "max/mean", "states a key", "state, KiB", "merge, ms"):
-                table.add_column(column, justify="right")
+            table = make_table("", "tuples/s", "batch / ideal", "max/mean", "states a key", "state, KiB", "merge, ms")
             keys = 0
             for name in chosen:
-                run = settings(kind, topic, name if name in GROUPINGS else "KEY", connection, folder, arguments.tuples)
+                grouping = name if name in GROUPINGS else "KEY"
+                run = settings(kind, topic, grouping, bench.connection, str(bench.folder), arguments.tuples)
                 figures = ours(spark, run) if name in GROUPINGS else theirs(spark, run, others[name])
                 keys = keys or figures.states
                 row = figures.row(arguments.warm, keys)
                 print(name, *row, flush=True)
                 table.add_row(name, *row)
-            Console(width=120, highlight=False).print(table)
+            print_table(table)
     spark.stop()

@@ -17,11 +17,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import filed
+from evidence.tables import make_table, print_table
 from unskew import keyed_map
 from unskew.apps.driver import session
 from unskew.operators import Sessions
@@ -115,9 +113,7 @@ def main(given: Sequence[str]) -> None:
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS),
     }
-    table = Table("", box=MARKDOWN)
-    for column in ("tuples a batch", "tuples/s", "CPU µs a tuple", "a batch, s"):
-        table.add_column(column, justify="right")
+    table = make_table("", "tuples a batch", "tuples/s", "CPU µs a tuple", "a batch, s")
     spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
     try:
         for name in CONTESTANTS:
@@ -128,4 +124,4 @@ def main(given: Sequence[str]) -> None:
             table.add_row(name, *row)
     finally:
         spark.stop()
-    Console(width=120, highlight=False).print(table)
+    print_table(table)
