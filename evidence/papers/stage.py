@@ -4,7 +4,6 @@ A worker sleeps for its tuples' costs, so that ten workers wait side by side on 
 times that workers measured, without the second or so that a batch costs all schemes alike.
 """
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,11 +16,11 @@ from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from evidence.speed.measuring import open_bench
 from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
 from unskew.grouping.feedback_loop import Rebalance
@@ -129,10 +128,10 @@ def shipped(module: ModuleType) -> None:
 def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
     """Start a broker and Spark, give a stage on them, and stop both again."""
     names = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
+    with open_bench() as bench:
         spark = session.start_spark("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})
         try:
-            yield Stage(spark, Connection(broker.bootstrap_servers), Path(folder))
+            yield Stage(spark, bench.connection, bench.folder)
         finally:
             spark.stop()
 

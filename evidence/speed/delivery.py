@@ -23,17 +23,13 @@ import orjson
 from rich.box import MARKDOWN
 from rich.table import Table
 
-from evidence.speed.latency import compete
-from evidence.speed.measuring import TYPE, in_turns, open_bench, ours, rate, records_option
+from evidence.speed.latency import begin
+from evidence.speed.measuring import in_turns, keep_publishing, open_bench, ours, rate, records_option
 from evidence.tables import print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import DELIVERIES, Settings
 from unskew.kafka.reader import TopicReader
-from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.pace import Rate
-from unskew.producers.publish import publish_dataset
 
 _WARM = 60.0  # s
 #: A result: seconds since the run began, and its latency in s.
@@ -81,21 +77,10 @@ def arriving(run: Settings) -> Iterator[list[Result]]:
 
 def steady(run: Settings, tuples: float) -> list[Result]:
     """The results of a run beside its producer, which publishes so many tuples a second."""
-    for topic in (run.topic, list_result_topics(run)["aggregator"]):
-        ensure_topic(run.connection, topic, run.sources)
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=compete, args=("ours", run, there))
-    process.start()
-    assert here.recv() == "ready"
-    over = threading.Event()
-    of = run.connection, run.topic, create_dataset(TYPE, records=round(tuples * (run.run_time or 0)))
-    producer = threading.Thread(target=publish_dataset, args=of, kwargs={"pace": Rate(tuples), "stopped": over.is_set})
+    process, pipe = begin("ours", run)
     with arriving(run) as found:
-        producer.start()
-        here.recv()
-        over.set()
-        producer.join()
+        with keep_publishing(run, tuples):
+            pipe.recv()
         process.join()
     return found
 

@@ -12,7 +12,6 @@ message's windows are published, CPU in % of a core.
 import argparse
 import multiprocessing
 import statistics
-import threading
 import time
 from functools import partial
 
@@ -21,15 +20,12 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from evidence.speed.latency import CONTESTANTS, compete
-from evidence.speed.measuring import TYPE, in_turns, open_bench
+from evidence.speed.measuring import in_turns, keep_publishing, open_bench
 from evidence.speed.processes import end, spent
 from evidence.tables import print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.settings import Settings
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.pace import Rate
-from unskew.producers.publish import publish_dataset
 
 _PATIENCE = 300.0  # s for a result
 _QUIET = 15.0  # s without a result before a stream counts as idle
@@ -62,26 +58,18 @@ def measure(name: str, run: Settings, rate: float, idle: float) -> dict[str, flo
     """Run a contestant beside its producer, kill it, start it again, and let it run idle: figures by their names."""
     for topic in (run.topic, list_result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
-    over = threading.Event()
-    messages = create_dataset(TYPE, records=round(rate * run.run_time))
-    pace = {"pace": Rate(rate), "stopped": over.is_set}
-    producer = threading.Thread(target=publish_dataset, args=(run.connection, run.topic, messages), kwargs=pace)
-    producer.start()
     found: dict[str, float] = {}
     pid = None
     try:
-        for start in ("first result", "after a kill"):
-            if pid is not None:
-                end(pid)
-            pid, found[f"{start}, s"], found[f"{start}, CPU s"] = started(name, run)
-        over.set()
-        producer.join()
+        with keep_publishing(run, rate):
+            for start in ("first result", "after a kill"):
+                if pid is not None:
+                    end(pid)
+                pid, found[f"{start}, s"], found[f"{start}, CPU s"] = started(name, run)
         found["idle, % of a core"] = 100 * idling(run, pid, idle)
     finally:
-        over.set()
         if pid is not None:
             end(pid)
-        producer.join()
     return found
 
 

@@ -11,12 +11,12 @@ the first minute and one of what comes after it; the contestants run in turns, a
 
 import argparse
 import multiprocessing
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
 from multiprocessing.connection import Connection as Pipe
+from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import TYPE, in_turns, messages, open_bench
+from evidence.speed.measuring import in_turns, keep_publishing, messages, open_bench
 from evidence.speed.native import counted
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.listeners import Follower, follow_progress
@@ -35,9 +35,6 @@ from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import stop_between_batches
 from unskew.apps.settings import Settings
 from unskew.kafka.topics import ensure_topic
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.pace import Rate
-from unskew.producers.publish import publish_dataset
 
 #: Spark's own settings where we set others: no class data that `make setup` records, its own way to write a checkpoint.
 AS_IT_COMES = {
@@ -106,25 +103,22 @@ def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
         stop_between_batches(query)
 
 
-def race(name: str, run: Settings, rate: float) -> Measured:
-    """Run a contestant beside its producer."""
+def begin(name: str, run: Settings) -> tuple[BaseProcess, Pipe]:
+    """Start a contestant in a process of its own, over new topics; return when it is ready."""
     for topic in (run.topic, list_result_topics(run)["aggregator"]):
         ensure_topic(run.connection, topic, run.sources)
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(target=compete, args=(name, run, there))
     process.start()
     assert here.recv() == "ready"
-    over = threading.Event()
-    dataset = create_dataset(TYPE, records=round(rate * run.run_time))
-    producer = threading.Thread(
-        target=publish_dataset,
-        args=(run.connection, run.topic, dataset),
-        kwargs={"pace": Rate(rate), "stopped": over.is_set},
-    )
-    producer.start()
-    batches = here.recv()
-    over.set()
-    producer.join()
+    return process, here
+
+
+def race(name: str, run: Settings, rate: float) -> Measured:
+    """Run a contestant beside its producer."""
+    process, pipe = begin(name, run)
+    with keep_publishing(run, rate):
+        batches = pipe.recv()
     process.join()
     return Measured(batches, latencies(run))
 

@@ -4,6 +4,7 @@ import argparse
 import heapq
 import statistics
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
+from unskew.producers.pace import Rate
 from unskew.producers.publish import UploadSummary, publish_dataset
 
 #: The stream of most benchmarks, the partitions of its topic, and the workers.
@@ -96,6 +98,21 @@ def open_bench() -> Iterator[Bench]:
     """Start a broker, and give it and a folder as long as the block lasts."""
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
         yield Bench(broker, Connection(broker.bootstrap_servers), Path(folder))
+
+
+@contextmanager
+def keep_publishing(run: Settings, rate: float) -> Iterator[None]:
+    """Publish the usual stream into a run's topic at a rate (tuples/s), for the run's time or as long as the block."""
+    over = threading.Event()
+    dataset = create_dataset(TYPE, records=round(rate * (run.run_time or 0)))
+    pace = {"pace": Rate(rate), "stopped": over.is_set}
+    thread = threading.Thread(target=publish_dataset, args=(run.connection, run.topic, dataset), kwargs=pace)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def records_option(parser: argparse.ArgumentParser, default: int) -> None:
