@@ -1,6 +1,6 @@
 """Whether `unskew simulate` predicts the speedup over KEY that a live topology then has.
 
-    python -m evidence.balance.predict [--only N] [--seconds S] [--batches N] [--warm N] [--fixed MS] [--output FILE]
+    python -m evidence.balance.predict [--only N] [--seconds S] [--batches N] [--warm N] [--fixed MS]
 
 A combination is a stream, a cost of a tuple, and W. For each, the simulator routes the stream with KEY and with some
 groupings, and recommends one of these; if it recommends none, the one that it expects to be the fastest stands for it.
@@ -14,21 +14,17 @@ it instead. The last line also says how the prediction does with the fixed cost 
 """
 
 import argparse
-import csv
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import SparkSession
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, open_bench, ours
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.simulation.batch_times import BatchTiming
 from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.cli.simulation.simulation import Contestant
@@ -90,34 +86,35 @@ class Combination(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Found:
-    """A combination's figures. Times are means of a batch (s)."""
+class Found(NamedTuple):
+    """What was found of a combination.
 
-    stream: str
-    cost: float
-    workers: int
-    grouping: str
+    ``chosen``, ``advised``: The grouping, and whether it was recommended. ``key``: The predicted mean time of KEY's
+    batches (s). ``prediction``: That of the grouping. ``usual``: The predicted speedup at the default fixed cost.
+    ``live``: The measured times of the batches (s) of KEY and of the grouping.
+    """
+
+    of: Combination
+    chosen: str
     advised: bool
-    key_predicted: float
-    key_measured: float
-    predicted: float
-    measured: float
-    speedup_predicted: float
-    low: float
-    high: float
-    speedup_measured: float
-    by_default: float  # predicted speedup, with the default fixed cost
+    key: float
+    prediction: Prediction
+    usual: float
+    live: dict[str, list[float]]
 
     @property
-    def off(self) -> float:
-        """Measured speedup over the predicted one, less 1."""
-        return self.speedup_measured / self.speedup_predicted - 1
+    def speedup(self) -> float:
+        """The measured one."""
+        return sum(self.live[KEY]) / sum(self.live[self.chosen])
 
-    @property
-    def off_by_default(self) -> float:
-        """The same with the default fixed cost."""
-        return self.speedup_measured / self.by_default - 1
+    def cells(self) -> list[str]:
+        """A row of the table."""
+        name, speedup = self.chosen if self.advised else f"none ({self.chosen})", self.prediction.speedup
+        times = (self.key, np.mean(self.live[KEY]), self.prediction.batch.value, np.mean(self.live[self.chosen]))
+        expected = f"{speedup.value:.2f} ({speedup.low:.2f}–{speedup.high:.2f})"
+        off = f"{100 * (self.speedup / speedup.value - 1):+.0f} %"
+        of = [self.of.stream, f"{self.of.cost:g}", str(self.of.workers), name]
+        return [*of, *(f"{seconds:.2f}" for seconds in times), expected, f"{self.speedup:.2f}", off]
 
 
 def _unconnected() -> Connection:
@@ -160,51 +157,19 @@ def held(spark: SparkSession, base: Settings, each: Combination, fixed: float, g
     advised = recommend_grouping(others)
     chosen = advised or max(others, key=lambda label: others[label].speedup.value)
     live = {name: measured(spark, each.run(base, name, size), batches, given.warm) for name in (KEY, chosen)}
-    speedup = of_all[chosen].speedup
-    return Found(
-        *each,
-        chosen,
-        advised is not None,
-        float(key.seconds().mean()),
-        float(np.mean(live[KEY])),
-        of_all[chosen].batch.value,
-        float(np.mean(live[chosen])),
-        speedup.value,
-        speedup.low,
-        speedup.high,
-        sum(live[KEY]) / sum(live[chosen]),
-        predictions(CostConstants())[0][chosen].speedup.value,
-    )
-
-
-def table(found: Iterable[Found]) -> Table:
-    """A row a combination."""
-    heads = ("stream", "ms a tuple", "W", "grouping", "KEY, s: predicted", "measured", "its batch, s: predicted")
-    shown = Table(*heads, "measured", "speedup: predicted", "measured", "off", box=MARKDOWN)
-    for each in found:
-        name = each.grouping if each.advised else f"none ({each.grouping})"
-        times = (each.key_predicted, each.key_measured, each.predicted, each.measured)
-        expected = f"{each.speedup_predicted:.2f} ({each.low:.2f}–{each.high:.2f})"
-        shown.add_row(
-            *(each.stream, f"{each.cost:g}", str(each.workers), name),
-            *(f"{seconds:.2f}" for seconds in times),
-            *(expected, f"{each.speedup_measured:.2f}", f"{100 * each.off:+.0f} %"),
-        )
-    return shown
+    usual = predictions(CostConstants())[0][chosen].speedup.value
+    return Found(each, chosen, advised is not None, float(key.seconds().mean()), of_all[chosen], usual, live)
 
 
 def summary(found: Sequence[Found], fixed: dict[int, float]) -> str:
     """How many speedups were predicted closely."""
-    close, usual = (sum(abs(off) <= CLOSE for off in offs) for offs in _offs(found))
+    pairs = [(each.speedup / each.prediction.speedup.value, each.speedup / each.usual) for each in found]
+    close, usual = (sum(abs(ratio - 1) <= CLOSE for ratio in ratios) for ratios in zip(*pairs, strict=True))
     costs = ", ".join(f"{1000 * seconds:.0f} ms with W = {workers}" for workers, seconds in fixed.items())
     return (
         f"{close} of {len(found)} measured speedups are within {100 * CLOSE:.0f} % of the predicted ones, at a fixed "
         f"cost of {costs}. With the default {1000 * CostConstants().fixed:.0f} ms: {usual} of {len(found)}."
     )
-
-
-def _offs(found: Sequence[Found]) -> tuple[list[float], list[float]]:
-    return [each.off for each in found], [each.off_by_default for each in found]
 
 
 def main() -> None:
@@ -215,7 +180,6 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=4, help="that are counted")
     parser.add_argument("--warm", type=int, default=2, help="batches before these, at least 1")
     parser.add_argument("--fixed", type=float, help="a batch's fixed cost (ms); default: measured first")
-    parser.add_argument("--output", type=Path, default=Path("out/predict.csv"), help="all figures")
     given = parser.parse_args()
     if given.warm < 1 or given.batches < 1:
         parser.error("--warm and --batches have to be at least 1")
@@ -235,15 +199,13 @@ def main() -> None:
             print("fixed cost, s:", fixed, flush=True)
             for each in combinations:
                 found.append(held(spark, base, each, fixed[each.workers], given))
-                print(f"{len(found)} of {len(combinations)}:", found[-1], flush=True)
-    given.output.parent.mkdir(parents=True, exist_ok=True)
-    with given.output.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(asdict(found[0])))
-        writer.writeheader()
-        writer.writerows(asdict(each) for each in found)
-    console = Console(width=160, highlight=False)
-    console.print(table(found))
-    console.print(summary(found, fixed))
+                print(f"{len(found)} of {len(combinations)}:", *found[-1].cells(), flush=True)
+    heads = "KEY, s: predicted", "measured", "its batch, s: predicted", "measured", "speedup: predicted", "measured"
+    table = make_table("stream", "ms a tuple", "W", "grouping", *heads, "off", left=4)
+    for each in found:
+        table.add_row(*each.cells())
+    print_table(table)
+    print(summary(found, fixed))
 
 
 def _of_each_w(combinations: Iterable[Combination]) -> list[Combination]:
