@@ -288,7 +288,6 @@ def test_the_command_prints_advice_and_details_only_when_asked():
         (["--cost", "1", "--work", "unskew.operators:TopK"], "--cost and --work are both given"),
         (["--cores", "2"], "--cores is about the time of batches; valid: with --cost or --work"),
         (["--fixed", "2"], "--fixed is about"),
-        (["--batch", "2"], "--batch is about"),
         (["--cost", "1", "--groupings", "OFF_GREEDY"], "OFF_GREEDY must know the whole stream"),
         (["--cost", "1", "--split", "odd"], "split is 'odd'"),
         (["--work", "unskew.operators:DistinctCount"], "stream 'zipf' has no column 'id'"),
