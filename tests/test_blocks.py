@@ -19,6 +19,7 @@ NOT_RUN = {
     r"make |git clone|pip install|.*-m tests\.programs": "sets up, or runs the tests; .ci/run does it in a clean clone",
     r"docker |kubectl ": "needs a registry and a cluster; tests/apps/driver/test_kubernetes.py",
     r"python -m evidence\b": "takes minutes to hours; test_docs.py holds names and options",
+    r"unskew simulate .*--tuples 2000000": "takes minutes; tests/apps/cli/simulation/test_command.py",
     r"unskew compare": "takes minutes; tests/apps/cli/comparison/test_compare.py",
     r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/cli/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
