@@ -3,7 +3,7 @@
     python examples/keyed_operators.py [WORK ...]
 
 Half of the clicks are of one user, so that workers share its state: D_CHOICES gives it several, whose states meet after
-each batch. Enriched can't be split: its users stay at one worker each, by KEY. A table shows the last results of the
+each batch. Enriched and IntervalJoin can't be split: there a user stays at one worker, by KEY. A table shows the last results of the
 hot user (of ``NaiveBayes``: the class of each mail).
 """
 
@@ -28,6 +28,7 @@ from unskew.operators import (
     Distinct,
     DistinctCount,
     Enriched,
+    IntervalJoin,
     KeyedOperator,
     KllQuantiles,
     Latest,
@@ -52,6 +53,7 @@ WORKS: dict[str, tuple[KeyedOperator, str, str]] = {
     "KllQuantiles": (KllQuantiles(value="seconds"), "clicks", "user"),
     "Latest": (Latest(value="page", version="click"), "clicks", "user"),
     "Enriched": (Enriched(value="plan", id="click"), "clicks", "user"),
+    "IntervalJoin": (IntervalJoin("200 ms", id="click", right="page string"), "clicks", "user"),
     "NaiveBayes": (NaiveBayes(label="class", document="mail"), "words", "word"),
 }
 

@@ -3,6 +3,7 @@
 from unskew.apps.operators.distinct import Distinct
 from unskew.apps.operators.distinct_count import DistinctCount
 from unskew.apps.operators.interface import KeyedOperator, MergeableOperator, Now, Summary
+from unskew.apps.operators.interval_join import IntervalJoin
 from unskew.apps.operators.kll_quantiles import KllQuantiles
 from unskew.apps.operators.latest import Enriched, Latest
 from unskew.apps.operators.naive_bayes import NaiveBayes
@@ -16,6 +17,7 @@ __all__ = [
     "Distinct",
     "DistinctCount",
     "Enriched",
+    "IntervalJoin",
     "KeyedOperator",
     "KllQuantiles",
     "Latest",

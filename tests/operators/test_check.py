@@ -26,6 +26,14 @@ WORKS = {
     "NaiveBayes": {},
     "Latest": {},
     "Enriched": {},
+    "IntervalJoin": {
+        "within": "0.02",
+        "after": "0.01",
+        "side": "right",
+        "left": "a int64",
+        "equal": "b string",
+        "how": "full",
+    },
 }
 
 

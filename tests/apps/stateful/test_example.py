@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +87,17 @@ def enriched(rows):
     assert {(row["user"], row["id"]): row["value"] for row in rows} == true
 
 
+def interval_join(rows):
+    """Each two clicks of a user within 200 ms."""
+    true = {
+        (user, a["click"], b["click"], b["page"])
+        for user, mine in BY_USER.items()
+        for a, b in product(mine, mine)
+        if 0 <= b["ms"] - a["ms"] <= 200 and (a["ms"] < b["ms"] or a["click"] < b["click"])
+    }
+    assert {(row["user"], row["left_id"], row["right_id"], row["right_page"]) for row in rows} == true
+
+
 def naive_bayes(rows):
     assert classes(rows) == {"5": "ham", "6": "spam", "7": "ham"}
 
@@ -100,6 +112,7 @@ CHECKS = {
     "KllQuantiles": kll_quantiles,
     "Latest": latest,
     "Enriched": enriched,
+    "IntervalJoin": interval_join,
     "NaiveBayes": naive_bayes,
 }
 
