@@ -3,8 +3,8 @@
     python examples/keyed_operators.py [WORK ...]
 
 Half of the clicks are of one user, so that workers share its state: D_CHOICES gives it several, whose states meet after
-each batch. Enriched and IntervalJoin can't be split: there a user stays at one worker, by KEY. A table shows the last results of the
-hot user (of ``NaiveBayes``: the class of each mail).
+each batch. Enriched and IntervalJoin can't be split: there a user stays at one worker, by KEY. A table shows the last
+results of the hot user (of ``NaiveBayes``: the class of each mail).
 """
 
 import os
