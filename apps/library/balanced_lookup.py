@@ -95,6 +95,7 @@ def balanced_lookup(
 
     Examples
     --------
+    >>> import pyarrow as pa
     >>> countries = {"tr": "Türkiye", "de": "Germany"}
     >>> def name_countries(keys):
     ...     known = [key for key in keys.to_pylist() if key in countries]

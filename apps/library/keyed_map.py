@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -47,13 +48,13 @@ from unskew.apps.worker.stateful.store import KEY
 from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.grouping.registry import SINGLE_OWNER, STICKY
-from unskew.spark.compat import choose_tokens, convert_schema_to_spark, require_frame
+from unskew.spark.compat import choose_tokens, convert_schema_to_spark, quote_name, require_frame
 from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 from unskew.spark.setting_names import PROVIDER, ROCKSDB
 
 
 def keyed_map(
-    df: DataFrame,
+    df: DataFrame | Sequence[DataFrame],
     key: Key,
     workers: int,
     work: KeyedOperator,
@@ -80,10 +81,12 @@ def keyed_map(
 
     Parameters
     ----------
-    df : DataFrame
+    df : DataFrame or sequence of DataFrames
         A stream with the columns that the operator reads. Or a static DataFrame, for a backfill by the same program: it
         is one batch, no row is late, and all states end with it. The results are those that the stream would have given
-        when all of its windows and sessions are closed.
+        when all of its windows and sessions are closed. Several DataFrames are taken as one, by their columns' names; a
+        column that one of them lacks is null there. Several streams have a watermark each, of which the least counts:
+        no row is late because another stream is ahead. Until all of them have had rows, nothing closes.
     key : str, Column, or a list of these
         The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
         boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
@@ -186,29 +189,33 @@ def keyed_map(
 
     """
     _require_clear_window(options, window_length, ttl)
-    require_frame(df)
-    kept = checkpoint if df.isStreaming else None
+    frames = _align_frames(df)
+    first = frames[0]
+    kept = checkpoint if first.isStreaming else None
     route = RouteOptions(workers, grouping, kept, source, sources, time, cost, weights, most_workers, seed, "", options)
-    by, event = _resolve_key(df, key, work), time is not None
-    columns = route.make_source_and_cost(df)
+    by, event = _resolve_key(first, key, work), time is not None
     lives = parse_lifetime(work, window_length, ttl, "window_length")
     lateness_ms, ahead_ms = parse_milliseconds("lateness", lateness), parse_milliseconds("max_ahead", max_ahead)
-    owning = SINGLE_OWNER if df.isStreaming and choose_listen_address(df.sparkSession) else STICKY
+    owning = SINGLE_OWNER if first.isStreaming and choose_listen_address(first.sparkSession) else STICKY
     split = splits_keys(work, route.grouping, route.workers, owning)
+    if len(frames) > 1:
+        _check_several(route, split=split, observe=observe)
     period = choose_merge_period(merge_every, route.grouping, split=split, event=event, window_ms=lives[0])
     config = KeyedOperatorConfig(work, by.arrow, route.workers, split, route.workers, event, *lives, period)
-    if df.isStreaming:
-        _require_rocksdb(df)
+    if first.isStreaming:
+        _require_rocksdb(first)
         if observe is not None:
             config = replace(config, observe=Observation(observe, route.grouping))
     elif ttl is not None and event:
         raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
-    routing = route.make_routing(df, feedback=df.isStreaming)
+    routing = route.make_routing(first, feedback=first.isStreaming)
     schema = _make_result_schema(by, config)
-    tuples = _select_tuples(route.stabilise_order(df), by, config, time, columns, ahead_ms)
+    tuples = _list_tuples(frames, key, route, config, ahead_ms)
     of_source = F.col("__source") if source is not None else None
-    if not df.isStreaming:
-        parcels = execute_at_once(tuples, routing, config, of_source, cost=cost is not None)
+    if not first.isStreaming:
+        parcels = execute_at_once(
+            reduce(DataFrame.unionByName, tuples), routing, config, of_source, cost=cost is not None
+        )
     else:
         parcels = _execute_in_batches(
             tuples,
@@ -224,7 +231,7 @@ def keyed_map(
 
 
 def _execute_in_batches(
-    tuples: DataFrame,
+    streams: Sequence[DataFrame],
     routing: Routing,
     config: KeyedOperatorConfig,
     source: Column | None,
@@ -234,11 +241,13 @@ def _execute_in_batches(
     lateness_ms: int,
     idle_batches: bool,
 ) -> DataFrame:
-    """The results that workers and mergers make of a stream's tuples, as parcels.
+    """The results that workers and mergers make of the tuples of one stream or several, as parcels.
 
     Parameters
     ----------
-    tuples, routing, config, source, cost
+    streams : sequence of DataFrames
+        The tuples of each stream.
+    routing, config, source, cost
         As for ``execute_at_once``.
     key_record : mapping
         What the checkpoint records of the key.
@@ -248,7 +257,7 @@ def _execute_in_batches(
         Whether there is a batch at every trigger.
 
     """
-    spark, moving = tuples.sparkSession, not config.split
+    spark, moving = streams[0].sparkSession, not config.split
     prepare_feedback(spark, routing, moving=moving)
     assert routing.checkpoint is not None
     location = Location.of(routing.checkpoint)
@@ -260,13 +269,16 @@ def _execute_in_batches(
     routing = add_feedback(spark, routing, moving=moving, planned=_forget_transfers(routing))
     if routing.plans is not None:
         config = replace(config, reports=routing.reports, routing=routing, monitors=WorkerMonitors(routing))
-    routing = add_planner(tuples, routing, "keyed_map")
+    routing = add_planner(streams[0], routing, "keyed_map")
     if config.observe is not None and config.split:  # keys that aren't split have one worker each
-        tuples = observe_keys(tuples, F.col("key"), config.observe.name)
-    packets = route_to_workers(tuples, routing, config, tokens, source=source, cost=cost, heartbeats=not idle_batches)
+        streams = [observe_keys(tuples, F.col("key"), config.observe.name) for tuples in streams]
+    packets = [
+        route_to_workers(tuples, routing, config, tokens, source=source, cost=cost, heartbeats=not idle_batches)
+        for tuples in streams
+    ]
     if idle_batches:
         heartbeats = send_heartbeats(read_heartbeats(spark), tokens, F.lit(None).cast("timestamp"))
-        packets = packets.unionByName(heartbeats)
+        packets[0] = packets[0].unionByName(heartbeats)
     start_python(spark)
     batch_time = make_batch_time(0, F.col("worker"))
     return apply_operators(packets, config, tokens, batch_time, lateness_ms if config.event else None)
@@ -350,6 +362,75 @@ def _require_rocksdb(df: DataFrame) -> None:
         raise UsageError(f"{PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
 
 
+def _check_several(route: RouteOptions, *, split: bool, observe: str | None) -> None:
+    """Refuse what several streams can't have.
+
+    Raises
+    ------
+    UsageError
+        The sources have numbers, which two streams might share, or an observation would count the keys of each stream.
+
+    """
+    if route.source is not None:
+        raise UsageError("source is given, but sources of several streams might have one number; valid: no source")
+    if observe is not None and split:
+        raise UsageError(
+            f"observe is {observe!r}, but {route.grouping} splits keys, whose number isn't known of several streams; "
+            "valid: no observe, or a grouping that splits none"
+        )
+
+
+def _align_frames(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
+    """The DataFrames with the same columns; one that a DataFrame lacks is null there.
+
+    Raises
+    ------
+    UsageError
+        There is none, one is something else, or some are streams and others aren't.
+
+    """
+    frames: list[Any] = [*given] if isinstance(given, list | tuple) else [given]
+    if not frames:
+        raise UsageError("df has no DataFrame; valid: one or more")
+    for frame in frames:
+        require_frame(frame)
+    if len({frame.isStreaming for frame in frames}) > 1:
+        raise UsageError("some of the DataFrames are streams and others aren't; valid: all of one kind")
+    fields = {field.name: field.dataType for frame in reversed(frames) for field in frame.schema}
+    if len(frames) == 1:
+        return frames
+    return [
+        frame.select(
+            *map(quote_name, frame.columns),
+            *(F.lit(None).cast(kind).alias(name) for name, kind in fields.items() if name not in frame.columns),
+        )
+        for frame in frames
+    ]
+
+
+def _list_tuples(
+    frames: Sequence[DataFrame], key: Key, route: RouteOptions, config: KeyedOperatorConfig, ahead_ms: int
+) -> list[DataFrame]:
+    """The tuples of each DataFrame, as ``_select_tuples`` has them.
+
+    Raises
+    ------
+    UsageError
+        A DataFrame's key is of another type than the first one's.
+
+    """
+    found, kind = [], KeyColumns.of(frames[0], key).schema_text
+    for number, frame in enumerate(frames):
+        by = KeyColumns.of(frame, key)
+        if by.schema_text != kind:
+            raise UsageError(
+                f"the key is {kind} in the first DataFrame and {by.schema_text} in another; valid: one type"
+            )
+        columns, ordered = route.make_source_and_cost(frame), route.stabilise_order(frame)
+        found.append(_select_tuples(ordered, by, config, route.time, columns, ahead_ms, number))
+    return found
+
+
 def _select_tuples(
     df: DataFrame,
     by: KeyColumns,
@@ -357,11 +438,13 @@ def _select_tuples(
     time: str | Column | None,
     routed: Mapping[str, Column],
     ahead_ms: int,
+    number: int,
 ) -> DataFrame:
     """The columns ``key``, ``time`` where tuples have one, those that the operator reads, and the routers' own.
 
     These are ``__time``, and those of ``routed`` with ``__`` before their names. By event time, rows without a time are
-    left out, and so are those of a stream whose time is more than ``ahead_ms`` after the batch's.
+    left out, and so are those of a stream whose time is more than ``ahead_ms`` after the batch's. ``number`` is that of
+    the DataFrame.
     """
     missing = [name for name in config.columns if name not in (*df.columns, "time")]
     if missing:
@@ -377,7 +460,7 @@ def _select_tuples(
         if df.isStreaming:
             taken &= F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
         if config.observe is not None:
-            df = observe_rejected(df, taken, config.observe.name)
+            df = observe_rejected(df, taken, config.observe.name, number)
         df = df.where(taken)
     own |= {f"__{name}": column for name, column in routed.items()}
     # The user's columns by their places, because names may differ in case alone, or be those of our own.

@@ -141,9 +141,13 @@ def observe_keys(df: DataFrame, key: Column, name: str) -> DataFrame:
     return df.observe(_name_beside(name, _KEYS), _count_distinct(key))
 
 
-def observe_rejected(df: DataFrame, taken: Column, name: str) -> DataFrame:
-    """Let Spark count the rows that aren't taken. The observation's name is derived from ``name``."""
-    return df.observe(_name_beside(name, _REJECTED), F.count(F.when(~taken, F.lit(1))).alias(_REJECTED))
+def observe_rejected(df: DataFrame, taken: Column, name: str, number: int = 0) -> DataFrame:
+    """Let Spark count the rows that aren't taken, of a query's stream of this number.
+
+    The observation's name is derived from ``name``.
+    """
+    own = _name_beside(name, f"{_REJECTED} {number}" if number else _REJECTED)
+    return df.observe(own, F.count(F.when(~taken, F.lit(1))).alias(_REJECTED))
 
 
 def observe_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
@@ -173,6 +177,12 @@ def _name_beside(name: str, what: str) -> str:
     return f"{name} {what}"
 
 
+def _is_rejected(observed: str, name: str) -> bool:
+    """Whether an observation is that of the rows that one of a query's streams has left out."""
+    beside = _name_beside(name, _REJECTED)
+    return observed == beside or observed.startswith(f"{beside} ")
+
+
 def read_batches(progresses: list[Any], name: str) -> list[BatchBalance]:
     """The batches that had rows, oldest first.
 
@@ -195,12 +205,16 @@ def read_batches(progresses: list[Any], name: str) -> list[BatchBalance]:
         names |= observed.keys()
         taken += progress.numInputRows
         if name in observed:
-            beside = (_read_values(observed.get(_name_beside(name, what))) for what in (_KEYS, _REJECTED))
-            measured = {**next(beside), **next(beside), **_read_values(observed[name])}
+            rejected = sum(
+                _read_values(observed[each]).get(_REJECTED, 0) for each in observed if _is_rejected(each, name)
+            )
+            keys = _read_values(observed.get(_name_beside(name, _KEYS)))
+            measured = {**keys, _REJECTED: rejected, **_read_values(observed[name])}
             found.append(_read_batch(progress.batchId, progress.timestamp, measured))
     if taken and name not in names:
         # What is derived from a name is no name to ask for.
-        own = sorted(names - {_name_beside(each, what) for each in names for what in (_KEYS, _REJECTED)})
+        derived = {each for each in names for of in names if each == _name_beside(of, _KEYS) or _is_rejected(each, of)}
+        own = sorted(names - derived)
         there = f"valid: {', '.join(own)}" if own else "valid: a query of unskew.observed(…), or with observe="
         raise UsageError(f"the query has no observation {name!r}; {there}")
     return [each for each in found if each.tuples or each.rejected]
@@ -235,7 +249,7 @@ def _read_batch(batch: int, time: str, measured: Mapping[str, Any]) -> BatchBala
         size=tuple(each.size or 0 for each in reports) if keeping else (),
         moved=sum(each.moved for each in reports),
         grouping=measured[_GROUPING],
-        rejected=measured.get(_REJECTED, 0),
+        rejected=measured[_REJECTED],
     )
 
 

@@ -24,10 +24,9 @@ _PAIRS_AT_ONCE = 1 << 20
 class IntervalJoin(KeyedOperator):
     """Pairs of two streams' tuples of the same key whose times are close to each other: a join in one stream.
 
-    The two streams are one DataFrame (``left.unionByName(right, allowMissingColumns=True)``) with a column that says
-    which of them a tuple comes from. Without such a column, pairs are of one stream: a self-join. A pair is published
-    once, in the batch of the later of its tuples to come. A tuple is kept until the watermark says that no partner can
-    come any more.
+    ``keyed_map`` takes both streams, ``[left, right]``, of which a column says which of them a tuple comes from. Without
+    such a column, pairs are of one stream: a self-join. A pair is published once, in the batch of the later of its
+    tuples to come. A tuple is kept until the watermark says that no partner can come any more.
 
     Only groupings that keep a key at one worker run the operator, such as KEY and MIXED.
 
@@ -63,8 +62,8 @@ class IntervalJoin(KeyedOperator):
     Notes
     -----
     The columns of a result are ``left_id``, ``left_time``, ``right_id``, ``right_time`` (times in ms since the epoch),
-    and those of the sides. If the two streams' times differ, the slower one's watermark decides: give ``keyed_map``
-    a ``lateness`` that is longer than one stream can lag behind the other.
+    and those of the sides. The stream that is behind decides how long tuples are kept: pause it, and the states of the
+    other grow.
 
     Raises
     ------

@@ -11,7 +11,7 @@ is divided by the hashes of its keys, and each of these stays whole.
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.visibility import require_own_query
@@ -71,10 +71,9 @@ def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: C
         The checkpoint can't be read or written.
 
     """
-    hashed = _hash_keys(df, key, routing)
-    if cost is not None:
-        hashed = hashed.withColumn(_COST, cost)
-    return _choose_workers(hashed, _plan_frame(hashed, routing), routing).withColumnRenamed(WORKER, name)
+    plans = _open_plans(df.sparkSession, routing)
+    hashed = _hash_keys(df, key, routing, cost)
+    return _choose_workers(hashed, _plan_frame(hashed, plans, routing), routing).withColumnRenamed(WORKER, name)
 
 
 def route_pair(
@@ -93,10 +92,9 @@ def route_pair(
         The second DataFrame and its key, which has the type of the first one's.
 
     """
-    hashed = _hash_keys(left, left_key, routing)
-    if cost is not None:
-        hashed = hashed.withColumn(_COST, cost)
-    quotas = _plan_frame(hashed, routing)
+    plans = _open_plans(left.sparkSession, routing)
+    hashed = _hash_keys(left, left_key, routing, cost)
+    quotas = _plan_frame(hashed, plans, routing)
     copied = _assign_buckets(_hash_keys(right, right_key, routing), quotas, routing)
     alone = range(_find_first_key(quotas, routing), len(quotas.keys))
     if alone:
@@ -112,28 +110,32 @@ def route_pair(
     return _choose_workers(hashed, quotas, routing), copied.drop(_KEY, _BUCKET)
 
 
-def _hash_keys(df: DataFrame, key: Column, routing: Routing) -> DataFrame:
+def _hash_keys(df: DataFrame, key: Column, routing: Routing, cost: Column | None = None) -> DataFrame:
     hashed = df.withColumn(_KEY, F.xxhash64(F.lit(routing.seed), key))
-    return hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(BUCKETS * routing.workers)))
+    hashed = hashed.withColumn(_BUCKET, F.pmod(F.col(_KEY), F.lit(BUCKETS * routing.workers)))
+    return hashed if cost is None else hashed.withColumn(_COST, cost)
 
 
-def _plan_frame(hashed: DataFrame, routing: Routing) -> Quotas:
-    """Count a DataFrame with hashed keys by a job of Spark's, and plan who gets how much of what."""
+def _make_planner(routing: Routing) -> PlannedBySpark:
+    return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
-    def router(_batch: int = 0) -> PlannedBySpark:
-        return PlannedBySpark(routing.workers, seed=routing.seed, **routing.options)
 
-    spark = hashed.sparkSession
+def _open_plans(spark: SparkSession, routing: Routing) -> tuple[BatchPlans, int]:
+    """The plans of the query whose batch this is, if it is one, and the batch's number."""
     batch = get_driver_batch(spark)
     checkpoint = None if batch is None else routing.checkpoint
     if checkpoint is not None:
         require_own_query(spark, checkpoint)  # no task checks it, as the driver alone writes there
-    plans = BatchPlans(router, checkpoint, routing.name)
-    batch = batch or 0
+    return BatchPlans(lambda _: _make_planner(routing), checkpoint, routing.name), batch or 0
+
+
+def _plan_frame(hashed: DataFrame, of: tuple[BatchPlans, int], routing: Routing) -> Quotas:
+    """Count a DataFrame with hashed keys by a job of Spark's, and plan who gets how much of what."""
+    plans, batch = of
     answer = plans.join(None, batch, _SOURCE)
     if answer.startswith(QUOTAS):  # what this batch's earlier attempt was routed by
         return unpack_value(Quotas, answer[len(QUOTAS) :])
-    planner = router()
+    planner = _make_planner(routing)
     planner.load(answer[1:])
     plans.count(None, batch, _SOURCE, _count_keys(hashed, planner))
     return unpack_value(Quotas, plans.quotas(batch, _SOURCE))

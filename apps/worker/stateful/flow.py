@@ -5,7 +5,8 @@ Each worker has one, chosen such that its hash puts worker w into partition w mo
 collide: 0 to 9 fall on 7 of 10 partitions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -147,14 +148,19 @@ def send_heartbeats(heartbeats: DataFrame, tokens: list[int], moment: Column) ->
 
 
 def apply_operators(
-    packets: DataFrame, config: KeyedOperatorConfig, tokens: list[int], batch_time: Column, lateness_ms: int | None
+    streams: Sequence[DataFrame],
+    config: KeyedOperatorConfig,
+    tokens: list[int],
+    batch_time: Column,
+    lateness_ms: int | None,
 ) -> DataFrame:
     """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
     Parameters
     ----------
-    packets : DataFrame
-        The result of ``route_to_workers``, with heartbeats.
+    streams : sequence of DataFrames
+        The result of ``route_to_workers`` for each stream of tuples, one of them with heartbeats. By event time each
+        has a watermark, and Spark takes the least: no tuple is late because another stream is ahead.
     config : KeyedOperatorConfig
         What the workers do.
     tokens : list of int
@@ -167,8 +173,9 @@ def apply_operators(
 
     """
     if config.event:
-        packets = packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds")
-    elif lateness_ms is not None:
+        streams = [packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds") for packets in streams]
+    packets = reduce(DataFrame.unionByName, streams)
+    if not config.event and lateness_ms is not None:
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if config.event else "None"

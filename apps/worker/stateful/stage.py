@@ -189,7 +189,7 @@ class KeyedStage(WorkerStage):
         heartbeats_to_all = send_heartbeats(read_heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
         time = make_batch_time(query.ahead_ms, F.col("worker"))
         parcels = apply_operators(
-            packets.unionByName(heartbeats_to_all), config, chosen, time, round(1000 * settings.lateness)
+            [packets.unionByName(heartbeats_to_all)], config, chosen, time, round(1000 * settings.lateness)
         )
         return self._unpack_rows(parcels, config)
 
