@@ -24,9 +24,9 @@ _PAIRS_AT_ONCE = 1 << 20
 class IntervalJoin(KeyedOperator):
     """Pairs of two streams' tuples of the same key whose times are close to each other: a join in one stream.
 
-    ``keyed_map`` takes both streams, ``[left, right]``, of which a column says which of them a tuple comes from. Without
-    such a column, pairs are of one stream: a self-join. A pair is published once, in the batch of the later of its
-    tuples to come. A tuple is kept until the watermark says that no partner can come any more.
+    ``keyed_map`` takes both streams, ``[left, right]``, whose rows have a column that says which stream they are of.
+    Without such a column, pairs are of one stream: a self-join. A pair is published once, in the batch of the later of
+    its tuples to come. A tuple is kept until the watermark says that no partner can come any more.
 
     Only groupings that keep a key at one worker run the operator, such as KEY and MIXED.
 
