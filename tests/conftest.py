@@ -17,6 +17,7 @@ from unskew.directories import data_directory
 from unskew.grouping import compile_all
 from unskew.grouping.kernel_cache import cache_home
 from unskew.kafka import topics
+from unskew.kafka.connection import Connection
 
 pytest_plugins = ["tests.schedule"]
 
@@ -101,6 +102,11 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running broker, shared by this process' tests: use `topic`, and start your own `Broker` to stop or kill it."""
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture
+def connection(kafka: Broker) -> Connection:
+    return Connection(kafka.bootstrap_servers)
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from unskew.apps.driver import session
 from unskew.apps.driver.jvm_options import EXTRA
 from unskew.apps.driver.streaming_job import JobOutcome, StreamingJob
 from unskew.apps.settings import Settings
-from unskew.deploy.servers.broker import Broker
 from unskew.grouping import GROUPINGS
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
@@ -34,11 +33,6 @@ def spark(kernels: None) -> Iterator[SparkSession]:
     started = session.start_spark("tests", "local[4]", 2, conf)
     yield started
     started.stop()
-
-
-@pytest.fixture
-def connection(kafka: Broker) -> Connection:
-    return Connection(kafka.bootstrap_servers)
 
 
 @pytest.fixture

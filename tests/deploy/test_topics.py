@@ -13,11 +13,6 @@ from unskew.loopback import free_port
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture
-def connection(kafka) -> Connection:
-    return Connection(kafka.bootstrap_servers)
-
-
 def test_a_missing_topic_is_made_once(connection, topic):
     assert count_partitions(connection, topic) is None
     assert ensure_topic(connection, topic, 3, {"retention.ms": "3600000"})

@@ -84,11 +84,6 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-@pytest.fixture
-def connection(kafka) -> Connection:
-    return Connection(kafka.bootstrap_servers)
-
-
 def steps(*, kept: bool) -> Iterator[str]:
     """The steps that a process takes; ``kept``: if it has a producer from the batch before."""
     others = ("open", "init", "mark", "read") if kept else ("acknowledge",)

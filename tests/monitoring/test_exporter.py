@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.apps.conftest import connection, settings  # noqa: F401
+from tests.apps.conftest import settings  # noqa: F401
 from tests.http import series
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.metrics import catalogue

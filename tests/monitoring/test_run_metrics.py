@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from tests.apps.conftest import connection, countries, publish, records, settings, spark  # noqa: F401
+from tests.apps.conftest import countries, publish, records, settings, spark  # noqa: F401
 from tests.monitoring.monitored import monitored, points
 from tests.waiting import awaited
 from unskew.apps.aggregator.publisher import list_result_topics

@@ -32,12 +32,10 @@ def test_list_shows_every_dataset_with_a_line_each():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["COUNTRY_SKEW_R85", "--topic", "t"], "unknown dataset 'COUNTRY_SKEW_R85'; did you mean COUNTRY_SKEW_R80 "),
         ([], "which dataset? valid: COUNTRY_SKEW_R0, "),
         (["ZIPF"], "--topic is missing"),
         (["ZIPF", "--topic", "t", "--rate", "0"], "rate is 0; valid: above 0"),
         (["ZIPF", "--topic", "t", "-o", "keys=many"], "keys is 'many'; valid: an integer"),
-        (["ZIPF", "--topic", "t", "-o", "keys=0"], "keys is 0; valid: 1 to 100,000,000"),
         (["ZIPF", "--topic", "t", "--scale", "2"], "ZIPF has no published size that --scale could change"),
         (["ZIPF", "--topic", "t", "-o", "width=3"], "ZIPF has no parameter 'width'; valid: z, keys"),
         (["ZIPF", "--topic", "t", "-o", "z"], "'z' is not NAME=VALUE"),
@@ -95,11 +93,10 @@ def test_the_exit_code_is_what_a_shell_reports_of_the_signal(monkeypatch, number
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_ends_with_the_summary_of_what_was_sent(kafka, topic, number):
-    connection = Connection(kafka.bootstrap_servers)
+def test_ctrl_c_ends_with_the_summary_of_what_was_sent(connection, topic, number):
     upload = subprocess.Popen(
         [*UNSKEW, *f"produce COUNTRY_SKEW_R80 --topic {topic} --rate 20000 --loop --partitions 2".split()],
-        env={**os.environ, "KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers},
+        env={**os.environ, "KAFKA_BOOTSTRAP_SERVERS": connection.bootstrap_servers},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -195,7 +192,6 @@ def test_standard_input_is_read_as_it_comes():
         (["TWITTER_TICKER", "{file}", "--scale", "2", "--dry-run"], "--scale is for generated records"),
         (["TWITTER_TICKER", "{file}", "-o", "z=1", "--dry-run"], "--option is for generated records"),
         (["TWITTER_TICKER", "-", "--loop", "--dry-run"], "standard input can be read only once"),
-        (["TWITTER_TICKER", "nowhere.tsv", "--dry-run"], "nowhere.tsv: there is no such file"),
         (["TWITTER_TICKER", "{file}", "--strict", "--dry-run"], "line 1: "),
         (["TWITTER_TICKER", "--since", "soon", "--dry-run"], "'soon' is no moment"),
         (["ZIPF", "--since", "0", "--dry-run"], "ZIPF has no times"),

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.producers.topic_contents import contents
 from unskew.errors import UsageError
 from unskew.grouping import create as grouping
-from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.datasets.interface import Block
 from unskew.producers.datasets.registry import create_dataset
@@ -107,11 +106,6 @@ def test_what_it_refuses():
         Partitioner("MIXED", partitions=2)
     with pytest.raises(ValueError, match="is 0; valid: an integer of at least 1"):
         Partitioner("KEY", partitions=0)
-
-
-@pytest.fixture
-def connection(kafka):
-    return Connection(kafka.bootstrap_servers)
 
 
 @pytest.mark.kafka

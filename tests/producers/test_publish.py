@@ -6,8 +6,7 @@ import orjson
 import pytest
 
 from tests.producers.topic_contents import contents, expected
-from unskew.errors import EnvironmentFault, UsageError
-from unskew.kafka.connection import Connection
+from unskew.errors import UsageError
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.producers.datasets.interface import RepeatedDataset
 from unskew.producers.datasets.registry import create_dataset
@@ -15,11 +14,6 @@ from unskew.producers.pace import Rate
 from unskew.producers.publish import publish_dataset
 
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def connection(kafka):
-    return Connection(kafka.bootstrap_servers)
 
 
 @pytest.mark.parametrize(("records", "partitions"), [(0, 3), (1, 3), (7, 5), (200_003, 3), (70_000, 1)])
@@ -77,9 +71,3 @@ def test_the_user_may_stop_it(connection, topic):
 def test_a_missing_topic_is_said_at_once(connection, topic):
     with pytest.raises(UsageError, match=f"no topic {topic}"):
         publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R0", records=1))
-
-
-@pytest.mark.usefixtures("impatient")
-def test_no_broker_is_one_line():
-    with pytest.raises(EnvironmentFault, match=r"no Kafka broker answers at 127\.0\.0\.1:1"):
-        publish_dataset(Connection("127.0.0.1:1"), "t", create_dataset("COUNTRY_SKEW_R0", records=1))

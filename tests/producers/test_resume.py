@@ -32,11 +32,6 @@ RECORDS = 300_000
 
 
 @pytest.fixture
-def connection(kafka):
-    return Connection(kafka.bootstrap_servers)
-
-
-@pytest.fixture
 def clicks(tmp_path):
     """A file of clicks, with a bad line here and there."""
     path = tmp_path / "clicks.tsv"
@@ -50,6 +45,10 @@ def reader(path, rejects=None):
     return FileDataset(
         "WIKIPEDIA_CLICKSTREAM", find_inputs([str(path)]), FORMATS["WIKIPEDIA_CLICKSTREAM"], rejects or RejectLog()
     )
+
+
+def upload(connection, topic, dataset, folder, **options):
+    return publish_dataset(connection, topic, dataset, journal=UploadJournal(topic, dataset, folder), **options)
 
 
 def stop_after(records):
@@ -66,10 +65,7 @@ def test_a_stopped_upload_goes_on(connection, topic, clicks, tmp_path):
     ensure_topic(connection, topic, 3)
     total, parts = 0, 0
     while True:
-        journal = UploadJournal(topic, reader(clicks), tmp_path)
-        summary = publish_dataset(
-            connection, topic, reader(clicks), journal=journal, resume=parts > 0, **stop_after(90_000)
-        )
+        summary = upload(connection, topic, reader(clicks), tmp_path, resume=parts > 0, **stop_after(90_000))
         total, parts = total + summary.records, parts + 1
         assert summary.records == summary.keys.total  # what was there already isn't counted again
         if not summary.interrupted:
@@ -86,8 +82,7 @@ def test_a_resumed_generator_need_not_begin_anew(connection, topic, tmp_path):
     dataset = create_dataset("COUNTRY_SKEW_R80", records=RECORDS, seed=1)
     ensure_topic(connection, topic, 4)
     for resume, limit in ((False, 70_000), (True, 140_000), (True, RECORDS)):
-        journal = UploadJournal(topic, dataset, tmp_path)
-        publish_dataset(connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(limit))
+        upload(connection, topic, dataset, tmp_path, resume=resume, pace=Rate(1e6), **stop_after(limit))
     assert contents(connection, topic) == expected(dataset, 4)
 
 
@@ -96,35 +91,19 @@ def test_what_was_in_the_topic_before_stays(connection, topic, tmp_path):
     publish_dataset(connection, topic, create_dataset("ZIPF", records=1001))
     dataset = create_dataset("LN2", records=100_000)
     for resume in (False, True):
-        journal = UploadJournal(topic, dataset, tmp_path)
-        publish_dataset(
-            connection, topic, dataset, journal=journal, resume=resume, pace=Rate(1e6), **stop_after(50_000)
-        )
+        upload(connection, topic, dataset, tmp_path, resume=resume, pace=Rate(1e6), **stop_after(50_000))
     before, after = expected(create_dataset("ZIPF", records=1001), 2), expected(dataset, 2)
     assert contents(connection, topic) == {partition: before[partition] + after[partition] for partition in (0, 1)}
 
 
 def test_somebody_else_s_records_are_noticed(connection, topic, clicks, tmp_path):
     ensure_topic(connection, topic, 2)
-    publish_dataset(
-        connection, topic, reader(clicks), journal=UploadJournal(topic, reader(clicks), tmp_path), **stop_after(50_000)
-    )
+    upload(connection, topic, reader(clicks), tmp_path, **stop_after(50_000))
     other = Producer(connection.client())
     other.produce(topic, b"{}", partition=1)
     other.flush()
     with pytest.raises(UsageError, match="has other records in partition 1 than this upload's"):
-        publish_dataset(
-            connection, topic, reader(clicks), journal=UploadJournal(topic, reader(clicks), tmp_path), resume=True
-        )
-
-
-def test_a_topic_made_anew_is_noticed(connection, topic, tmp_path):
-    dataset = create_dataset("LN2", records=1000)
-    ensure_topic(connection, topic, 2)
-    journal = UploadJournal(topic, dataset, tmp_path)
-    journal.begin([500, 500], RoundRobinPlacement(2).rule)
-    with pytest.raises(UsageError, match="was made anew"):
-        publish_dataset(connection, topic, dataset, journal=UploadJournal(topic, dataset, tmp_path), resume=True)
+        upload(connection, topic, reader(clicks), tmp_path, resume=True)
 
 
 def test_another_grouping_is_noticed(connection, topic, tmp_path):
@@ -132,7 +111,7 @@ def test_another_grouping_is_noticed(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     UploadJournal(topic, dataset, tmp_path).begin([0, 0], "--grouping KEY --seed 0")
     with pytest.raises(UsageError, match="chose its partitions by --grouping KEY --seed 0, not by an even spread"):
-        publish_dataset(connection, topic, dataset, journal=UploadJournal(topic, dataset, tmp_path), resume=True)
+        upload(connection, topic, dataset, tmp_path, resume=True)
 
 
 def test_other_files_are_another_upload(clicks, tmp_path):
@@ -215,7 +194,6 @@ def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
     with Broker(tmp_path / "broker") as broker:
         connection = Connection(broker.bootstrap_servers, {"delivery.timeout.ms": "3000"})
         ensure_topic(connection, "gap", 3)
-        journal = UploadJournal("gap", reader(clicks), tmp_path)
         killed = []
 
         def kill_once(records, size):
@@ -224,10 +202,8 @@ def test_an_upload_that_failed_leaves_no_gap(clicks, tmp_path):
                 killed.append(records)
 
         with pytest.raises(DeliveryFault):
-            publish_dataset(connection, "gap", reader(clicks), journal=journal, pace=Rate(100_000), progress=kill_once)
+            upload(connection, "gap", reader(clicks), tmp_path, pace=Rate(100_000), progress=kill_once)
         broker.start()
-        resumed = publish_dataset(
-            connection, "gap", reader(clicks), journal=UploadJournal("gap", reader(clicks), tmp_path), resume=True
-        )
+        resumed = upload(connection, "gap", reader(clicks), tmp_path, resume=True)
         assert resumed.records < RECORDS
         assert contents(connection, "gap") == expected(reader(clicks), 3)
