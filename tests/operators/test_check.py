@@ -257,10 +257,6 @@ def test_the_command():
     ("arguments", "message"),
     [
         (["unskew.operators:Sessions", "-o", "gap"], "--option is 'gap'; valid: NAME=VALUE"),
-        (
-            ["unskew.operators:Sessions", "-o", "gap=0"],
-            "unskew.operators:Sessions: gap is '0'; valid: a duration of at least 0.001 s",
-        ),
         (["unskew.operators:Latest", "--column", "n=int64"], "the operator reads no column 'n'; valid: value"),
         (["unskew.operators:Latest", "--column", "value=number"], "column value is 'number'; valid: an Arrow type"),
     ],

@@ -54,11 +54,6 @@ def test_a_function_or_an_object():
             "unskew.operators has no 'Session'; valid: Distinct, DistinctCount, Enriched, ",
         ),
         ("unskew.operators:Sessions", {"gap": "soon"}, "unskew.operators:Sessions: gap is 'soon'; valid: a duration"),
-        (
-            "unskew.operators:Sessions",
-            {"gap": "-1"},
-            "unskew.operators:Sessions: gap is '-1'; valid: a duration of at least 0",
-        ),
         ("unskew.operators:Sessions", {"gaps": "1"}, "unskew.operators:Sessions has no option 'gaps'; valid: gap"),
         ("unskew.operators:TopK", {"k": "3.5"}, "k is '3.5'; valid: an integer"),
         ("unskew.operators:KeyedOperator", {}, "unskew.operators:KeyedOperator"),

@@ -27,14 +27,8 @@ def test_each_duration_is_read():
 
 
 def test_what_is_none():
-    for given, message in (
-        ({"window": "soon"}, "window is 'soon'; valid: a duration of at least 0 s: a timedelta, seconds"),
-        ({"window": timedelta()}, "window is 0.0; valid: a number above 0"),
-        ({"window": "1 microsecond"}, "window is 1e-06; valid: whole milliseconds"),
-        ({"lateness": -1}, "lateness is -1; valid: a duration of at least 0 s"),
-    ):
-        with pytest.raises(UsageError, match=message):
-            made(**given)
+    with pytest.raises(UsageError, match="window is 'soon'; valid: a duration of at least 0 s: a timedelta, seconds"):
+        made(window="soon")
 
 
 def test_the_commands_durations_have_an_end():

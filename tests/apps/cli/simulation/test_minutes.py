@@ -96,11 +96,6 @@ def test_feedback_plans_the_next_batch():
     assert key.replicas == key.keys
 
 
-def test_a_scheme_that_must_foresee_the_stream_is_refused():
-    with pytest.raises(ValueError, match="OFF_GREEDY must know the whole stream"):
-        predicted(timing("zipf"), 5, "OFF_GREEDY")
-
-
 def test_time_of_a_batch():
     prices = CostConstants(fixed=0.5, routed=1e-6, state=1e-5, merged=0.1)
     batch = BatchLoad(tuples=10_000, busiest=2.0, total=6.0, most=3, touched=1000)

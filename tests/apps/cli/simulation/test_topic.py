@@ -8,15 +8,13 @@ from tests.commands import unskew
 from tests.waiting import PATIENCE
 from unskew.apps.cli.simulation.input_stream import StreamSpec, read_stream
 from unskew.errors import UsageError
-from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def filled(kafka, topic):
-    connection = Connection(kafka.bootstrap_servers)
+def filled(connection, topic):
     ensure_topic(connection, topic, 3)
     producer = Producer(connection.client())
     for i in range(300):
@@ -40,8 +38,7 @@ def test_a_field_of_the_messages(filled):
     assert keys == [None if i == 7 else f"c{i % 5}" for i in range(300)]
 
 
-def test_a_nested_field_as_the_topology_reads_it(kafka, topic):
-    connection = Connection(kafka.bootstrap_servers)
+def test_a_nested_field_as_the_topology_reads_it(connection, topic):
     ensure_topic(connection, topic, 1)
     producer = Producer(connection.client())
     values = [{"user": {"id": key}} for key in ("a", 7, True, None, [1])] + [{"user": 3}, {"user.id": "b"}]
@@ -73,8 +70,7 @@ UNEVEN += [([10, 30], "2 partitions, the largest has 1.50 times the mean")]
 
 @pytest.mark.parametrize("more", [(), ("--cost", 1)], ids=["loads", "minutes"])
 @pytest.mark.parametrize(("messages", "says"), UNEVEN, ids=["hot", "size skew alone"])
-def test_the_command_says_how_uneven_the_partitions_are(kafka, topic, messages, says, more):
-    connection = Connection(kafka.bootstrap_servers)
+def test_the_command_says_how_uneven_the_partitions_are(connection, topic, messages, says, more):
     ensure_topic(connection, topic, len(messages))
     producer = Producer(connection.client())
     for partition, n in enumerate(messages):
