@@ -1,11 +1,9 @@
-import random
 import subprocess
 import sys
 
 import pytest
 from pyspark.sql import functions as F
 
-from tests.oracle.messages import fuzzed, read, reason_of
 from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.errors import UsageError
@@ -47,17 +45,6 @@ def outcomes(spark, split, messages):
     value = F.col("value")
     rows = split.split(rows, F.col("i"), split.why(value).alias("why"), split.rejects(value).alias("rejected"))
     return [(row["key"], row["why"], row["rejected"]) for row in sorted(rows.collect(), key=lambda row: row["i"])]
-
-
-@pytest.mark.spark
-def test_fuzzed_messages_are_read_as_plain_python_reads_them(spark):
-    rng = random.Random(11)
-    messages = [fuzzed(rng) for _ in range(4000)]
-    found = outcomes(spark, get_splitter("COUNTRY_SKEW_R80"), messages)
-    for message, (key, reason, rejected) in zip(messages, found, strict=True):
-        assert rejected == (key is None), message
-        found = (key, None) if key is not None else (None, reason_of(reason))
-        assert found == read(message), message
 
 
 @pytest.mark.spark
