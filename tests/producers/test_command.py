@@ -32,6 +32,7 @@ def test_list_shows_every_dataset_with_a_line_each():
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["COUNTRY_SKEW_R85", "--topic", "t"], "unknown dataset 'COUNTRY_SKEW_R85'; did you mean COUNTRY_SKEW_R80 "),
         ([], "which dataset? valid: COUNTRY_SKEW_R0, "),
         (["ZIPF"], "--topic is missing"),
         (["ZIPF", "--topic", "t", "--rate", "0"], "rate is 0; valid: above 0"),

@@ -22,9 +22,11 @@ def test_usage(subtests: pytest.Subtests) -> None:
     for arguments, error in (
         (changed(0, "CLOUD"), "unknown MODE 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown SOURCE_TYPE 'COUNTRY'"),
+        (changed(2, "HASH"), "unknown grouping 'HASH'; valid: SHUFFLE, KEY"),
         ([*GOOD[:6], "x0", "--key-costs", "1..64"], "--key-costs is '1..64', but tuples cost nothing; valid: with"),
         (changed(4, "0"), "NUM_SPOUTS is 0"),
         (changed(6, "quick"), "SPEED is 'quick'; valid: x0"),
+        ([*GOOD, "-g", "warm_up=3"], "KEY has no parameter 'warm_up'"),
         ([*GOOD, "--metrics", "localhost:8086"], "--metrics is 'localhost:8086'; valid: one http://HOST:PORT"),
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
         ([*GOOD, "--work", "nowhere:f"], "the work 'nowhere:f' can't be loaded"),
