@@ -5,14 +5,15 @@ import signal
 import socket
 
 import pytest
-from confluent_kafka import Consumer, ElectionType, Producer, TopicPartition
+from confluent_kafka import ElectionType, Producer
 
+from tests.producers.topic_contents import contents
 from tests.waiting import PATIENCE, awaited
 from unskew.deploy.servers import server
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
-from unskew.kafka.topics import end_offsets, ensure_topic
+from unskew.kafka.topics import ensure_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -30,15 +31,6 @@ def publish(connection: Connection, topic: str, values: list[bytes], partition: 
         )
     assert producer.flush(PATIENCE) == 0
     assert not failures
-
-
-def read(connection: Connection, topic: str, count: int, partition: int = 0) -> list[bytes]:
-    consumer = Consumer(connection.client(**{"group.id": "unused", "enable.auto.commit": False}))
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    try:
-        return [message.value() for message in consumer.consume(count, timeout=PATIENCE)]
-    finally:
-        consumer.close()
 
 
 @pytest.mark.ci
@@ -59,8 +51,7 @@ def test_acknowledged_records_survive_stop_restart_and_kill(tmp_path, topic):
     with Broker(tmp_path / "data") as again:
         connection = Connection(again.bootstrap_servers)
         assert again.cluster_id == identity
-        assert end_offsets(connection, topic) == {0: 1000}
-        assert read(connection, topic, 1000) == values
+        assert contents(connection, topic) == {0: values}
 
 
 @pytest.mark.nightly(group="clusters")
@@ -102,8 +93,7 @@ def test_leaders_move_to_another_broker_and_back(tmp_path, topic):
         first.restart()  # its controller is found again by the second broker
         publish(connection, topic, values[750:], moves)
         awaited(in_sync, "the first broker")
-        assert end_offsets(connection, topic)[moves] == 1000
-        assert read(connection, topic, 1000, moves) == values
+        assert contents(connection, topic)[moves] == values
 
 
 @pytest.mark.nightly(group="clusters")
