@@ -5,15 +5,7 @@ from itertools import count
 
 import pytest
 
-from tests.apps.conftest import (  # noqa: F401
-    by_key,
-    connection,
-    countries,
-    final_counts,
-    publish,
-    settings,
-    spark,
-)
+from tests.apps.conftest import by_key, countries, final_counts, publish, settings, spark  # noqa: F401
 from tests.monitoring.monitored import monitored, points
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDBServer
