@@ -1,9 +1,12 @@
 """Rejected messages: they are read again from the topic, and published with the reason.
 
 Rejected messages take no part in the hot path. If a batch's routers report some, the batch's own range of offsets is
-read once more. The messages without a key are then written to ``<sourceName>-rejected``. The Kafka key is the message's
-position (topic-partition-offset), so a replay writes the same records again. If a message would make its record too
-large, the record has only its beginning, and the length of the whole.
+read once more. The routers' reports don't bring the messages themselves: these reports go through the driver's memory,
+and a batch may have nothing but rejected messages, each of up to a megabyte.
+
+The messages without a key are then written to ``<sourceName>-rejected``. The Kafka key is the message's position
+(topic-partition-offset), so a replay writes the same records again. If a message would make its record too large, the
+record has only its beginning, and the length of the whole.
 """
 
 from collections.abc import Callable, Mapping
