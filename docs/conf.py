@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
+from unskew import operators
 from unskew.apps.cli.main import app
 from unskew.apps.settings import Settings
 from unskew.option_style import text_of_option
@@ -79,6 +80,18 @@ class SettingsOfTopology(SphinxDirective):
         return [shown]
 
 
+class Operators(SphinxDirective):
+    """All that `unskew.operators` gives, each with its docstring. Those to inherit from have their methods, too."""
+
+    def run(self) -> list[nodes.Node]:
+        """A section for each."""
+        text = ""
+        for name in operators.__all__:
+            members = "\n   :members:" if name in ("KeyedOperator", "MergeableOperator") else ""
+            text += f"## `{name}`\n\n```{{eval-rst}}\n.. autoclass:: unskew.operators.{name}{members}\n```\n\n"
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
 def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
     """Let the site's address lead to its home page, which lies in a folder."""
     if error is None:
@@ -88,6 +101,7 @@ def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
 def setup(sphinx: Sphinx) -> dict[str, Any]:
     """Give Sphinx the directives and the first page."""
     sphinx.add_directive("help", Help)
+    sphinx.add_directive("operators", Operators)
     sphinx.add_directive("settings", SettingsOfTopology)
     sphinx.connect("build-finished", lead_home)
     return {"parallel_read_safe": True}
