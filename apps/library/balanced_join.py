@@ -98,8 +98,8 @@ def balanced_join(
     Notes
     -----
     If Spark would broadcast the right side, nothing is counted, and the result is Spark's own join: a broadcast join
-    has no skew. Counting takes about a third of the time of a plain join. So a balanced one pays where tasks run side
-    by side, at least some four, and a task has far more rows than the others.
+    has no skew. Counting takes nearly as much CPU as a plain join. So a balanced one pays where tasks run side by side,
+    at least some four, and a task has far more rows than the others.
 
     Examples
     --------

@@ -138,8 +138,8 @@ def compare_joins(spark: SparkSession, rows: int, repeats: int) -> None:
     print_table(table)
 
 
-#: What a Python process knows, as a dictionary in a UDF has it: Spark's workers import this module once.
-KNOWN: dict[int, str] = {}
+#: What a Python process knows in each run, as a dictionary in a UDF has it: Spark's workers import this module once.
+KNOWN: dict[str, dict[int, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -163,13 +163,14 @@ def look_up_with_dictionary(names: Names) -> Callable[[Iterator[pa.RecordBatch]]
     def add(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from evidence.speed.joins import KNOWN  # noqa: PLC0415  the process', not a copy that Spark has sent
 
+        known = KNOWN.setdefault(names.folder, {})
         for batch in batches:
             keys = batch.column("key")
-            new = [key for key in keys.unique().to_pylist() if key not in KNOWN]
+            new = [key for key in keys.unique().to_pylist() if key not in known]
             if new:
                 answer = names(pa.array(new))
-                KNOWN.update(zip(answer["key"].to_pylist(), answer["name"].to_pylist(), strict=True))
-            found = pa.array([KNOWN[key] for key in keys.to_pylist()], pa.string())
+                known.update(zip(answer["key"].to_pylist(), answer["name"].to_pylist(), strict=True))
+            found = pa.array([known[key] for key in keys.to_pylist()], pa.string())
             yield batch.append_column("name", found)
 
     return add

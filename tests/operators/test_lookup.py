@@ -40,7 +40,7 @@ def run(engine: Engine, router, keys, at_ms: int, first: int = 0) -> dict[int, t
     """The rows of a batch: number → (key, what is known of it)."""
     rows = pa.record_batch({"key": pa.array(keys).dictionary_encode(), "c0": np.arange(first, first + len(keys))})
     engine.results.clear()
-    engine.run(packets_of(rows, router.route(keys, at_ms), engine.program.workers), at_ms, at_ms)
+    engine.run(packets_of(rows, router.route(keys, at_ms), engine.config.workers), at_ms, at_ms)
     return {number: (key, value) for _, key, number, value in engine.results}
 
 
@@ -54,7 +54,7 @@ def test_every_row_gets_what_its_key_has_and_no_worker_asks_twice(grouping, seed
         found = run(engine, router, keys, 1_000 * batch, 500 * batch)
         wanted = {500 * batch + i: (key, None if "0" in key else f"name of {key}") for i, key in enumerate(keys)}
         assert found == wanted
-    held = [StateTable(each, 0, engine.program.work.state, pa.string(), 10_000).keys for each in engine.workers]
+    held = [StateTable(each, 0, engine.config.work.state, pa.string(), 10_000).keys for each in engine.workers]
     known = [key for asked in names.asked for key in asked if "0" not in key]
     assert len(known) <= sum(held), "what a worker knows it doesn't ask for again"
     if grouping != "SHUFFLE":
