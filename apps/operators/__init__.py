@@ -2,6 +2,7 @@
 
 from unskew.apps.operators.distinct import Distinct
 from unskew.apps.operators.distinct_count import DistinctCount
+from unskew.apps.operators.histogram import Histogram
 from unskew.apps.operators.interface import KeyedOperator, MergeableOperator, Now, Summary
 from unskew.apps.operators.interval_join import IntervalJoin
 from unskew.apps.operators.kll_quantiles import KllQuantiles
@@ -17,6 +18,7 @@ __all__ = [
     "Distinct",
     "DistinctCount",
     "Enriched",
+    "Histogram",
     "IntervalJoin",
     "KeyedOperator",
     "KllQuantiles",

@@ -25,6 +25,7 @@ ALL = {
     "TopK": operators.TopK(),
     "Quantiles": operators.Quantiles(),
     "KllQuantiles": operators.KllQuantiles(),
+    "Histogram": operators.Histogram(),
     "NaiveBayes": operators.NaiveBayes(),
     "Latest": operators.Latest(),
     "Enriched": operators.Enriched(),

@@ -23,6 +23,7 @@ WORKS = {
     "TopK": {"k": "1", "counters": "3"},
     "Quantiles": {},
     "KllQuantiles": {"k": "8"},
+    "Histogram": {"bins": "3"},
     "NaiveBayes": {},
     "Latest": {},
     "Enriched": {},

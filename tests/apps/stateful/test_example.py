@@ -70,6 +70,14 @@ def kll_quantiles(rows):
     assert len(rows) == 3 * len(BY_USER)
 
 
+def histogram(rows):
+    for row in rows:
+        values = [each["seconds"] for each in BY_USER[row["user"]]]
+        assert (row["count"], row["min"], row["max"]) == (len(values), min(values), max(values))
+        assert sum(each["count"] for each in row["bins"]) == len(values)
+    assert len(rows) == len(BY_USER)
+
+
 def latest(rows):
     true = {user: max(mine, key=lambda each: (each["ms"], each["click"]))["page"] for user, mine in BY_USER.items()}
     assert {row["user"]: row["value"] for row in rows} == true
@@ -110,6 +118,7 @@ CHECKS = {
     "TopK": top_k,
     "Quantiles": quantiles,
     "KllQuantiles": kll_quantiles,
+    "Histogram": histogram,
     "Latest": latest,
     "Enriched": enriched,
     "IntervalJoin": interval_join,
