@@ -18,7 +18,7 @@ from unskew import operators
 
 NOW = operators.Now(0, 0)
 ALL = {
-    "Running": operators.Statistics(),
+    "Statistics": operators.Statistics(),
     "Distinct": operators.Distinct(kind="int64"),
     "DistinctCount": operators.DistinctCount(),
     "Sessions": operators.Sessions(gap=30.0),
