@@ -190,6 +190,8 @@ COMPARED: dict[str, tuple[Compared, ...]] = {
     "pkg/probing": _WORDS,
     "pkg/figure-7": (Compared(NEAR, "paper: breaks at z"),),
     "pkg/figure-9": (Compared(WORDS, "paper: least d"),),
+    "pkg/decision-tree": (Compared(NEAR, missing="ours"),),
+    "pkg/heavy-hitters": (Compared(NEAR, "paper: terms", missing="ours"),),
     "mixed/figure-4": (Compared(PRINTED),),
     "mixed/figure-7": (Compared(NEAR, "paper: max / min load"),),
     **{f"mixed/figure-{n}": _CURVES for n in ("8", "9", "10", "11", "12", "17", "18", "19")},

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 
 from evidence.papers.page import Report, Sizing
+from evidence.papers.pkg.decision_tree import decision_tree
 from evidence.papers.pkg.estimation import figure_4, figure_6, probing
+from evidence.papers.pkg.heavy_hitters import heavy_hitters
 from evidence.papers.pkg.skew import figure_7, figure_9
 from evidence.papers.pkg.table_2 import table_2, threshold
 
@@ -15,4 +17,6 @@ EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {
     "probing": probing,
     "figure-7": figure_7,
     "figure-9": figure_9,
+    "decision-tree": decision_tree,
+    "heavy-hitters": heavy_hitters,
 }

@@ -11,12 +11,13 @@ from evidence.papers.dpa import METHODS, PAPER, SHAPES, letters, skews
 from evidence.papers.page import TELLING, Sizing
 from evidence.papers.pkg import EXPERIMENTS as PKG
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
+from evidence.papers.pkg.decision_tree import SCHEMES as TREE_SCHEMES
 from evidence.papers.posg import EXPERIMENTS as POSG
 from evidence.papers.posg.trial import Stream, trial
 from unskew.grouping import create
 from unskew.grouping.measures import load_skew
 
-SMALL = Sizing(scale=TELLING)
+SMALL, TINY = Sizing(scale=TELLING), Sizing(scale=0.0005)
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +51,22 @@ def test_pkg_choices_restore_balance():
     rows = {row[0]: row for row in PKG["figure-9"](Sizing(scale=0.03)).rows}
     assert rows[40][2] == "9 (5)"
     assert set(re.findall(r"(\d+) \(", rows[5][2])) <= {"2", "3", "4"}
+
+
+def test_pkg_bounds_the_histograms_of_a_tree():
+    """Two of each feature, class and leaf at most, where shuffling has one at nearly every worker."""
+    rows = {row[:2]: row for row in PKG["decision-tree"](TINY).rows}
+    for workers in (5, 20, 100):
+        kept, of_triplet = ({scheme: rows[workers, scheme][at] for scheme in TREE_SCHEMES} for at in (3, 4))
+        assert kept["KEY"] < kept["PARTIAL_KEY"] <= 2 * kept["KEY"] < kept["SHUFFLE"]
+        assert of_triplet["KEY"] == 1 < of_triplet["PARTIAL_KEY"] == 2 < of_triplet["SHUFFLE"]
+
+
+def test_pkg_heavy_hitters_err_less_with_fewer_summaries():
+    rows = {row[:3]: row for row in PKG["heavy-hitters"](TINY).rows}
+    for at in (4, 5):
+        key, partial, shuffle = (rows[0.8, 5, scheme][at] for scheme in ("KEY", "PARTIAL_KEY", "SHUFFLE"))
+        assert key < partial < shuffle
 
 
 def test_posg_theorem():
@@ -119,7 +136,7 @@ def test_dkg_between_its_bounds():
 @pytest.mark.parametrize("paper", ["pkg", "posg"])
 def test_every_experiment_gives_a_whole_table(paper):
     for name, run in {"pkg": PKG, "posg": POSG}[paper].items():
-        report = run(Sizing(scale=0.0005))
+        report = run(TINY)
         assert report.rows
         assert all(len(row) == len(report.columns) for row in report.rows)
         assert len(verdicts(Table.of(f"{paper}/{name}", report))) == len(report.rows)
