@@ -123,6 +123,6 @@ def test_an_answer_that_does_not_fit_is_refused(answer, says):
 
 
 def test_states_of_their_own_need_no_merge():
-    work = make_engine(Names()).program.work
+    work = make_engine(Names()).config.work
     assert not work.mergeable
     assert not splits_keys(work, "SHUFFLE", WORKERS)
