@@ -396,9 +396,9 @@ def _align_frames(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
         require_frame(frame)
     if len({frame.isStreaming for frame in frames}) > 1:
         raise UsageError("some of the DataFrames are streams and others aren't; valid: all of one kind")
-    fields = {field.name: field.dataType for frame in reversed(frames) for field in frame.schema}
     if len(frames) == 1:
         return frames
+    fields = {field.name: field.dataType for frame in reversed(frames) for field in frame.schema}
     return [
         frame.select(
             *map(quote_name, frame.columns),
