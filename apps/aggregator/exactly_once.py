@@ -5,7 +5,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from itertools import takewhile
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -13,7 +14,13 @@ from pyspark.sql import SparkSession
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import count_partitions
-from unskew.kafka.transactions import BatchId, TransactionalDelivery, TransactionalWriter, read_last_batch_ids
+from unskew.kafka.transactions import (
+    OTHERWISE,
+    BatchId,
+    TransactionalDelivery,
+    TransactionalWriter,
+    read_last_batch_ids,
+)
 from unskew.spark.micro_batches import get_partition
 from unskew.spark.setting_names import BYTES, ROWS
 
@@ -43,65 +50,54 @@ class TransactionalPartitions:
         The cluster.
     topic : str
         The topic with the numbers.
+    roles : tuple of (str, int)
+        What the writers write, and how many there are of each: as many tasks publish such records of a batch.
+    otherwise : str
+        What needs no transactions, for errors.
+
+    """
+
+    connection: Connection
+    topic: str
+    roles: tuple[tuple[str, int], ...]
+    otherwise: str = OTHERWISE
+
+    def of(self, role: str) -> int:
+        """The number of writers of a role."""
+        return dict(self.roles)[role]
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions of the topic with the numbers: one for each writer."""
+        return sum(number for _, number in self.roles)
+
+    def writer(self, role: str, number: int = 0) -> TransactionalWriter:
+        """A writer of a role, as this process has it."""
+        if not 0 <= number < self.of(role):
+            raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
+        before = sum(of for _, of in takewhile(lambda each: each[0] != role, self.roles))
+        name = f"{self.topic}-{role}-{number}"
+        return TransactionalWriter.of(self.connection, name, self.topic, before + number, self.otherwise)
+
+
+def list_roles(parts: int, *, keyed: bool = False) -> tuple[tuple[str, int], ...]:
+    """The roles of a topology's writers, in the order of their partitions.
+
+    Parameters
+    ----------
     parts : int
         How many tasks publish the aggregator's records of a batch, and as many those of results.
     keyed : bool
         Whether the run has results of a keyed operator.
 
     """
-
-    connection: Connection
-    topic: str
-    parts: int
-    keyed: bool = False
-
-    def of(self, role: str) -> int:
-        """The number of parts of a role."""
-        return {"distribution": 1, "rejected": min(self.parts, _REJECTING)}.get(role, self.parts)
-
-    @property
-    def partitions(self) -> int:
-        """The number of partitions of the topic with the numbers: one for each part."""
-        return sum(self.of(role) for role in self._roles)
-
-    def writer(self, role: str, number: int = 0) -> TransactionalWriter:
-        """A part of a role, as this process has it."""
-        if not 0 <= number < self.of(role):
-            raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
-        before = self._roles[: self._roles.index(role)]
-        return TransactionalWriter.of(
-            self.connection, f"{self.topic}-{role}-{number}", self.topic, sum(map(self.of, before)) + number
-        )
-
-    @property
-    def _roles(self) -> tuple[str, ...]:
-        """The roles in the order of their partitions."""
-        return ("distribution", "rejected", "aggregator", *(["results"] if self.keyed else []))
+    results = [("results", parts)] if keyed else []
+    return (("distribution", 1), ("rejected", min(parts, _REJECTING)), ("aggregator", parts), *results)
 
 
-class CommitTopic(Protocol):
-    """Parts, and the topic with the numbers of their batches."""
-
-    @property
-    def connection(self) -> Connection:
-        """The cluster."""
-        ...
-
-    @property
-    def topic(self) -> str:
-        """The topic with the numbers."""
-        ...
-
-    @property
-    def partitions(self) -> int:
-        """The number of its partitions."""
-        ...
-
-
-N = TypeVar("N", bound=CommitTopic)
-
-
-def load_or_create(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], N]) -> N:
+def load_or_create(
+    checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], TransactionalPartitions]
+) -> TransactionalPartitions:
     """The parts of a checkpoint, which are noted there once for all, so that a batch that runs again has the same.
 
     A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
@@ -136,7 +132,7 @@ def load_or_create(checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[s
     return made(found)
 
 
-def _is_set_back(there: CommitTopic, checkpoint: Checkpoint) -> bool:
+def _is_set_back(there: TransactionalPartitions, checkpoint: Checkpoint) -> bool:
     """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
     if count_partitions(there.connection, there.topic) is None:
         return False

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from confluent_kafka import KafkaException
 
-from unskew.apps.aggregator.exactly_once import TransactionalPartitions, load_or_create
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions, list_roles, load_or_create
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, GENERATION, Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.versions import TotalsLog
@@ -197,7 +197,7 @@ def delete_commits_topic(settings: Settings) -> None:
 def _make_partitions(settings: Settings, found: Mapping[str, Any]) -> TransactionalPartitions:
     keyed = "results" in list_result_topics(settings)
     topic = COMMITS_TOPIC.format(topic=settings.topic, id=found["id"])
-    return TransactionalPartitions(settings.connection, topic, found["parts"], keyed)
+    return TransactionalPartitions(settings.connection, topic, list_roles(found["parts"], keyed=keyed))
 
 
 def require_plans(dataflow: Dataflow) -> None:

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
 
 from unskew.apps.aggregator.exactly_once import (
+    TransactionalPartitions,
     TransactionalWriteTask,
     limited_arrow_batches,
     load_or_create,
@@ -36,7 +37,7 @@ from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import ANY_PARTITION
 from unskew.kafka.topics import COMMITS_TOPIC, LONGEST_TOPIC, count_partitions, ensure_topic, missing_topic
-from unskew.kafka.transactions import COMMITS, BatchId, TransactionalWriter
+from unskew.kafka.transactions import COMMITS, BatchId
 from unskew.spark.compat import (
     explain_import,
     explain_missing_column,
@@ -57,49 +58,8 @@ _VALID = {"key": _TEXT, "value": _TEXT, "partition": "int", "headers": "array<st
 _MOST = 16  # parts by default: a process keeps a producer for each part that it has written
 
 
-@dataclass(frozen=True)
-class TransactionalWriters:
-    """The parts in which a query's batches are written, and the topic with their numbers.
-
-    Attributes
-    ----------
-    connection : Connection
-        The cluster.
-    topic : str
-        The topic with the numbers.
-    parts : int
-        How many tasks write a batch.
-
-    """
-
-    connection: Connection
-    topic: str
-    parts: int
-
-    @property
-    def partitions(self) -> int:
-        """The number of the topic's partitions: one for each part, and one for ``require_allowed``."""
-        return self.parts + 1
-
-    def writer(self, number: int) -> TransactionalWriter:
-        """A part, as this process has it."""
-        return TransactionalWriter.of(self.connection, f"{self.topic}-{number}", self.topic, number, _OTHERWISE)
-
-    def require_allowed(self) -> None:
-        """Make the topic if it is missing, and check that the broker grants transactions. It disturbs no query.
-
-        Raises
-        ------
-        UsageError
-            The topic has another number of partitions.
-        EnvironmentFault
-            The broker refuses the topic or transactions, or can't be reached.
-
-        """
-        ensure_topic(self.connection, self.topic, self.partitions, COMMITS)
-        trial = TransactionalWriter(self.connection, f"{self.topic}-trial", self.topic, self.parts, _OTHERWISE)
-        trial.fence()
-        trial.abort()
+#: The writers of a batch's records, and one by which a call finds out whether the broker grants transactions.
+_RECORDS, _TRIAL = "records", "trial"
 
 
 @dataclass(frozen=True)
@@ -110,7 +70,7 @@ class KafkaBatchWriter:
     ----------
     topic : str
         The topic of the records.
-    parts : TransactionalWriters
+    parts : TransactionalPartitions
         The parts in which they are written.
     checkpoint : Checkpoint
         The query's checkpoint.
@@ -122,7 +82,7 @@ class KafkaBatchWriter:
     """
 
     topic: str
-    parts: TransactionalWriters
+    parts: TransactionalPartitions
     checkpoint: Checkpoint
     columns: tuple[str, ...]
     by: tuple[str, ...]
@@ -141,10 +101,10 @@ class KafkaBatchWriter:
         spark = batch.sparkSession
         require_own_query(spark, self.checkpoint.location)
         planned = BatchId(number, self.checkpoint.planned_ms(number))
-        writing = TransactionalWriteTask(self.parts.writer, self.topic, planned, make_records)
+        writing = TransactionalWriteTask(partial(self.parts.writer, _RECORDS), self.topic, planned, make_records)
         more = (name for name in self.columns if name not in _BYTES)
         chosen = batch.select(*map(self._bytes, _BYTES), *more)
-        divided = chosen.repartition(self.parts.parts, F.coalesce(*self.by))
+        divided = chosen.repartition(self.parts.of(_RECORDS), F.coalesce(*self.by))
         with limited_arrow_batches(spark):
             divided.mapInArrow(explain_import(writing.__call__), "nothing int").collect()
 
@@ -278,14 +238,14 @@ def kafka_sink(
     if there is None:
         raise missing_topic(connection, topic, ": make it first")
     made = load_or_create_writers(Checkpoint(location), connection, topic, parts, min(there, _MOST))
-    made.require_allowed()
+    require_allowed(made)
     sink = KafkaBatchWriter(topic, made, Checkpoint(location), columns, by)
     return df.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
 
 
 def load_or_create_writers(
     checkpoint: Checkpoint, connection: Connection, topic: str, given: int | None, default: int
-) -> TransactionalWriters:
+) -> TransactionalPartitions:
     """The parts of a checkpoint, which notes their number (given, or the default) once for all.
 
     Raises
@@ -297,16 +257,37 @@ def load_or_create_writers(
 
     """
     made = load_or_create(checkpoint, given or default, partial(_make_writers, connection, topic))
-    if given not in (None, made.parts):
+    there = made.of(_RECORDS)
+    if given not in (None, there):
         raise UsageError(
-            f"parts is {given}, but the checkpoint {checkpoint.location} has {made.parts}, so that a batch that runs "
-            f"again finds what it has written; valid: {made.parts}, or another checkpoint"
+            f"parts is {given}, but the checkpoint {checkpoint.location} has {there}, so that a batch that runs again "
+            f"finds what it has written; valid: {there}, or another checkpoint"
         )
     return made
 
 
-def _make_writers(connection: Connection, topic: str, found: Mapping[str, Any]) -> TransactionalWriters:
-    return TransactionalWriters(connection, COMMITS_TOPIC.format(topic=topic, id=found["id"]), found["parts"])
+def require_allowed(made: TransactionalPartitions) -> None:
+    """Make the topic with the numbers if it is missing, and check that the broker grants transactions.
+
+    It disturbs no query.
+
+    Raises
+    ------
+    UsageError
+        The topic has another number of partitions.
+    EnvironmentFault
+        The broker refuses the topic or transactions, or can't be reached.
+
+    """
+    ensure_topic(made.connection, made.topic, made.partitions, COMMITS)
+    trial = made.writer(_TRIAL)
+    trial.fence()
+    trial.abort()
+
+
+def _make_writers(connection: Connection, topic: str, found: Mapping[str, Any]) -> TransactionalPartitions:
+    roles = ((_RECORDS, found["parts"]), (_TRIAL, 1))
+    return TransactionalPartitions(connection, COMMITS_TOPIC.format(topic=topic, id=found["id"]), roles, _OTHERWISE)
 
 
 def select_columns(df: DataFrame) -> tuple[str, ...]:

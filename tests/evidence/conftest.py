@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.conftest import connection, spark  # noqa: F401  fixtures
+from tests.apps.conftest import spark  # noqa: F401  a fixture
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

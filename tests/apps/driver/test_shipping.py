@@ -183,7 +183,7 @@ def test_a_planning_python_without_our_package_names_the_remedy(kind, bare, tmp_
     assert type(same) is kind
     same, given = (getattr(each, "_operator", each) for each in (same, operator))
     assert vars(same) == vars(given)
-    assert same._program.workers == 2
+    assert same._config.workers == 2
     said = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
     assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
 

@@ -556,7 +556,7 @@ def test_strings_that_a_collation_holds_for_equal_are_one_key(spark, collation):
 
 
 def test_what_is_no_dataframe_of_spark_is_named():
-    for wrong in (pd.DataFrame({"user": ["a"]}), ["a"], None):
+    for wrong in (pd.DataFrame({"user": ["a"]}), {"user": "a"}, None):
         for call in (
             lambda df: balance(df, "user", 2),
             lambda df: balanced_map(df, "user", 2, list, "n int"),

@@ -3,6 +3,7 @@
 import re
 import shutil
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -24,14 +25,15 @@ from pyspark.sql.types import (
 from tests.apps.conftest import publish
 from unskew import balance, kafka_sink
 from unskew.apps.aggregator import exactly_once as writing_module
-from unskew.apps.aggregator.exactly_once import TransactionalWriteTask
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions, TransactionalWriteTask
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.library.kafka_sink import (
     KafkaBatchWriter,
-    TransactionalWriters,
+    _make_writers,
     choose_dividing_columns,
     load_or_create_writers,
     make_records,
+    require_allowed,
     select_columns,
 )
 from unskew.errors import EnvironmentFault, UsageError
@@ -120,12 +122,11 @@ def test_what_the_tasks_do_reaches_them(monkeypatch):
         TransactionalWriter, "begin", lambda part, topic, number: bool(taken.append((part._name, topic, number)))
     )
     monkeypatch.setattr(writing_module, "get_partition", lambda: 2)
-    writing = TransactionalWriteTask(
-        TransactionalWriters(Connection("nowhere:1"), "n", 3).writer, "t", BatchId(4, 5), make_records
-    )
+    made = TransactionalPartitions(Connection("nowhere:1"), "n", (("records", 3),))
+    writing = TransactionalWriteTask(partial(made.writer, "records"), "t", BatchId(4, 5), make_records)
     there = cloudpickle.loads(cloudpickle.dumps(explain_import(writing.__call__)))
     assert list(there(iter([pa.record_batch({"key": [b"k"], "value": [b"v"]})]))) == []
-    assert taken == [("n-2", "t", BatchId(4, 5))]
+    assert taken == [("n-records-2", "t", BatchId(4, 5))]
     assert there.__name__ == "unskew"
 
 
@@ -145,9 +146,10 @@ def test_records_are_made_of_rows():
 
 
 def test_a_broker_that_refuses_is_an_error_in_one_line():
-    part = TransactionalWriters(Connection("nowhere:1"), "t-unskew-commits-1", 3).writer(2)
+    found = {"id": "1", "parts": 3}
+    part = _make_writers(Connection("nowhere:1"), "t", found).writer("records", 2)
     error = str(part._fault(KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)))
-    assert error.startswith("the broker at nowhere:1 refuses the transactional id t-unskew-commits-1-2 (")
+    assert error.startswith("the broker at nowhere:1 refuses the transactional id t-unskew-commits-1-records-2 (")
     assert "grant WRITE and DESCRIBE on it, and READ and WRITE on topic t-unskew-commits-1; Spark's own sink" in error
     assert "--delivery" not in error
     assert "\n" not in error
@@ -174,14 +176,17 @@ def write(made, topic, number, rows, monkeypatch):
     for part, of in enumerate(rows):
         monkeypatch.setattr(writing_module, "get_partition", lambda part=part: part)
         batch = pa.record_batch({"key": pa.array(of, pa.binary()), "value": pa.array(of, pa.binary())})
-        assert list(TransactionalWriteTask(made.writer, topic, number, make_records)(iter([batch]))) == []
+        assert (
+            list(TransactionalWriteTask(partial(made.writer, "records"), topic, number, make_records)(iter([batch])))
+            == []
+        )
 
 
 @pytest.mark.kafka
 def test_a_batch_that_runs_again_writes_only_the_parts_that_it_lacks(connection, topic, tmp_path, monkeypatch):
     ensure_topic(connection, topic, 2)
     made = load_or_create_writers(Checkpoint(str(tmp_path)), connection, topic, 3, 16)
-    made.require_allowed()
+    require_allowed(made)
     assert count_partitions(connection, made.topic) == 4
     rows = [[b"a", b"b"], [], [b"c"]]
     write(made, topic, BatchId(0, 0), rows[:1], monkeypatch)  # and then the driver dies
@@ -199,12 +204,12 @@ def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
     ensure_topic(connection, topic, 1)
     checkpoint = Checkpoint(str(tmp_path))
     made = load_or_create_writers(checkpoint, connection, topic, None, 2)
-    made.require_allowed()
-    part = made.writer(0)
+    require_allowed(made)
+    part = made.writer("records", 0)
     assert part.begin(topic, BatchId(0, 0))
     part.put([{"key": b"k", "value": b"v"}])
     monitored = load_or_create_writers(checkpoint, connection, topic, None, 5)
-    monitored.require_allowed()
+    require_allowed(monitored)
     part.finish()
     assert monitored == made
     assert values(connection, topic) == Counter("v")
@@ -214,7 +219,7 @@ def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
 def test_a_checkpoint_keeps_its_number_of_parts(connection, topic, tmp_path):
     checkpoint = planned(tmp_path, (0, 1000))
     made = load_or_create_writers(checkpoint, connection, topic, None, 2)
-    assert (made.parts, load_or_create_writers(checkpoint, connection, topic, 2, 16)) == (2, made)
+    assert (made.of("records"), load_or_create_writers(checkpoint, connection, topic, 2, 16)) == (2, made)
     with pytest.raises(UsageError, match=rf"parts is 3, but the checkpoint {tmp_path} has 2, .*; valid: 2, or another"):
         load_or_create_writers(checkpoint, connection, topic, 3, 16)
 
@@ -224,7 +229,7 @@ def test_a_checkpoint_that_was_set_back_gets_other_parts(connection, topic, tmp_
     ensure_topic(connection, topic, 1)
     checkpoint = planned(tmp_path, (0, 1000), (1, 2000))
     made = load_or_create_writers(checkpoint, connection, topic, 1, 16)
-    made.require_allowed()
+    require_allowed(made)
     write(made, topic, BatchId(1, 2000), [[b"a"]], monkeypatch)
     assert load_or_create_writers(checkpoint, connection, topic, 1, 16) == made
     (tmp_path / "offsets" / "1").unlink()

@@ -12,7 +12,7 @@ from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.harness.topology import START
 from tests.waiting import awaited
-from unskew.apps.aggregator.exactly_once import TransactionalPartitions
+from unskew.apps.aggregator.exactly_once import TransactionalPartitions, list_roles
 from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.driver import preconditions
@@ -119,15 +119,14 @@ def test_only_batches_that_close_windows_have_numbers(settings, drain, connectio
     run = settings("KEY", delivery="exactly-once", max_tuples=200, window=3600.0, time="event", run_time=600.0)
     _, reports = drain(run)
     closing = [report.batch.number for report in reports if report.windows]
-    made = TransactionalPartitions(
-        connection, commits_topic(run), Checkpoint(run.location).read_record()[COMMITS]["parts"]
-    )
+    roles = list_roles(Checkpoint(run.location).read_record()[COMMITS]["parts"])
+    made = TransactionalPartitions(connection, commits_topic(run), roles)
     numbers = read_last_batch_ids(connection, made.topic, range(made.partitions)).values()
     assert {number.batch for number in numbers} == set(closing)
     assert len(reports) > len(closing) == 1
     # One for each part that had a key, and one of the driver; marks have no value.
     written = [value for _, value in records(connection, made.topic) if value is not None]
-    assert 2 <= len(written) == len(numbers) <= 1 + made.parts
+    assert 2 <= len(written) == len(numbers) <= 1 + made.of("aggregator")
 
 
 @pytest.mark.nightly(group="groupings")
@@ -159,7 +158,7 @@ def commits_topic(run: Settings) -> str:
 
 @pytest.mark.parametrize("keyed", [False, True])
 def test_each_part_has_a_partition_of_its_own(keyed):
-    commits = TransactionalPartitions(Connection("nowhere:1"), "t-unskew-commits-1", 6, keyed)
+    commits = TransactionalPartitions(Connection("nowhere:1"), "t-unskew-commits-1", list_roles(6, keyed=keyed))
     roles = [role for role in RESULTS if keyed or role != "results"]
     parts = [commits.writer(role, number) for role in roles for number in range(commits.of(role))]
     assert sorted(part._partition for part in parts) == list(range(commits.partitions))
@@ -174,7 +173,7 @@ def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settin
         settings("KEY", delivery="exactly-once"),
         settings("KEY", delivery="exactly-once", checkpoint="elsewhere"),
     )
-    first, second = (TransactionalPartitions(connection, f"{topic}-unskew-commits-{n}", 1) for n in (1, 2))
+    first, second = (TransactionalPartitions(connection, f"{topic}-unskew-commits-{n}", list_roles(1)) for n in (1, 2))
     publisher = ResultPublisher(run, first)
     publisher.send("distribution", [], BatchId(0, 0))
     ResultPublisher(other, second).send("distribution", [], BatchId(0, 0))
@@ -193,7 +192,7 @@ def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     checkpoint = Checkpoint(run.location)
     first = preconditions.load_or_create_partitions(run, checkpoint, 3)
     assert first is not None
-    assert (first.parts, first.topic) == (3, commits_topic(run))
+    assert (first.of("aggregator"), first.topic) == (3, commits_topic(run))
     assert preconditions.load_or_create_partitions(run, checkpoint, 5) == first
     assert preconditions.load_or_create_partitions(settings("KEY", delivery="at-least-once"), checkpoint, 5) is None
     ensure_topic(connection, first.topic, first.partitions, transactions.COMMITS)
@@ -206,7 +205,7 @@ def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     again = preconditions.load_or_create_partitions(run, checkpoint, 5)  # nothing is planned in the checkpoint
     assert again is not None
     assert again.topic != first.topic
-    assert again.parts == 5
+    assert again.of("aggregator") == 5
     preconditions.delete_commits_topic(run)  # it has not been made
     ensure_topic(connection, again.topic, again.partitions, transactions.COMMITS)
     preconditions.delete_commits_topic(run)
