@@ -5,7 +5,7 @@ that may have its key, which is nearly always one. So Spark joins within the tas
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -115,7 +115,8 @@ def balanced_join(
     (100000, True)
 
     """
-    names, how = _check_sides(left, right, on), _parse_join(how)
+    kinds, how = _check_sides(left, right, on), _parse_join(how)
+    names = list(kinds)
     spark = left.sparkSession
     if workers is None:
         workers = int(spark.conf.get(PARTITIONS) or 1)
@@ -134,7 +135,8 @@ def balanced_join(
         options=options,
     )
     plain = left.join(right, names, how)
-    if _count_broadcasts(plain) > _count_broadcasts(left) + _count_broadcasts(right):
+    found = _count_broadcasts(plain)
+    if found and found > _count_broadcasts(left) + _count_broadcasts(right):
         log.info("Spark broadcasts the right side, so that no task can have more than its share")
         return plain
     if is_on(spark, CO_PARTITION):
@@ -143,14 +145,14 @@ def balanced_join(
             f"spark.conf.set({CO_PARTITION!r}, False)"
         )
     routing, costs = route.make_routing(left), route.make_source_and_cost(left).get("cost")
-    left_key, right_key = _make_key(left, right, names), _make_key(right, left, names)
+    left_key, right_key = (_make_key(side, kinds) for side in (left, right))
     pair = route_pair(route.stabilise_order(left), left_key, right, right_key, routing, costs)
     ours, theirs = (_place_rows(side, route.workers) for side in pair)
     return ours.join(theirs, [WORKER, *names], how).drop(WORKER)
 
 
-def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> list[str]:
-    """The names of the columns that must be equal.
+def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> dict[str, DataType]:
+    """The columns that must be equal, and the type by which they are compared.
 
     Raises
     ------
@@ -165,6 +167,7 @@ def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> 
     names = [on] if isinstance(on, str) else [*on]
     if not names or not all(isinstance(each, str) for each in names):
         raise UsageError(f"on is {on!r}; valid: a column's name, or a list of names")
+    kinds: dict[str, DataType] = {}
     for each in names:
         for side in (left, right):
             if each not in side.columns:
@@ -175,7 +178,10 @@ def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> 
                 f"column {each!r} is {ours.simpleString()} on the left and {theirs.simpleString()} on the right; "
                 "valid: one type, or two of numbers"
             )
-    return names
+        # Numbers of two types are compared as Spark's wider one, which a union of both has.
+        column = quote_name(each)
+        kinds[each] = ours if ours == theirs else left.select(column).union(right.select(column)).schema[0].dataType
+    return kinds
 
 
 def _parse_join(how: str) -> str:
@@ -184,14 +190,9 @@ def _parse_join(how: str) -> str:
     return JOINS[how]
 
 
-def _make_key(side: DataFrame, other: DataFrame, names: Sequence[str]) -> Column:
+def _make_key(side: DataFrame, kinds: Mapping[str, DataType]) -> Column:
     """The key of a side's rows, whose hash is that of the other side's equal keys."""
-    columns = [F.col(quote_name(each)) for each in names]
-    # Numbers of two types are compared as Spark's wider one, which a union of both has.
-    wider = side.select(*columns).union(other.select(*columns)).schema if side.dtypes != other.dtypes else None
-    kinds: list[DataType | None] = [None] * len(names) if wider is None else [field.dataType for field in wider]
-    cast = [column if kind is None else column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
-    return make_key_column(side, cast)
+    return make_key_column(side, [F.col(quote_name(name)).cast(kind) for name, kind in kinds.items()])
 
 
 def _place_rows(df: DataFrame, workers: int) -> DataFrame:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
 from unskew.apps.library.keyed_map import keyed_map
 from unskew.apps.operators.lookup import Lookup, LookupFunction
@@ -174,4 +174,4 @@ def _parse_columns(df: DataFrame, columns: StructType | str) -> StructType:
             raise UsageError(f"there is a column {there!r} already; look it up by another name")
         if name == "key":
             raise UsageError("a column that is looked up is called 'key', as the key is there; give it another name")
-    return StructType([StructField(each.name, each.dataType) for each in found])
+    return found

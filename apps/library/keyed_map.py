@@ -210,7 +210,7 @@ def keyed_map(
         raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
     routing = route.make_routing(first, feedback=first.isStreaming)
     schema = _make_result_schema(by, config)
-    tuples = _list_tuples(frames, key, route, config, ahead_ms)
+    tuples = _list_tuples(frames, by, key, route, config, ahead_ms)
     of_source = F.col("__source") if source is not None else None
     if not first.isStreaming:
         parcels = execute_at_once(
@@ -409,9 +409,14 @@ def _align_frames(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
 
 
 def _list_tuples(
-    frames: Sequence[DataFrame], key: Key, route: RouteOptions, config: KeyedOperatorConfig, ahead_ms: int
+    frames: Sequence[DataFrame],
+    by: KeyColumns,
+    key: Key,
+    route: RouteOptions,
+    config: KeyedOperatorConfig,
+    ahead_ms: int,
 ) -> list[DataFrame]:
-    """The tuples of each DataFrame, as ``_select_tuples`` has them.
+    """The tuples of each DataFrame, as ``_select_tuples`` has them. ``by`` is the key of the first one.
 
     Raises
     ------
@@ -419,15 +424,14 @@ def _list_tuples(
         A DataFrame's key is of another type than the first one's.
 
     """
-    found, kind = [], KeyColumns.of(frames[0], key).schema_text
-    for number, frame in enumerate(frames):
-        by = KeyColumns.of(frame, key)
-        if by.schema_text != kind:
+    found, keys = [], [by, *(KeyColumns.of(frame, key) for frame in frames[1:])]
+    for number, (frame, own) in enumerate(zip(frames, keys, strict=True)):
+        if own.schema_text != by.schema_text:
             raise UsageError(
-                f"the key is {kind} in the first DataFrame and {by.schema_text} in another; valid: one type"
+                f"the key is {by.schema_text} in the first DataFrame and {own.schema_text} in another; valid: one type"
             )
         columns, ordered = route.make_source_and_cost(frame), route.stabilise_order(frame)
-        found.append(_select_tuples(ordered, by, config, route.time, columns, ahead_ms, number))
+        found.append(_select_tuples(ordered, own, config, route.time, columns, ahead_ms, number))
     return found
 
 

@@ -231,14 +231,15 @@ def check_session(
 
     Examples
     --------
-    Spark's default is 200 partitions. What can be set in a session is set, but for what joins need:
+    Spark's default is 200 partitions. What can be set in a session is set:
 
     >>> session = spark.newSession()
     >>> session.conf.set("spark.sql.shuffle.partitions", "200")
     >>> for finding in check_session(session, workers=4):
-    ...     if finding.settable and "CoPartition" not in finding.setting:
+    ...     if finding.settable:
     ...         print(finding.setting, "is", finding.has, "but better", finding.wants)
     ...         session.conf.set(finding.setting, finding.wants)
+    spark.sql.requireAllClusterKeysForCoPartition is true but better false
     spark.sql.shuffle.partitions is 200 but better 4
 
     ``print(check(session, workers=4))`` says it in words, with what each setting costs.

@@ -2,6 +2,10 @@
 
 import traceback
 from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the commands' help needs no Arrow
+    import pyarrow as pa
 
 _SAID = 1_000  # characters: an error may quote a message
 
@@ -27,3 +31,8 @@ class StateFault(Exception):
     A keyed operator raised an error, or returned something invalid; or a work without states failed too often, or on a
     message that may be counted already.
     """
+
+
+def describe_keys(keys: "pa.Array") -> str:
+    """The first of n ≥ 1 keys, and how many there are besides."""
+    return f"key {keys[0].as_py()!r}" + (f" and {len(keys) - 1} others" if len(keys) > 1 else "")

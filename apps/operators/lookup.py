@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import tenacity
 from numpy.typing import NDArray
 
-from unskew.apps.operators.errors import StateFault, locate_error
+from unskew.apps.operators.errors import StateFault, describe_keys, locate_error
 from unskew.apps.operators.interface import KeyedOperator, Now, make_results
 from unskew.grouping.arguments import check_choice, check_integer
 
@@ -105,8 +105,7 @@ class Lookup(KeyedOperator):
         """The key of each of k slots."""
         first = np.zeros(keys, np.int64)
         first[tuples.column("slot").to_numpy()] = np.arange(tuples.num_rows)
-        array = tuples.column("key").take(pa.array(first))
-        return array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array
+        return self.column(tuples.select(["key"]).take(pa.array(first)), "key")
 
     def _refresh(
         self, states: pa.RecordBatch, keys: pa.Array, unknown: NDArray[np.bool_], now_ms: int
@@ -142,7 +141,7 @@ class Lookup(KeyedOperator):
         except Exception as error:
             codes = (getattr(each, "__code__", None) for each in (self.fetch, type(self.fetch).__call__))
             files = {code.co_filename for code in codes if code is not None}
-            reason = f"the lookup of {_describe_keys(wanted)} failed ({locate_error(error, files, 'it')})"
+            reason = f"the lookup of {describe_keys(wanted)} failed ({locate_error(error, files, 'it')})"
             if self.on_error == "fail":
                 raise StateFault(reason) from error
             log.warning("%s; their rows get what is known from before", reason)
@@ -170,10 +169,10 @@ class Lookup(KeyedOperator):
         counts = keys.value_counts()
         twice = counts.field("values").filter(pa.array(counts.field("counts").to_numpy() > 1))
         if len(twice):
-            raise StateFault(f"the lookup answers twice for {_describe_keys(twice)}; valid: at most one row a key")
+            raise StateFault(f"the lookup answers twice for {describe_keys(twice)}; valid: at most one row a key")
         strange = keys.filter(_find_positions(keys, wanted).is_null())
         if len(strange):
-            raise StateFault(f"the lookup answers for {_describe_keys(strange)}, which nobody has asked for")
+            raise StateFault(f"the lookup answers for {describe_keys(strange)}, which nobody has asked for")
         at = _find_positions(wanted, keys).fill_null(-1).to_numpy().astype(np.int64)
         return at, pa.RecordBatch.from_arrays(list(columns.values()), schema=self._values)
 
@@ -185,7 +184,3 @@ def _find_positions(keys: pa.Array, among: pa.Array) -> pa.Array:
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return (array.dictionary_decode() if isinstance(array, pa.DictionaryArray) else array).cast(kind)
-
-
-def _describe_keys(keys: pa.Array) -> str:
-    return f"key {keys[0].as_py()!r}" + (f" and {len(keys) - 1:,} others" if len(keys) > 1 else "")
