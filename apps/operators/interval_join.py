@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.operators.interface import KeyedOperator, Now, make_results
 from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists
+from unskew.apps.operators.time_pairs import find_close_pairs, number_by_group
 from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.arguments import check_choice
@@ -18,7 +19,6 @@ from unskew.grouping.arguments import check_choice
 Condition: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
 
 HOW = ("inner", "left", "right", "full")
-_PAIRS_AT_ONCE = 1 << 20
 
 
 class IntervalJoin(KeyedOperator):
@@ -207,23 +207,14 @@ class IntervalJoin(KeyedOperator):
         group, comparable = self._number_groups(rows)
         time = combine_column(rows, "time").to_numpy()
         right = combine_column(rows, "right").to_numpy(zero_copy_only=False) & (self.side is not None)
-        span = int(time.max(initial=0) - time.min(initial=0)) + self.before_ms + self.after_ms + 2
-        if (int(group.max(initial=0)) + 2) * span >= 1 << 62:
-            raise ValueError("the tuples' times are too far from each other")
-        line = (group + 1) * span + (time - time.min(initial=0))  # a number that grows with the group, then the time
+        line = number_by_group(group, time, self.before_ms + self.after_ms)
         lefts, rights = (comparable & ~right, comparable & (right | (self.side is None)))
         back = 0 if self.side is None else self.before_ms
         # Fresh left tuples meet all right ones, and kept left tuples the fresh right ones.
         for mine, theirs in ((lefts & fresh, rights), (lefts & ~fresh, rights & fresh)):
             one, other = np.flatnonzero(mine), np.flatnonzero(theirs)
-            other = other[np.argsort(line[other], kind="stable")]
-            first = np.searchsorted(line[other], line[one] - back, side="left")
-            many = np.searchsorted(line[other], line[one] + self.after_ms, side="right") - first
-            for some in _cut_evenly(many):
-                left = np.repeat(one[some], many[some])
-                within = np.arange(len(left)) - np.repeat(np.cumsum(many[some]) - many[some], many[some])
-                found = other[np.repeat(first[some], many[some]) + within]
-                yield self._select_pairs(rows, left, found, time)
+            for left, found in find_close_pairs(line[one], line[other], back, self.after_ms):
+                yield self._select_pairs(rows, one[left], other[found], time)
 
     def _number_groups(self, rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The group of each tuple, whose tuples have the same key and are equal; and which tuples are in any group."""
@@ -287,17 +278,6 @@ class IntervalJoin(KeyedOperator):
         names = ["slot", "time", "right", "id", *(name for name in rows.column_names if name.startswith("c"))]
         ordered = rows.sort_by([(name, "ascending") for name in names])
         return pa.RecordBatch.from_arrays([build_lists(ordered, keys, self._entries, empty=empty)], schema=self.state)
-
-
-def _cut_evenly(many: NDArray[np.int64]) -> Iterator[slice]:
-    """Slices of n tuples with so many partners each: a slice has at most a million pairs, unless one tuple has more."""
-    ends, start = np.cumsum(many), 0
-    while start < len(many):
-        before = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, before + _PAIRS_AT_ONCE, side="right")))
-        if ends[stop - 1] > before:
-            yield slice(start, stop)
-        start = stop
 
 
 def _parse_types(columns: str) -> dict[str, pa.DataType]:

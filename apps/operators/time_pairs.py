@@ -1,0 +1,61 @@
+"""Pairs of rows whose times are close to each other, found by sorting."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+_PAIRS_AT_ONCE = 1 << 20
+
+
+def number_by_group(group: NDArray[np.int64], time: NDArray[np.int64], reach: int) -> NDArray[np.int64]:
+    """One number for each of n rows, which grows with the group, then with the time.
+
+    Rows of different groups are further apart than ``reach``, which is the longest distance of a pair in the times'
+    unit. Groups are ≥ 0.
+
+    Raises
+    ------
+    ValueError
+        The times are so far from each other that there is no such number.
+
+    """
+    first = int(time.min(initial=0))
+    span = int(time.max(initial=0)) - first + reach + 2
+    if (int(group.max(initial=0)) + 2) * span >= 1 << 62:
+        raise ValueError("the tuples' times are too far from each other")
+    return (group + 1) * span + (time - first)
+
+
+def find_close_pairs(
+    left: NDArray[np.int64], right: NDArray[np.int64], before: int, after: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The positions of each pair with left − ``before`` ≤ right ≤ left + ``after``, about a million pairs at a time.
+
+    Parameters
+    ----------
+    left, right : int64[n], int64[m]
+        The rows by ``number_by_group``.
+    before, after : int
+        How far apart a pair may be.
+
+    """
+    order = np.argsort(right, kind="stable")
+    ascending = right[order]
+    first = np.searchsorted(ascending, left - before, side="left")
+    many = np.searchsorted(ascending, left + after, side="right") - first
+    for some in _cut_evenly(many):
+        own = np.arange(len(left))[some]
+        within = np.arange(many[some].sum()) - np.repeat(np.cumsum(many[some]) - many[some], many[some])
+        yield np.repeat(own, many[some]), order[np.repeat(first[some], many[some]) + within]
+
+
+def _cut_evenly(many: NDArray[np.int64]) -> Iterator[slice]:
+    """Slices of n tuples with so many partners each: a slice has at most a million pairs, unless one tuple has more."""
+    ends, start = np.cumsum(many), 0
+    while start < len(many):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + _PAIRS_AT_ONCE, side="right")))
+        if ends[stop - 1] > before:
+            yield slice(start, stop)
+        start = stop
