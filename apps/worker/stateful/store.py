@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.operators.errors import StateFault
+from unskew.grouping.keys import hash_keys
 
 #: n rows of a table → when each is due, int64[n], ms since the epoch; ``NEVER``: it isn't.
 Due: TypeAlias = Callable[[pa.RecordBatch], NDArray[np.int64]]
@@ -328,6 +329,33 @@ class BucketStore:
                 self.remove(window, b)
                 index.size[b], index.earliest[b] = 0, NEVER
             index.keys[b] = stop - start
+
+    def store(
+        self,
+        directory: Directory,
+        window: int,
+        rows: pa.RecordBatch,
+        bucket: NDArray[np.int64],
+        fetched: NDArray[np.int64],
+    ) -> None:
+        """Store rows in the buckets that were fetched, as ``keep`` does. The number of buckets follows their size."""
+        index = directory.indexes[window]
+        others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
+        keys = rows.num_rows + int(index.keys[others].sum())
+        wanted = choose_bucket_count(len(index), keys, rows.nbytes + int(index.size[others].sum()))
+        if wanted != len(index):
+            missing = np.setdiff1d(find_changed_buckets(len(index), wanted), fetched)
+            more, _ = self.fetch(window, index, missing)
+            rows = pa.concat_batches([rows, more])
+            for gone in range(wanted, len(index)):
+                if index.keys[gone]:
+                    self.remove(window, gone)
+            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(index), wanted)]))
+            fetched = fetched[fetched < wanted]
+            index = directory.indexes[window] = index.resize(wanted)
+            directory.usual = wanted
+            bucket = choose_buckets(hash_keys(rows.column(KEY)), wanted)
+        self.keep(window, index, rows, bucket, fetched)
 
     def _over(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
         """When each row expires, or is due before that."""

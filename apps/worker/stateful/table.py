@@ -17,9 +17,7 @@ from unskew.apps.worker.stateful.store import (
     Directory,
     Due,
     Store,
-    choose_bucket_count,
     choose_buckets,
-    find_changed_buckets,
     find_rows,
 )
 from unskew.grouping.keys import Keys, encode_keys, hash_keys
@@ -196,22 +194,7 @@ class StateTable:
         new = choose_buckets(touched.keys.hashes, len(index))
         bucket = np.concatenate([touched.bucket[~replaced], new[there]])
         fetched = np.unique(np.concatenate([touched.bucket, new]))
-        others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
-        keys = rows.num_rows + int(index.keys[others].sum())
-        wanted = choose_bucket_count(len(index), keys, rows.nbytes + int(index.size[others].sum()))
-        if wanted != len(index):
-            missing = np.setdiff1d(find_changed_buckets(len(index), wanted), fetched)
-            more, _ = self._buckets.fetch(window, index, missing)
-            rows = pa.concat_batches([rows, more])
-            for gone in range(wanted, len(index)):
-                if index.keys[gone]:
-                    self._buckets.remove(window, gone)
-            fetched = np.unique(np.concatenate([fetched, missing, np.arange(len(index), wanted)]))
-            fetched = fetched[fetched < wanted]
-            index = self._indexes[window] = index.resize(wanted)
-            self._directory.usual = wanted
-            bucket = choose_buckets(hash_keys(rows.column(KEY)), wanted)
-        self._buckets.keep(window, index, rows, bucket, fetched)
+        self._buckets.store(self._directory, window, rows, bucket, fetched)
 
     def take(self, window: int) -> Iterator[pa.RecordBatch]:
         """Remove all rows of a window, and yield them, those of some buckets at a time."""
