@@ -1,0 +1,301 @@
+"""The plans of a split join: which keys are split, over which places, by what weights.
+
+All that the next plan is made of is in the plan before and in the workers' reports. Reports are hints: a place is given
+up only on the word of a worker that has reported of a batch in which the place got no more rows of the split side. So a
+report that is old, or that is lost, makes a plan later and nothing wrong.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.feedback import Plan, Reports
+from unskew.grouping.feedback_loop import Interval, PlanState
+from unskew.grouping.hashing import choose_homes, hash_function
+from unskew.grouping.planned.assignment import AllowedWorkers, assign_batch
+from unskew.grouping.split_join.plan import LEFT, RIGHT, Copies, JoinTable
+from unskew.grouping.state import Value
+
+#: A key is planned for from this share of the mean load on, and is sent home below the lower one.
+_WORTH, _OVER = 1 / 8, 1 / 32
+#: The table has at most so many keys for each worker.
+_KEYS_PER_WORKER = 4
+#: A worker names so many of its heaviest keys besides those of the table.
+NAMED = 32
+
+
+def make_report(
+    table: JoinTable,
+    plan: int,
+    keys: NDArray[np.uint64],
+    rows: NDArray[np.int64],
+    pairs: NDArray[np.int64],
+    empty: NDArray[np.uint64],
+) -> Mapping[str, Value]:
+    """A worker's report of a batch.
+
+    Parameters
+    ----------
+    table : JoinTable
+        The batch's table.
+    plan : int
+        The number of its plan.
+    keys : uint64[k]
+        The hashes of the keys that had rows in the batch, each once.
+    rows : int64[k, 2]
+        How many rows they had on each side.
+    pairs : int64[k]
+        How many pairs these rows found.
+    empty : uint64[e]
+        Those keys of the table that have a place here without a weight, and no row of their split side.
+
+    """
+    named = table.find(keys) >= 0
+    named[np.argsort(-(rows.sum(axis=1) + pairs), kind="stable")[:NAMED]] = True
+    return {
+        "plan": plan,
+        "keys": keys[named],
+        "left": rows[named, LEFT],
+        "right": rows[named, RIGHT],
+        "pairs": pairs[named],
+        "rest_rows": int(rows[~named].sum()),
+        "rest_pairs": int(pairs[~named].sum()),
+        "empty": empty,
+    }
+
+
+@dataclass
+class _Key:
+    """What is known of a key that was reported, or that the table has.
+
+    Attributes
+    ----------
+    rows : int[2]
+        The rows of each side: of a copied side those of one place.
+    pairs : float
+        The pairs.
+    split : int, optional
+        Its split side, if the table has it.
+    places, weights, since
+        As ``JoinTable`` has them.
+
+    """
+
+    rows: list[int] = field(default_factory=lambda: [0, 0])
+    pairs: float = 0.0
+    split: int | None = None
+    places: list[int] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    since: list[int] = field(default_factory=list)
+
+    def cost(self, pair_cost: float) -> float:
+        """What may be divided of its load, or all of it where it isn't split."""
+        rows = sum(self.rows) if self.split is None else self.rows[self.split]
+        return rows + pair_cost * self.pairs
+
+
+@dataclass(frozen=True)
+class SplitJoinLoop:
+    """Makes the plan state of a batch of the one before, as ``FeedbackLoop`` does for groupings.
+
+    Parameters
+    ----------
+    workers : int
+        W.
+    seed : int
+        The seed of the hash function that names a key's home.
+    slack : float
+        By which share of the mean load a worker may exceed it.
+    pair_cost : float
+        What a pair costs, where a row costs 1.
+    most_workers : int, optional
+        How many places a key has at most.
+
+    """
+
+    workers: int
+    seed: int = 0
+    slack: float = 0.05
+    pair_cost: float = 0.02
+    most_workers: int | None = None
+
+    def after(self, before: PlanState, interval: Interval) -> PlanState:
+        """The plan state after an interval."""
+        number = before.active.number if before.active is not None else 0
+        table = JoinTable.of(before.active)
+        new = self.plan(table, interval.monitors, number + 1) if interval.tuples else None
+        if new is None:
+            return before
+        return replace(before, active=Plan(number + 1, number, self.identity, new.values()), files={})
+
+    @property
+    def identity(self) -> str:
+        """What the plans are for."""
+        return f"split join workers={self.workers} seed={self.seed}"
+
+    def plan(self, table: JoinTable, reports: Reports, number: int) -> JoinTable | None:
+        """The table of plan ``number``, which follows ``table``. None: nothing changes."""
+        if not reports:
+            return None
+        keys = self._gather(table, reports)
+        fixed = np.array([self._find_fixed(worker, table, reports, keys) for worker in range(self.workers)])
+        planned = {key: each for key, each in keys.items() if each.split is not None}
+        mean = (fixed.sum() + sum(each.cost(self.pair_cost) for each in keys.values())) / self.workers
+        heavy = sorted(keys.items(), key=lambda entry: -entry[1].cost(self.pair_cost))
+        room = _KEYS_PER_WORKER * self.workers - len(planned)
+        worth = [key for key, each in heavy if each.split is None and each.cost(self.pair_cost) >= _WORTH * mean]
+        light = [key for key, each in planned.items() if each.cost(self.pair_cost) < _OVER * mean]
+        moving = [*worth[: max(0, room)], *(key for key in planned if key not in light)]
+        for key, each in keys.items():
+            if key not in moving and each.split is None:
+                fixed[each.places[0]] += each.cost(self.pair_cost)
+        targets = self._assign(moving, keys, fixed) | {key: {self._find_home(key): 1.0} for key in light}
+        if not planned and all([*target] == keys[key].places for key, target in targets.items()):
+            return None
+        for key in targets:
+            _choose_split_side(keys[key], alone=[*targets[key]] == keys[key].places)
+        return self._write(
+            {key: each for key, each in keys.items() if each.split is not None}, targets, table, reports, number
+        )
+
+    def _find_home(self, key: int) -> int:
+        return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
+
+    def _gather(self, table: JoinTable, reports: Reports) -> dict[int, _Key]:
+        """All keys of the table and of the reports, by their hashes, ascending."""
+        found: dict[int, _Key] = {}
+        for entry, key in enumerate(table.keys.tolist()):
+            own = slice(table.starts[entry], table.starts[entry + 1])
+            columns = (column[own].tolist() for column in (table.places, table.weights, table.since))
+            found[key] = _Key([0, 0], 0.0, int(table.split[entry]), *columns)
+        for _, report in sorted(reports.items()):
+            columns = (np.asarray(report[name]).tolist() for name in ("keys", "left", "right", "pairs"))
+            for key, left, right, pairs in zip(*columns, strict=True):
+                each = found.setdefault(key, _Key(places=[self._find_home(key)], weights=[1.0], since=[0]))
+                for side, rows in ((LEFT, left), (RIGHT, right)):
+                    copied = each.split is not None and side != each.split
+                    each.rows[side] = max(each.rows[side], rows) if copied else each.rows[side] + rows
+                each.pairs += pairs
+        return dict(sorted(found.items()))
+
+    def _find_fixed(self, worker: int, table: JoinTable, reports: Reports, keys: Mapping[int, _Key]) -> float:
+        """A worker's load that no plan divides: of keys that weren't named, and of copied rows."""
+        report: Mapping[str, Any] = reports.get(worker, {})
+        rest = report.get("rest_rows", 0) + self.pair_cost * report.get("rest_pairs", 0)
+        copied = (each for each in keys.values() if each.split is not None and worker in each.places)
+        return float(rest + sum(each.rows[1 - each.split] for each in copied if each.split is not None))
+
+    def _assign(
+        self, moving: list[int], keys: Mapping[int, _Key], fixed: NDArray[np.float64]
+    ) -> dict[int, dict[int, float]]:
+        """How much of each key's load goes to which worker: keys stay where they are, unless load doesn't fit there."""
+        if not moving:
+            return {}
+        ordered = sorted(moving)
+        loads = np.array([keys[key].cost(self.pair_cost) for key in ordered])
+        places = [keys[key].places for key in ordered]
+        starts = np.cumsum([0, *map(len, places)])
+        hashes = np.array(ordered, np.uint64)
+        allowed = AllowedWorkers(
+            buckets=hashes,
+            homes=choose_homes(hashes, hash_function(self.seed), self.workers),
+            number=hash_function(self.seed, 1),
+            most=min(self.most_workers or self.workers, self.workers),
+        )
+        replicas = np.array([place for each in places for place in each], np.int32)
+        found = assign_batch(loads, 0, starts, replicas, self._find_caps(fixed, loads.sum()), False, allowed)
+        targets: dict[int, dict[int, float]] = {}
+        for item, worker, amount in zip(found.item.tolist(), found.worker.tolist(), found.amount.tolist(), strict=True):
+            if amount > 0:
+                targets.setdefault(ordered[item], {})[worker] = amount
+        return {key: targets.get(key) or dict.fromkeys(keys[key].places[:1], 1.0) for key in ordered}
+
+    def _find_caps(self, fixed: NDArray[np.float64], divided: float) -> NDArray[np.float64]:
+        """How much of the load that can be divided each worker may have, float64[W].
+
+        The loads would be even if all workers were filled to one level, where some may have more than that already.
+        """
+        ascending = np.sort(fixed)
+        levels = (divided + np.cumsum(ascending)) / np.arange(1, len(fixed) + 1)
+        level = float(levels[ascending <= levels][-1])
+        return np.maximum((1 + self.slack) * level - fixed, 0.0)
+
+    def _write(
+        self,
+        keys: Mapping[int, _Key],
+        targets: Mapping[int, Mapping[int, float]],
+        table: JoinTable,
+        reports: Reports,
+        number: int,
+    ) -> JoinTable:
+        """The table of the keys with these targets."""
+        grow: list[tuple[int, int, int, int]] = []
+        leave: list[tuple[int, int]] = []
+        entries: list[tuple[int, _Key]] = []
+        for key, each in keys.items():
+            target = targets[key]
+            new = [worker for worker in target if worker not in each.places]
+            assert each.split is not None
+            grow += [(key, each.places[0], worker, 1 - each.split) for worker in new]
+            # A plan that gives a key new places takes none away.
+            left = [] if new else [worker for worker in each.places if _is_empty(key, worker, each, target, reports)]
+            leave += [(key, worker) for worker in left]
+            after = _list_places(each, target, new, left, number)
+            if [place for place, _, _ in after] != [self._find_home(key)]:
+                entries.append(
+                    (
+                        key,
+                        replace(
+                            each,
+                            places=[p for p, _, _ in after],
+                            weights=[w for _, w, _ in after],
+                            since=[s for _, _, s in after],
+                        ),
+                    )
+                )
+        return JoinTable(
+            keys=np.array([key for key, _ in entries], np.uint64),
+            split=np.array([each.split for _, each in entries], np.int8),
+            starts=np.cumsum([0, *(len(each.places) for _, each in entries)]).astype(np.int64),
+            places=np.array([place for _, each in entries for place in each.places], np.int32),
+            weights=np.array([weight for _, each in entries for weight in each.weights], np.float64),
+            since=np.array([since for _, each in entries for since in each.since], np.int64),
+            grow=_make_copies(grow),
+            grown=table.grow,
+            leave_keys=np.array([key for key, _ in leave], np.uint64),
+            leave_places=np.array([worker for _, worker in leave], np.int32),
+        )
+
+
+def _choose_split_side(key: _Key, *, alone: bool) -> None:
+    """Choose the side that is split of a key that gets its first further place: the one with more rows."""
+    if key.split is None and not alone:
+        key.split = LEFT if key.rows[LEFT] >= key.rows[RIGHT] else RIGHT
+
+
+def _is_empty(key: int, worker: int, of: _Key, target: Mapping[int, float], reports: Reports) -> bool:
+    """Whether a place of a key surely has no row of its split side, and gets none."""
+    since = of.since[of.places.index(worker)]
+    report: Mapping[str, Any] = reports.get(worker, {})
+    if worker in target or not since or report.get("plan", 0) < since:
+        return False
+    return key in np.asarray(report["empty"]).tolist()
+
+
+def _list_places(
+    key: _Key, target: Mapping[int, float], new: Iterable[int], left: list[int], number: int
+) -> list[tuple[int, float, int]]:
+    """(place, weight, since) of a key in plan ``number``."""
+    before = dict(zip(key.places, key.since, strict=True))
+    places = [*(worker for worker in key.places if worker not in left), *new]
+    return [(place, target.get(place, 0.0), 0 if place in target else before[place] or number) for place in places]
+
+
+def _make_copies(entries: list[tuple[int, int, int, int]]) -> Copies:
+    keys, senders, receivers, sides = zip(*entries, strict=True) if entries else ((), (), (), ())
+    return Copies(
+        np.array(keys, np.uint64), np.array(senders, np.int32), np.array(receivers, np.int32), np.array(sides, np.int8)
+    )

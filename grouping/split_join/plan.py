@@ -1,0 +1,201 @@
+"""The routing table of a join whose hot keys are split, and a source's routing by it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.grouping.feedback import Plan
+from unskew.grouping.hashing import choose_homes, hash_function
+from unskew.grouping.keys import Keys
+from unskew.grouping.state import Value
+
+#: The sides of a join.
+LEFT, RIGHT = 0, 1
+
+_ONE = 1 << 32  # a whole key, in the whole numbers by which its rows are divided
+#: 2^32 divided by the golden ratio: multiples of it, modulo 2^32, fill a circle evenly however many they are.
+_STEP = 2_654_435_769
+_OF_SOURCE, _OF_BATCH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which workers send their rows of which keys to which others: g entries.
+
+    Attributes
+    ----------
+    keys : uint64[g]
+        The keys' hashes.
+    senders, receivers : int32[g]
+        The workers.
+    sides : int8[g]
+        The side whose rows are copied.
+
+    """
+
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    senders: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    receivers: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    sides: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+
+    def where(self, which: NDArray[np.bool_]) -> "Copies":
+        """The entries that are marked, bool[g]."""
+        return Copies(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class JoinTable:
+    """Where the rows of q split keys go. The keys that it doesn't name are at their homes, both sides of them.
+
+    The places of key *i* are those from ``starts[i]`` up to ``starts[i + 1]``. All of them get the rows of its copied
+    side. Those with a weight get rows of its split side, in proportion to their weights.
+
+    Attributes
+    ----------
+    keys : uint64[q]
+        The keys' hashes, ascending.
+    split : int8[q]
+        Each key's split side, ``LEFT`` or ``RIGHT``.
+    starts : int64[q + 1]
+        See above.
+    places : int32[c]
+        Workers. The first of a key has had the key for the longest time.
+    weights : float64[c]
+        At least one of a key is above 0.
+    since : int64[c]
+        The number of the plan since which the weight is 0; 0 where it isn't.
+    grow : Copies
+        The places that are new in this plan. They get the copied side's older rows in the batch after its first one.
+    grown : Copies
+        The ``grow`` of the plan before.
+    leave_keys, leave_places : uint64[l], int32[l]
+        The places that a key has lost with this plan: they drop all rows of the key.
+
+    """
+
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    split: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    since: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    grow: Copies = field(default_factory=Copies)
+    grown: Copies = field(default_factory=Copies)
+    leave_keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    leave_places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+
+    @classmethod
+    def of(cls, plan: Plan | None) -> Self:
+        """The table of a plan. Without a plan it is empty."""
+        if plan is None:
+            return cls()
+        values: Mapping[str, Any] = plan.values
+        copies = {
+            name: Copies(*(values[f"{name}_{each.name}"] for each in fields(Copies))) for name in ("grow", "grown")
+        }
+        own: dict[str, Any] = {each.name: values[each.name] for each in fields(cls) if each.name not in copies}
+        return cls(**own, grow=copies["grow"], grown=copies["grown"])
+
+    def values(self) -> dict[str, Value]:
+        """The values of a plan with this table."""
+        found: dict[str, Value] = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, Copies):
+                found |= {f"{each.name}_{part.name}": getattr(value, part.name) for part in fields(Copies)}
+            else:
+                found[each.name] = value
+        return found
+
+    def list_places(self, entry: int) -> list[int]:
+        """The places of a key of the table."""
+        places: list[int] = self.places[self.starts[entry] : self.starts[entry + 1]].tolist()
+        return places
+
+    def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Each key's position in the table, int64[k]. −1: the table doesn't name it."""
+        if not len(self.keys):
+            return np.full(len(hashes), -1)
+        at = np.minimum(np.searchsorted(self.keys, hashes), len(self.keys) - 1)
+        return np.where(self.keys[at] == hashes, at, -1)
+
+
+class JoinRouter:
+    """A source's routing of one side's rows in one batch.
+
+    Its answers depend on the table, the source, the batch and the rows' order alone: not on how the rows are cut.
+
+    Parameters
+    ----------
+    table : JoinTable
+        The batch's table.
+    side : int
+        ``LEFT`` or ``RIGHT``.
+    workers, seed : int
+        W, and the seed of the hash function that names a key's home.
+    source, batch : int
+        The numbers of the source and of the batch. They decide with which place a split key begins.
+
+    """
+
+    def __init__(self, table: JoinTable, side: int, workers: int, seed: int, source: int, batch: int) -> None:
+        self._table, self._side, self._workers = table, side, workers
+        self._function = hash_function(seed)
+        mixed = (_OF_SOURCE * (source + 1) + _OF_BATCH * (batch + 1)) & 0xFFFF_FFFF_FFFF_FFFF
+        self._next = ((table.keys ^ np.uint64(mixed)) >> np.uint64(32)).astype(np.int64)
+        self._ends = _place_bounds(table)
+
+    def route(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Route n rows.
+
+        Returns
+        -------
+        (int64[m], int32[m])
+            m ≥ n rows, ascending, and the worker of each. A row that goes to several workers is there several times.
+
+        """
+        home = choose_homes(keys.hashes, self._function, self._workers)
+        rows, workers = np.arange(len(keys.codes)), home[keys.codes]
+        of_key = self._table.find(keys.hashes)
+        if not (of_key >= 0).any():
+            return rows, workers
+        entry = of_key[keys.codes]
+        named = np.flatnonzero(entry >= 0)
+        divided = self._table.split[entry[named]] == self._side
+        workers[named[divided]] = self._divide(entry[named[divided]])
+        copied = named[~divided]
+        first, stop = (self._table.starts[entry[copied] + more] for more in (0, 1))
+        many = np.ones(len(rows), np.int64)
+        many[copied] = stop - first
+        rows, workers = np.repeat(rows, many), np.repeat(workers, many)
+        # Of a copied row, its number among the copies is that of the place.
+        begins = np.cumsum(many) - many
+        at = np.repeat(begins[copied], stop - first)
+        within = np.arange(len(at)) - np.repeat(np.cumsum(stop - first) - (stop - first), stop - first)
+        workers[at + within] = self._table.places[np.repeat(first, stop - first) + within]
+        return rows, workers
+
+    def _divide(self, entry: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The places of rows of split sides, which belong to these keys of the table: int32[s]."""
+        order = np.argsort(entry, kind="stable")
+        counts = np.bincount(entry, minlength=len(self._table.keys))
+        number = np.empty(len(entry), np.int64)
+        number[order] = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts)
+        fraction = (self._next[entry] + number * _STEP) & (_ONE - 1)
+        self._next = (self._next + counts * _STEP) & (_ONE - 1)
+        return self._table.places[np.searchsorted(self._ends, entry * _ONE + fraction, side="right")]
+
+
+def _place_bounds(table: JoinTable) -> NDArray[np.int64]:
+    """Where the share of each place ends, int64[c], ascending: key *i* has the numbers from i·2³² on."""
+    ends = np.empty(len(table.places), np.int64)
+    for entry, (start, stop) in enumerate(zip(table.starts[:-1].tolist(), table.starts[1:].tolist(), strict=True)):
+        total = np.cumsum(table.weights[start:stop])
+        ends[start:stop] = entry * _ONE + np.floor(total / total[-1] * _ONE).astype(np.int64)
+    return ends
