@@ -1,27 +1,25 @@
 """``keyed_map``: run a keyed operator over the user's own stream."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.location import Location, Where
-from unskew.apps.checkpoint.visibility import require_shared
 from unskew.apps.driver.plans.batch_planner import add_feedback, prepare_feedback
 from unskew.apps.driver.plans.plan_service import choose_listen_address
 from unskew.apps.driver.plans.planned_routing import add_planner
 from unskew.apps.driver.python_processes import start_python
 from unskew.apps.library.route_options import RouteOptions
+from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb
 from unskew.apps.library.static_keyed_map import execute_at_once
 from unskew.apps.metrics.balance_observation import Observation, observe_keys, observe_rejected
-from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.operators.interface import KeyedOperator, require_operator
 from unskew.apps.router.router import Routing
 from unskew.apps.router.row_keys import Key, list_key_columns
@@ -46,11 +44,10 @@ from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import WINDOW
 from unskew.apps.worker.stateful.store import KEY
 from unskew.durations import Duration, parse_milliseconds
-from unskew.errors import EnvironmentFault, UsageError, suggest_names
+from unskew.errors import UsageError, suggest_names
 from unskew.grouping.registry import SINGLE_OWNER, STICKY
 from unskew.spark.compat import choose_tokens, convert_schema_to_spark, quote_name, require_frame
 from unskew.spark.micro_batches import make_batch_time, read_heartbeats
-from unskew.spark.setting_names import PROVIDER, ROCKSDB
 
 
 def keyed_map(
@@ -203,7 +200,7 @@ def keyed_map(
     period = choose_merge_period(merge_every, route.grouping, split=split, event=event, window_ms=lives[0])
     config = KeyedOperatorConfig(work, by.arrow, route.workers, split, route.workers, event, *lives, period)
     if first.isStreaming:
-        _require_rocksdb(first)
+        require_rocksdb(first, "keyed_map")
         if observe is not None:
             config = replace(config, observe=Observation(observe, route.grouping))
     elif ttl is not None and event:
@@ -265,8 +262,11 @@ def _execute_in_batches(
     config = replace(config, mergers=min(config.workers, partitions), checkpoint=location, partitions=partitions)
     tokens = choose_tokens(config.workers, partitions)
     record = {"groupingType": routing.grouping, "seed": routing.seed, **key_record}
-    _claim_checkpoint(spark, location, config, record, tokens)
-    routing = add_feedback(spark, routing, moving=moving, planned=_forget_transfers(routing))
+    new = find_changed_fields(config.work, Checkpoint(location).read_record())
+    claim_checkpoint(spark, location, config.identity | record | new, (*new,), partitions, tokens)
+    routing = add_feedback(
+        spark, routing, moving=moving, planned=forget_transfers(routing.workers, StateTransfers(location))
+    )
     if routing.plans is not None:
         config = replace(config, reports=routing.reports, routing=routing, monitors=WorkerMonitors(routing))
     routing = add_planner(streams[0], routing, "keyed_map")
@@ -313,19 +313,6 @@ def _unpack_results(
     return results.toDF(first, *others).select(*by.columns(F.col(first)), *named)
 
 
-def _forget_transfers(routing: Routing) -> Callable[[TaskReports], None]:
-    """Removes the files of states that all workers have taken in, by their reports. Mere tidying: it may fail."""
-    assert routing.checkpoint is not None
-    transfers = StateTransfers(routing.checkpoint)
-
-    def forget(reports: TaskReports) -> None:
-        workers = reports.workers
-        with suppress(EnvironmentFault):
-            transfers.forget([workers[w].migration.taken if w in workers else 0 for w in range(routing.workers)])
-
-    return forget
-
-
 def _require_clear_window(options: Mapping[str, Any], window_length: Duration | None, ttl: Duration | None) -> None:
     """Refuse a ``window`` that could be the states' as well as the grouping's own parameter."""
     if "window" in options and window_length is None and ttl is None:
@@ -341,25 +328,6 @@ def _describe_key(by: KeyColumns, key: Key) -> dict[str, Any]:
     # An expression has a name that another Spark may spell otherwise.
     named = {"keyColumns": parts} if all(isinstance(part, str) for part in parts) else {}
     return named if by.plain else named | {"keyType": by.schema_text}
-
-
-def _claim_checkpoint(
-    spark: SparkSession, location: Location, config: KeyedOperatorConfig, routed: dict[str, Any], tokens: list[int]
-) -> None:
-    """Record the query in its checkpoint: only the same tokens, in as many partitions, find its states again."""
-    checkpoint = Checkpoint(location)
-    new = find_changed_fields(config.work, checkpoint.read_record())
-    place = {"statePartitions": config.partitions, "tokens": tokens}
-    # Until a batch is done there are no states, so their place may still change.
-    moving = place if checkpoint.next_batch() == 0 else ()
-    checkpoint.claim(config.identity | routed | new | place, (*new, *moving))
-    require_shared(spark, location, *RECORD)
-
-
-def _require_rocksdb(df: DataFrame) -> None:
-    provider = df.sparkSession.conf.get(PROVIDER, "")
-    if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
-        raise UsageError(f"{PROVIDER} is {provider!r}; valid for keyed_map: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
 
 
 def _check_several(route: RouteOptions, *, split: bool, observe: str | None) -> None:

@@ -1,0 +1,67 @@
+"""What the library's functions share whose queries keep states: they check the session, and claim the checkpoint."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
+from unskew.apps.checkpoint.location import Location
+from unskew.apps.checkpoint.visibility import require_shared
+from unskew.apps.metrics.task_reports import TaskReports
+from unskew.apps.worker.stateful.migration import StateTransfers
+from unskew.errors import EnvironmentFault, UsageError
+from unskew.spark.setting_names import PROVIDER, ROCKSDB
+
+
+def require_rocksdb(df: DataFrame, function: str) -> None:
+    """Raise ``UsageError`` unless the states of a function's query come into a store that can have them."""
+    provider = df.sparkSession.conf.get(PROVIDER, "")
+    if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
+        raise UsageError(f"{PROVIDER} is {provider!r}; valid for {function}: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
+
+
+def claim_checkpoint(
+    spark: SparkSession,
+    location: Location,
+    record: Mapping[str, Any],
+    changing: Sequence[str],
+    partitions: int,
+    tokens: list[int],
+) -> None:
+    """Record a query in its checkpoint: only the same tokens, in as many partitions, find its states again.
+
+    Parameters
+    ----------
+    spark, location
+        The session, and the checkpoint's location.
+    record : mapping
+        What the checkpoint records of the query.
+    changing : sequence of str
+        The fields of the record that may differ from those that are recorded.
+    partitions : int
+        The number of the state's partitions.
+    tokens : list of int
+        The workers' tokens.
+
+    """
+    checkpoint = Checkpoint(location)
+    place = {"statePartitions": partitions, "tokens": tokens}
+    # Until a batch is done there are no states, so their place may still change.
+    moving = place if checkpoint.next_batch() == 0 else ()
+    checkpoint.claim({**record, **place}, (*changing, *moving))
+    require_shared(spark, location, *RECORD)
+
+
+def forget_transfers(workers: int, *transfers: StateTransfers) -> Callable[[TaskReports], None]:
+    """Removes the files of states that all workers have taken in, by their reports. Mere tidying: it may fail."""
+
+    def forget(reports: TaskReports) -> None:
+        found = reports.workers
+        taken = [found[w].migration.taken if w in found else 0 for w in range(workers)]
+        with suppress(EnvironmentFault):
+            for each in transfers:
+                each.forget(taken)
+
+    return forget
