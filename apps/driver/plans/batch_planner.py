@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.plan_states import PlanStateLog
-from unskew.apps.driver.plans.feedback_loop import begin_batch, require_known_plans
+from unskew.apps.driver.plans.feedback_loop import PlanLoop, begin_batch, require_known_plans
 from unskew.apps.driver.plans.plan_service import (
     ENABLED,
     ListenAddress,
@@ -74,7 +74,7 @@ class BatchPlanner:
 
     Parameters
     ----------
-    loop : FeedbackLoop
+    loop : PlanLoop
         The query's feedback loop.
     checkpoint : str or Location
         The query's checkpoint location.
@@ -87,7 +87,7 @@ class BatchPlanner:
 
     def __init__(
         self,
-        loop: FeedbackLoop,
+        loop: PlanLoop,
         checkpoint: Where,
         reports: Reports,
         planned: Callable[[TaskReports], None] = lambda _: None,
@@ -218,9 +218,31 @@ def add_feedback(
 
     """
     needed = prepare_feedback(spark, routing, moving=moving)
-    if needed is None or routing.checkpoint is None:
-        return routing
-    loop, place = needed
+    return routing if needed is None else add_plans(spark, routing, *needed, planned)
+
+
+def add_plans(
+    spark: SparkSession,
+    routing: Routing,
+    loop: PlanLoop,
+    place: ListenAddress,
+    planned: Callable[[TaskReports], None] = lambda _: None,
+) -> Routing:
+    """The routing of a stream with a checkpoint, with reports to the driver and the plans that a loop makes of them.
+
+    Parameters
+    ----------
+    spark, routing
+        The session of this process that runs the stream, and its routing.
+    loop : PlanLoop
+        Makes the plans.
+    place : ListenAddress
+        Where the driver listens.
+    planned
+        As for ``BatchPlanner``.
+
+    """
+    assert routing.checkpoint is not None
     reports = Reports(spark.sparkContext)
     call = BatchPlanner(loop, routing.checkpoint, reports, planned)
     return replace(routing, reports=reports, plans=call.join(get_plan_service(place)))

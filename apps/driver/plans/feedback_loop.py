@@ -6,12 +6,26 @@ sources ask for it (``unskew.apps.driver.plans.batch_planner``).
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import FeedbackLoop, Interval, MigrationReport, PlanState, Rebalance, measure_effects
+
+
+class PlanLoop(Protocol):
+    """What makes the plans of a query: a ``FeedbackLoop``, or a ``SplitJoinLoop``."""
+
+    @property
+    def workers(self) -> int:
+        """The query's W."""
+        ...
+
+    def after(self, before: PlanState, interval: Interval) -> PlanState:
+        """The plan state after an interval."""
+        ...
 
 
 def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
@@ -29,7 +43,7 @@ def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskRe
 
 
 def begin_batch(
-    loop: FeedbackLoop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None
+    loop: PlanLoop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None
 ) -> bool:
     """Begin a batch: write its plan state, unless it is written already.
 
