@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -162,6 +162,31 @@ class WorkerBatch:
     empty: bool = False
 
 
+class DataflowConfig(Protocol):
+    """What the dataflow around workers reads of their config: of a ``KeyedOperatorConfig``, or of a ``JoinConfig``.
+
+    Its members are as ``KeyedOperatorConfig`` describes them.
+    """
+
+    @property
+    def workers(self) -> int: ...
+    @property
+    def mergers(self) -> int: ...
+    @property
+    def event(self) -> bool: ...
+    @property
+    def split(self) -> bool: ...
+    @property
+    def mergers_keep(self) -> bool: ...
+    @property
+    def checkpoint(self) -> Where | None: ...
+    @property
+    def most(self) -> int: ...
+    @property
+    def observe(self) -> Observation | None: ...
+    def require_state_partitions(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class KeyedOperatorConfig:
     """What all workers and mergers do.
@@ -268,28 +293,40 @@ class KeyedOperatorConfig:
         return self.event and (self.work.emits_on_close or self.work.settles_later)
 
     def require_state_partitions(self) -> None:
-        """Check that the calling task's query keeps the states where this config expects them.
-
-        Raises
-        ------
-        UsageError
-            The task doesn't see the checkpoint, or the state has another number of partitions.
-
-        """
-        if self.checkpoint is not None:
-            require_visible(self.checkpoint)
-        found = count_state_partitions()
-        if self.partitions is not None and found is not None and found != self.partitions:
-            raise UsageError(
-                f"spark.sql.shuffle.partitions was {self.partitions} when the operator's states got their places, and "
-                f"is {found} in the query; valid: one number, from the call of keyed_map until the query has started"
-            )
+        """Raise ``UsageError`` if the calling task's query keeps its states elsewhere than this config expects."""
+        require_state_partitions(self.checkpoint, self.partitions)
 
     def now(self, batch: WorkerBatch) -> Now:
         """The time for the operator. If states live for windows, the watermark is the end of the last closed one."""
         if self.window_ms is None:
             return Now(batch.batch_ms, batch.watermark_ms)
         return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
+
+
+def require_state_partitions(checkpoint: Where | None, partitions: int | None) -> None:
+    """Check that the calling task's query keeps its states where they are expected.
+
+    Parameters
+    ----------
+    checkpoint : str or Location, optional
+        The query's checkpoint location.
+    partitions : int, optional
+        The number of the state's partitions for which the workers' tokens were chosen.
+
+    Raises
+    ------
+    UsageError
+        The task doesn't see the checkpoint, or the state has another number of partitions.
+
+    """
+    if checkpoint is not None:
+        require_visible(checkpoint)
+    found = count_state_partitions()
+    if partitions is not None and found is not None and found != partitions:
+        raise UsageError(
+            f"spark.sql.shuffle.partitions was {partitions} when the operator's states got their places, and is "
+            f"{found} in the query; valid: one number, from the call that made the query until it has started"
+        )
 
 
 def parse_lifetime(

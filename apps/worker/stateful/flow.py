@@ -24,7 +24,7 @@ from unskew.apps.router import tuple_packets
 from unskew.apps.router.router import Routing
 from unskew.apps.router.tuple_packets import make_packet_router
 from unskew.apps.splitter.json_fields import JsonFields
-from unskew.apps.worker.stateful.config import KeyedOperatorConfig
+from unskew.apps.worker.stateful.config import DataflowConfig, KeyedOperatorConfig
 from unskew.apps.worker.stateful.operator import PACKETS, PARCELS, MergerOperator, PandasOperator, WorkerOperator
 from unskew.apps.worker.stateful.operator_output import REPORT, read_rows
 from unskew.apps.worker.stateful.tasks import make_stateless_merger
@@ -104,11 +104,18 @@ def route_to_workers(
 
 
 def add_tokens(
-    route: Callable[[Batches], Batches], config: KeyedOperatorConfig, tokens: list[int], *, heartbeats: bool
+    route: Callable[[Batches], Batches],
+    config: DataflowConfig,
+    tokens: list[int],
+    *,
+    heartbeats: bool,
+    side: int | None = None,
 ) -> Any:
+    """Add its worker's token to each packet. With a side, 0 or 1, the source's number is twice the task's, plus it."""
+
     def rows(batches: Batches) -> Batches:
         config.require_state_partitions()
-        source, number = get_partition(), 0
+        source, number = get_partition() if side is None else 2 * get_partition() + side, 0
         token = np.array(tokens, np.int32)
         for batch in route(batches):
             workers = batch.column("worker")
@@ -149,10 +156,11 @@ def send_heartbeats(heartbeats: DataFrame, tokens: list[int], moment: Column) ->
 
 def apply_operators(
     streams: Sequence[DataFrame],
-    config: KeyedOperatorConfig,
+    config: DataflowConfig,
     tokens: list[int],
     batch_time: Column,
     lateness_ms: int | None,
+    operator: type[WorkerOperator] = WorkerOperator,
 ) -> DataFrame:
     """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
 
@@ -161,7 +169,7 @@ def apply_operators(
     streams : sequence of DataFrames
         The result of ``route_to_workers`` for each stream of tuples, one of them with heartbeats. By event time each
         has a watermark, and Spark takes the least: no tuple is late because another stream is ahead.
-    config : KeyedOperatorConfig
+    config : DataflowConfig
         What the workers do.
     tokens : list of int
         The workers' tokens. The first of them are the mergers' tokens, too.
@@ -170,6 +178,8 @@ def apply_operators(
     lateness_ms : int, optional
         By event time, how late a tuple may be. By batch time, None if no watermark is needed. With a watermark
         Spark runs one more batch, without rows, after each batch.
+    operator : type
+        The workers' operator.
 
     """
     if config.event:
@@ -179,14 +189,14 @@ def apply_operators(
         packets = packets.withColumn(_LATEST, batch_time).withWatermark(_LATEST, "0 seconds")
     arriving = packets.withColumn("batch_ms", F.unix_millis(batch_time))
     mode = "EventTime" if config.event else "None"
-    rows = _apply_operator(arriving.select(*PACKETS.names), WorkerOperator(config, tokens), mode)
+    rows = _apply_operator(arriving.select(*PACKETS.names), operator(config, tokens), mode)
     if config.observe is not None:
         report = F.col("kind") == REPORT
         of = F.when(report, F.col("sender")), F.col("blob").cast("string"), config.workers, config.observe
         rows = observe_workers(rows, *of).where(~report)
     if config.mergers_keep:
         return _apply_operator(rows, MergerOperator(config, tokens), "None")
-    if config.split:
+    if config.split and isinstance(config, KeyedOperatorConfig):
         return place_rows(rows, config.mergers, F.col("merger")).mapInArrow(make_stateless_merger(config), PARCELS)
     return rows
 

@@ -53,11 +53,13 @@ class StateTransfers:
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
+    *folder : str
+        The folder below ``<checkpoint>/unskew``, if it isn't ``moves``.
 
     """
 
-    def __init__(self, checkpoint: Where) -> None:
-        self._location = Location.of(checkpoint).below("unskew", "moves")
+    def __init__(self, checkpoint: Where, *folder: str) -> None:
+        self._location = Location.of(checkpoint).below("unskew", *(folder or ("moves",)))
 
     def plans(self) -> list[int]:
         """The numbers of the plans that have files, ascending."""

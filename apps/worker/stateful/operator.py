@@ -15,7 +15,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 if TYPE_CHECKING:
-    from unskew.apps.worker.stateful.config import KeyedOperatorConfig
+    from unskew.apps.worker.stateful.config import DataflowConfig
 
 #: The names of the map states that have the blobs. (In checkpoints a merger is called a home.)
 AT_WORKERS, AT_MERGERS = "workers", "homes"
@@ -83,7 +83,7 @@ class _Operator(StatefulProcessor):
 
     state: str
 
-    def __init__(self, config: "KeyedOperatorConfig", tokens: list[int]) -> None:
+    def __init__(self, config: "DataflowConfig", tokens: list[int]) -> None:
         self._packed = cloudpickle.dumps(config)
         self._tokens = tokens
 
@@ -91,8 +91,8 @@ class _Operator(StatefulProcessor):
         return _reduce_operator(self)
 
     @cached_property
-    def _config(self) -> "KeyedOperatorConfig":
-        config: KeyedOperatorConfig = cloudpickle.loads(self._packed)
+    def _config(self) -> "DataflowConfig":
+        config: DataflowConfig = cloudpickle.loads(self._packed)
         config.require_state_partitions()
         return config
 
@@ -123,8 +123,8 @@ class WorkerOperator(_Operator):
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
         arrived = sorted(rows, key=lambda row: (row["source"], row["number"]))
-        packets = [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
         worker, batch_ms = arrived[0]["worker"], arrived[0]["batch_ms"]
+        packets = self._list_packets(arrived)
         yield from self._work(worker, packets, batch_ms, timerValues, self._overflow(), empty=False)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
@@ -135,20 +135,27 @@ class WorkerOperator(_Operator):
             batch_ms = timerValues.getCurrentProcessingTimeInMs()
             yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
 
+    def _list_packets(self, arrived: list[Any]) -> list[Any]:
+        """The packets of a batch's rows, as the worker takes them."""
+        return [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
+
     def _overflow(self) -> Any:
         return _import_tasks().Overflow(self._config.checkpoint, self._config.most)
 
     def _work(
-        self, worker: int, packets: list[bytes], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
+        self, worker: int, packets: list[Any], batch_ms: int, timers: Any, overflow: Any, *, empty: bool
     ) -> Iterator[Row]:
         self._done.add(worker)
         event = self._config.event
         watermark_ms = timers.getCurrentWatermarkInMs() if event else batch_ms
-        yield from _import_tasks().run_worker(
-            self._config, self._tokens, self._state, worker, packets, batch_ms, watermark_ms, overflow, empty=empty
-        )
+        yield from self._run(worker, packets, batch_ms, watermark_ms, overflow, empty=empty)
         if event:
             self._handle.registerTimer(watermark_ms + 1)
+
+    def _run(self, *given: Any, empty: bool) -> Iterator[Row]:
+        """The worker's batch: the arguments of ``tasks.run_worker`` from the worker's number on."""
+        rows: Iterator[Row] = _import_tasks().run_worker(self._config, self._tokens, self._state, *given, empty=empty)
+        return rows
 
 
 class MergerOperator(_Operator):

@@ -1,6 +1,6 @@
 """The batch of Spark's operators: a worker makes parcels from packets, and a merger makes results from fragments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -16,25 +16,27 @@ from unskew.spark.micro_batches import get_batch_number
 
 
 def run_worker(
-    config: KeyedOperatorConfig,
+    config: Any,
     tokens: list[int],
     state: Any,
     worker: int,
-    packets: list[bytes],
+    packets: list[Any],
     batch_ms: int,
     watermark_ms: int,
     overflow: Overflow,
     *,
     empty: bool,
+    run: Callable[..., Iterator[Parcel]] = run_batch,
 ) -> Iterator[Row]:
     """A worker's batch: packets → rows of ``operator.PARCELS``.
 
     ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
+    ``run`` executes the batch, by the config, as ``run_batch`` does.
     """
     store = SparkStore(state)
     progress = OperatorProgress.read(store)
     batch = advance_time(config, progress, WorkerBatch(get_batch_number() or 0, batch_ms, watermark_ms, empty))
-    parcels = run_batch(config, store, worker, packets, batch, progress)
+    parcels = run(config, store, worker, packets, batch, progress)
     yield from make_rows(parcels, tokens, "worker", worker, batch, overflow)
 
 

@@ -1,0 +1,99 @@
+"""What the workers of a join do, which Spark sends to tasks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from unskew.apps.checkpoint.location import Where
+from unskew.apps.checkpoint.overflow import MOST
+from unskew.apps.metrics.balance_observation import Observation
+from unskew.apps.router.router import Routing
+from unskew.apps.worker.stateful.config import describe_schema, require_state_partitions
+
+#: Which of n pairs count: (n left rows, n right rows) → bool[n].
+Condition: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
+
+_SLICES = 8  # of the time for which a row is kept
+_LEAST_SLICE_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class JoinConfig:
+    """What all workers of a join do.
+
+    Parameters
+    ----------
+    key : DataType
+        The keys' type.
+    columns : (Schema, Schema)
+        The columns of the left and of the right rows, as their packets have them after the key and the time.
+    names : (list of str, list of str)
+        What the user calls these columns.
+    before_us, after_us : int
+        The bounds of a pair's times: a right row's is at least the left one's less ``before_us`` and at most the left
+        one's plus ``after_us``.
+    routing : Routing
+        The join's routing: W, the seed, the checkpoint, the plans, and where the tasks report.
+    where : callable, optional
+        Which pairs count. None: all.
+    partitions : int, optional
+        The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
+    most : int
+        How many bytes Spark's operator gives through Spark in one call. The rest lies beside the checkpoint.
+    observe : Observation, optional
+        The observation in which Spark gathers a report of each worker.
+
+    """
+
+    key: pa.DataType
+    columns: tuple[pa.Schema, pa.Schema]
+    names: tuple[list[str], list[str]]
+    before_us: int
+    after_us: int
+    routing: Routing
+    where: Condition | None = None
+    partitions: int | None = None
+    most: int = MOST
+    observe: Observation | None = None
+
+    # As of ``KeyedOperatorConfig``: rows have times of their own, and nothing is merged.
+    event: bool = True
+    split: bool = False
+    mergers_keep: bool = False
+
+    @property
+    def workers(self) -> int:
+        """W."""
+        return self.routing.workers
+
+    @property
+    def mergers(self) -> int:
+        """W: a worker's pairs have its own token."""
+        return self.routing.workers
+
+    @property
+    def checkpoint(self) -> Where | None:
+        """The query's checkpoint location, which each task must see."""
+        return self.routing.checkpoint
+
+    @property
+    def slice_us(self) -> int:
+        """The length of the slices of time in which rows are kept (µs)."""
+        return max((self.before_us + self.after_us) // _SLICES, _LEAST_SLICE_US)
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The fields that a checkpoint records of its run."""
+        return {
+            "work": "balanced_join",
+            "state": [describe_schema(schema) for schema in self.columns],
+            "parameters": {"before_us": self.before_us, "after_us": self.after_us},
+            "keyType": str(self.key),
+            "numWorkers": self.workers,
+        }
+
+    def require_state_partitions(self) -> None:
+        """Raise ``UsageError`` if the calling task's query keeps its states elsewhere than this config expects."""
+        require_state_partitions(self.checkpoint, self.partitions)
