@@ -1,7 +1,8 @@
-"""``balanced_join``: a join of DataFrames in which the hot keys of the larger side are spread over several tasks.
+"""``balanced_join``: a join in which hot keys are spread over several tasks.
 
-The larger side is counted by key, and PLANNED divides it between W tasks. A row of the other side goes to every task
-that may have its key, which is nearly always one. So Spark joins within the tasks, and each side is shuffled once.
+Of DataFrames that aren't streams, the larger side is counted by key, and PLANNED divides it between W tasks. A row of
+the other side goes to every task that may have its key, which is nearly always one. So Spark joins within the tasks,
+and each side is shuffled once. Streams are joined by workers of our own (``stream_join``).
 """
 
 import logging
@@ -14,7 +15,10 @@ from pyspark.sql.types import DataType, NumericType
 
 from unskew.apps.driver.plans.planned_frame import WORKER, route_pair
 from unskew.apps.library.route_options import RouteOptions
+from unskew.apps.library.stream_join import TimeBounds, join_streams
 from unskew.apps.router.row_keys import make_key_column
+from unskew.apps.worker.joining.config import Condition
+from unskew.durations import Duration
 from unskew.errors import UsageError
 from unskew.spark.compat import (
     choose_tokens,
@@ -53,26 +57,36 @@ def balanced_join(
     most_workers: int | None = None,
     seed: int = 0,
     name: str = "",
+    within: Duration | None = None,
+    after: Duration | None = None,
+    left_time: str | Column | None = None,
+    right_time: str | Column | None = None,
+    lateness: Duration = 10.0,
+    max_ahead: Duration = 3600.0,
+    where: Condition | None = None,
+    observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Join two DataFrames so that no task has much more than its share: hot keys of ``left`` are at several tasks.
+    """Join two DataFrames, or two streams, so that no task has much more than its share: hot keys are at several tasks.
 
     Parameters
     ----------
     left : DataFrame
-        The larger side, with the hot keys. It isn't a stream, but may be a stream's batch in ``foreachBatch``. It is
-        read twice, once by a job in this call that counts it: cache it if that is dear.
+        The larger side, with the hot keys. If it isn't a stream, it may be a stream's batch in ``foreachBatch``. It is
+        then read twice, once by a job in this call that counts it: cache it if that is dear.
     right : DataFrame
-        The other side. Of a key that is at several tasks each of these gets all rows.
+        The other side, a stream if ``left`` is one. Of a key that is at several tasks each of these gets all rows.
+        (Of two streams, a key's side with more rows is divided, be it the left or the right one.)
     on : str or sequence of str
         The columns that must be equal, by their names on both sides. Null equals nothing.
     workers : int
-        W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``.
+        W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``. Of streams, see ``keyed_map``.
     how : str
         ``inner``, ``left``, ``leftsemi`` or ``leftanti``. For ``right``, change the sides. A row of ``right`` without a
-        partner may be at several tasks, so that there is no ``full``.
+        partner may be at several tasks, so that there is no ``full``. Streams: ``inner``.
     checkpoint : str, optional
-        In ``foreachBatch``: the query's ``checkpointLocation``. Keys keep their tasks from batch to batch then.
+        The query's ``checkpointLocation``. Streams need it. In ``foreachBatch`` keys keep their tasks from batch to
+        batch with it.
     cost : str or Column, number
         What a row of ``left`` costs its task. Default: 1. If keys have very different numbers of partners, give 1 plus
         a part of that number.
@@ -80,23 +94,45 @@ def balanced_join(
         As for ``balance`` with PLANNED.
     name : str
         As for ``balance``.
+    within : timedelta, number (s) or str
+        Streams: how far the times of two rows may be apart. With ``after``: how long the right row may be before the
+        left one.
+    after : timedelta, number (s) or str, optional
+        Streams: how long the right row may be after the left one. Default: ``within``.
+    left_time, right_time : str or Column, timestamp
+        Streams: the rows' own times. Rows in which it is null are left out.
+    lateness, max_ahead : timedelta, number (s) or str
+        Streams: how late a row may be, and how far ahead of the batch's time, as for ``keyed_map``. Each stream has a
+        watermark of its own, and the least counts.
+    where : callable, optional
+        Streams: which of n pairs count: (n left rows, n right rows) → bool[n]. Both are Arrow record batches with
+        their side's columns but the key. It is called with about a million pairs at a time.
+    observe : str, optional
+        Streams: the name of an observation in which Spark measures the workers, as for ``keyed_map``.
 
     Returns
     -------
     DataFrame
-        The columns and rows of ``left.join(right, on, how)``, in W partitions.
+        The columns and rows of ``left.join(right, on, how)``, in W partitions. Of streams, a column of the right side
+        that has the name of a left one has the suffix ``_right``, and a row comes in the batch of the later of its two.
 
     Raises
     ------
     UsageError
-        A side is a stream. A column is missing on a side, or its types differ. The session has
+        One side is a stream and the other isn't, or an argument is for the other kind. A column is missing on a side,
+        or its types differ. Of streams, as ``keyed_map`` with feedback. Otherwise: the session has
         ``spark.sql.requireAllClusterKeysForCoPartition``, with which Spark would shuffle both sides once more, by the
         hash of the key: set it to false (``unskew.spark_settings`` does). Or as ``balance``.
     EnvironmentFault
-        As ``balance``.
+        As ``balance``, or as ``keyed_map``.
 
     Notes
     -----
+    Streams: the workers report how much their keys have to do, and the driver plans at a batch's beginning, as for
+    ``keyed_map`` with feedback. A key that gets hot is divided one batch later. A row is kept as long as a partner may
+    come, by the watermark. A row costs a worker some 2 µs and a pair 0.3 µs. If a key is hot on both sides, its pairs
+    are the work: ``where`` makes fewer of them, but doesn't spare looking at them.
+
     If Spark would broadcast the right side, nothing is counted, and the result is Spark's own join: a broadcast join
     has no skew. Counting takes nearly as much CPU as a plain join. So a balanced one pays where tasks run side by side,
     at least some four, and a task has far more rows than the others.
@@ -120,6 +156,21 @@ def balanced_join(
     spark = left.sparkSession
     if workers is None:
         workers = int(spark.conf.get(PARTITIONS) or 1)
+    of_streams = {"within": within, "after": after, "left_time": left_time, "right_time": right_time}
+    of_streams |= {"where": where, "observe": observe}
+    of_others = {"cost": cost, "weights": weights, "name": name or None, **options}
+    _check_kind(of_others if left.isStreaming else of_streams, stream=left.isStreaming)
+    if left.isStreaming:
+        if how != "inner":
+            raise UsageError(f"how is {how!r}; valid for streams: inner")
+        if within is None or left_time is None or right_time is None:
+            lacking = next(each for each in ("within", "left_time", "right_time") if of_streams[each] is None)
+            raise UsageError(f"{lacking} is missing; valid: a join of streams has within, left_time and right_time")
+        bounds = TimeBounds(within, after, left_time, right_time, lateness, max_ahead)
+        return join_streams(
+            left, right, kinds, workers, checkpoint, bounds,
+            where=where, observe=observe, most_workers=most_workers, seed=seed,
+        )  # fmt: skip
     route = RouteOptions(
         workers=workers,
         grouping="PLANNED",
@@ -162,8 +213,11 @@ def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> 
     """
     for side in (left, right):
         require_frame(side)
-        if side.isStreaming:
-            raise UsageError("a side of balanced_join is a stream; valid: none, or a stream's batch in foreachBatch")
+    if left.isStreaming != right.isStreaming:
+        raise UsageError(
+            "one side of balanced_join is a stream and the other isn't; valid: both, none, or a stream's batch in "
+            "foreachBatch"
+        )
     names = [on] if isinstance(on, str) else [*on]
     if not names or not all(isinstance(each, str) for each in names):
         raise UsageError(f"on is {on!r}; valid: a column's name, or a list of names")
@@ -182,6 +236,14 @@ def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> 
         column = quote_name(each)
         kinds[each] = ours if ours == theirs else left.select(column).union(right.select(column)).schema[0].dataType
     return kinds
+
+
+def _check_kind(given: Mapping[str, Any], *, stream: bool) -> None:
+    """Raise ``UsageError`` for an argument that is for the other kind of DataFrames."""
+    wrong = [name for name, value in given.items() if value is not None]
+    if wrong:
+        kinds = ("streams", "DataFrames that aren't") if stream else ("DataFrames that aren't streams", "streams")
+        raise UsageError(f"{wrong[0]} is given for a join of {kinds[0]}; valid for {kinds[1]}")
 
 
 def _parse_join(how: str) -> str:

@@ -1,0 +1,228 @@
+"""``balanced_join`` of two streams: rows of the same key, whose times are close to each other, meet at a worker.
+
+Hot keys are split while the query runs (``unskew.grouping.split_join``): the workers report what their keys had to do,
+and the driver plans at the beginning of each batch.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
+
+from unskew.apps.checkpoint.location import Location
+from unskew.apps.driver.plans.batch_planner import add_plans
+from unskew.apps.driver.plans.plan_service import ENABLED, choose_listen_address
+from unskew.apps.driver.python_processes import start_python
+from unskew.apps.library.route_options import RouteOptions
+from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb
+from unskew.apps.metrics.balance_observation import Observation, observe_rejected
+from unskew.apps.router.join_router import make_join_router
+from unskew.apps.router.order import stabilise_order
+from unskew.apps.router.tuple_packets import as_column, make_time_column
+from unskew.apps.worker.joining.config import Condition, JoinConfig
+from unskew.apps.worker.joining.operator import JoinOperator
+from unskew.apps.worker.joining.worker import open_copies
+from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, apply_operators, count_partitions, unpack_results
+from unskew.apps.worker.stateful.key_columns import KeyColumns
+from unskew.durations import Duration, parse_milliseconds
+from unskew.errors import UsageError
+from unskew.grouping.split_join.controller import SplitJoinLoop
+from unskew.grouping.split_join.plan import LEFT, RIGHT
+from unskew.spark.compat import choose_tokens, convert_schema_to_arrow, explain_import, map_in_arrow, quote_name
+from unskew.spark.micro_batches import make_batch_time
+
+#: How the observation of a join calls its grouping.
+GROUPING = "SPLIT_JOIN"
+
+
+@dataclass(frozen=True)
+class TimeBounds:
+    """Which times the rows of a pair may have, as the user gives it.
+
+    Attributes
+    ----------
+    within, after : duration
+        A right row's time is at least the left one's less ``within``, and at most the left one's plus ``after``.
+    left_time, right_time : str or Column
+        The sides' times.
+    lateness, max_ahead : duration
+        How late a row may be, and how far ahead of the batch's time.
+
+    """
+
+    within: Duration
+    after: Duration | None
+    left_time: str | Column
+    right_time: str | Column
+    lateness: Duration
+    max_ahead: Duration
+
+
+def join_streams(
+    left: DataFrame,
+    right: DataFrame,
+    kinds: Mapping[str, DataType],
+    workers: int,
+    checkpoint: str | None,
+    bounds: TimeBounds,
+    *,
+    where: Condition | None,
+    observe: str | None,
+    most_workers: int | None,
+    seed: int,
+) -> DataFrame:
+    """The pairs of two streams' rows.
+
+    Parameters
+    ----------
+    left, right : DataFrame
+        The streams.
+    kinds : mapping
+        The columns that must be equal, and the type by which they are compared.
+    bounds : TimeBounds
+        Which times the rows of a pair may have.
+    workers, checkpoint, where, observe, most_workers, seed
+        As for ``balanced_join``, whose errors it raises.
+
+    """
+    spark = left.sparkSession
+    before_ms = parse_milliseconds("within", bounds.within)
+    after_ms = before_ms if bounds.after is None else parse_milliseconds("after", bounds.after)
+    lateness_ms = parse_milliseconds("lateness", bounds.lateness)
+    ahead_ms = parse_milliseconds("max_ahead", bounds.max_ahead)
+    require_rocksdb(left, "balanced_join of streams")
+    place = choose_listen_address(spark)
+    if place is None:
+        raise UsageError(
+            "balanced_join of streams needs feedback from the workers, which has no way to the driver through Spark "
+            f"Connect, nor if {ENABLED} is false; valid then: keyed_map with IntervalJoin and KEY"
+        )
+    sides = [_Side.of(frame, kinds, moment) for frame, moment in ((left, bounds.left_time), (right, bounds.right_time))]
+    columns, taken = _name_results(sides, [*kinds])
+    # The grouping has no part in it, but what checks and resolves the arguments is the same.
+    route = RouteOptions(workers, "KEY", checkpoint, None, None, None, None, None, None, seed, "", {})
+    routing = route.make_routing(left, feedback=True)
+    assert routing.checkpoint is not None
+    location = Location.of(routing.checkpoint)
+    partitions = count_partitions(spark, location)
+    config = JoinConfig(
+        key=sides[LEFT].by.arrow,
+        columns=(sides[LEFT].travelling, sides[RIGHT].travelling),
+        names=(sides[LEFT].names, sides[RIGHT].names),
+        before_us=1000 * before_ms,
+        after_us=1000 * after_ms,
+        routing=routing,
+        where=where,
+        partitions=partitions,
+        observe=None if observe is None else Observation(observe, GROUPING),
+    )
+    loop = SplitJoinLoop(route.workers, seed, most_workers=most_workers)
+    tokens = choose_tokens(route.workers, partitions)
+    claim_checkpoint(spark, location, {**config.identity, "seed": seed, "on": [*kinds]}, (), partitions, tokens)
+    forget = forget_transfers(route.workers, *(open_copies(location, side) for side in (LEFT, RIGHT)))
+    routing = add_plans(spark, routing, loop, place, forget)
+    config = replace(config, routing=routing)
+    packets = [side.send(config, tokens, number, ahead_ms) for number, side in enumerate(sides)]
+    start_python(spark)
+    batch_time = make_batch_time(0, F.col("worker"))
+    parcels = apply_operators(packets, config, tokens, batch_time, lateness_ms, JoinOperator)
+    return _unpack_pairs(parcels, sides, columns, taken, location)
+
+
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """One stream of a join.
+
+    Attributes
+    ----------
+    frame : DataFrame
+        Its rows whose key isn't null, in an order that all attempts of a task give.
+    by : KeyColumns
+        Its key.
+    moment : Column
+        Its rows' times.
+    fields : list of StructField
+        The columns that the rows bring with them.
+
+    """
+
+    frame: DataFrame
+    by: KeyColumns
+    moment: Column
+    fields: list[StructField]
+
+    @classmethod
+    def of(cls, frame: DataFrame, kinds: Mapping[str, DataType], moment: str | Column) -> "_Side":
+        """The side of a stream."""
+        for name in kinds:
+            frame = frame.where(F.col(quote_name(name)).isNotNull())
+        by = KeyColumns.of(frame, [F.col(quote_name(name)).cast(kind).alias(name) for name, kind in kinds.items()])
+        # Null equals nothing, and the key comes back from its plain value.
+        fields = [field for field in frame.schema.fields if field.name not in kinds]
+        return cls(stabilise_order(frame, "SHUFFLE"), by, make_time_column(frame, moment), fields)
+
+    @property
+    def names(self) -> list[str]:
+        """The user's names of the columns."""
+        return [field.name for field in self.fields]
+
+    @property
+    def travelling(self) -> pa.Schema:
+        """The columns in packets and in the workers' tables."""
+        named = (StructField(f"c{n}", field.dataType) for n, field in enumerate(self.fields))
+        return convert_schema_to_arrow(StructType([*named]))
+
+    def send(self, config: JoinConfig, tokens: list[int], number: int, ahead_ms: int) -> DataFrame:
+        """The rows as packets for workers, each with its worker's token."""
+        moment = as_column(self.moment).cast("timestamp")
+        counted = moment.isNotNull() & F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
+        frame = self.frame
+        if config.observe is not None:
+            frame = observe_rejected(frame, counted, config.observe.name, number)
+        frame = frame.where(counted)
+        given = frame.columns
+        plain = frame.select("*", self.by.value, moment).toDF(*(f"c{n}" for n in range(len(given))), "key", "time")
+        read = [F.col(f"c{given.index(name)}").alias(f"r{n}") for n, name in enumerate(self.names)]
+        rows = plain.select("key", "time", *read)
+        route = make_join_router(config.routing, number)
+        packets = explain_import(add_tokens(route, config, tokens, heartbeats=True, side=number))
+        return map_in_arrow(rows, rows.columns, packets, ROUTED_DDL)
+
+
+def _name_results(sides: Sequence[_Side], on: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names of the results' columns of each side.
+
+    Raises
+    ------
+    UsageError
+        Two columns would have the same name.
+
+    """
+    left, right = (side.names for side in sides)
+    shown = [f"{name}_right" if name in left else name for name in right]
+    every = [*on, *left, *shown]
+    twice = [name for name in every if every.count(name) > 1]
+    if twice:
+        raise UsageError(f"two columns of the result would be called {twice[0]!r}: rename one of them")
+    return left, shown
+
+
+def _unpack_pairs(
+    parcels: DataFrame, sides: Sequence[_Side], left: Sequence[str], right: Sequence[str], location: Location
+) -> DataFrame:
+    """The rows of pairs that are in parcels."""
+    key = sides[LEFT].by
+    fields = [*sides[LEFT].fields, *sides[RIGHT].fields]
+    schema = StructType(
+        [StructField("key", key.kind), *(StructField(f"c{n}", field.dataType) for n, field in enumerate(fields))]
+    )
+
+    def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
+        return rows.columns[1:]
+
+    results = unpack_results(parcels, schema, columns, location)
+    shown = zip((f"c{n}" for n in range(len(fields))), [*left, *right], strict=True)
+    return results.select(*key.columns(F.col("key")), *(F.col(name).alias(own) for name, own in shown))

@@ -1,0 +1,86 @@
+"""Joins of two streams: all pairs, each once, with hot keys at several workers."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.apps.stateful.in_time import in_time
+from unskew import balanced_join, watch
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+from unskew.grouping.split_join.plan import JoinTable
+
+pytestmark = pytest.mark.spark
+
+START, FILES, ROWS, LAG, WORKERS = 1_700_000_000_000, 8, 4_000, 8_000, 4
+SCHEMA = {"left": ["user", "at", "n", "price"], "right": ["user", "at", "n", "ad"]}
+
+
+def write_side(folder: Path, numbers: range, *, right: bool, seed: int) -> None:
+    """A file a batch, of 3 s. Half of the left rows have one key; the right side is a tenth, and 8 s behind."""
+    folder.mkdir(exist_ok=True)
+    for number in numbers:
+        rng, rows = np.random.default_rng([seed, number, int(right)]), ROWS // 10 if right else ROWS
+        hot = rng.random(rows) < (0.02 if right else 0.5)
+        users = [None if who == 77 else f"u{who}" for who in np.where(hot, 0, rng.integers(1, 300, rows)).tolist()]
+        us = 1000 * (START + 3000 * number - (LAG if right else 0)) + rng.integers(0, 3_000_000, rows)
+        own = {"ad": [f"ad {each}" for each in rng.integers(0, 9, rows)]} if right else {"price": rng.random(rows)}
+        ids = rng.permutation(rows) + rows * number
+        table = pa.table({"user": users, "at": pa.array(us, pa.timestamp("us", "UTC")), "n": ids, **own})
+        file = folder / f"{number}.parquet"
+        pq.write_table(table, file)
+        os.utime(file, (number, number))
+
+
+def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
+    folders, checkpoint, out = [tmp_path / "l", tmp_path / "r"], str(tmp_path / "cp"), str(tmp_path / "out")
+
+    def read(*, stream: bool) -> list[DataFrame]:
+        if not stream:
+            return [spark.read.parquet(str(folder)) for folder in folders]
+        reader = spark.readStream.option("maxFilesPerTrigger", 1)
+        return [
+            reader.schema(own.schema).parquet(str(path)) for own, path in zip(read(stream=False), folders, strict=True)
+        ]
+
+    def drain(_: int) -> list:
+        left, right = read(stream=True)
+        found = balanced_join(
+            left, right, "user", WORKERS, checkpoint=checkpoint, within="2 s", after="1500 ms", left_time="at",
+            right_time="at", lateness="3 s", observe="own", where=count_odd, seed=seed,
+        )  # fmt: skip
+        query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        query = query.trigger(availableNow=True).start(out)
+        query.awaitTermination()
+        return watch(query, name="own").rows()
+
+    batches = []
+    for numbers in (range(FILES // 2), range(FILES // 2, FILES)):
+        for folder, right in zip(folders, (False, True), strict=True):
+            write_side(folder, numbers, right=right, seed=seed)
+        batches += in_time(drain)
+    left, right = read(stream=False)
+    close = "r.at BETWEEN l.at - INTERVAL 2 SECONDS AND l.at + INTERVAL 1500 MILLISECONDS"
+    wanted = left.alias("l").join(right.alias("r"), F.expr(f"l.user = r.user AND {close} AND (l.n + r.n) % 2 = 1"))
+    columns = ["user", "at", "n", "price", "at_right", "n_right", "ad"]
+    wanted = wanted.select("l.*", F.col("r.at").alias("at_right"), F.col("r.n").alias("n_right"), "r.ad")
+    pairs = spark.read.parquet(out)
+    assert pairs.columns == columns
+    expected = Counter(wanted.collect())
+    assert len(expected) > 1_000
+    assert Counter(pairs.collect()) == expected
+    table = JoinTable.of(PlanStateLog(checkpoint).newest().active)
+    assert np.diff(table.starts).max() == WORKERS or len(table.keys) > 1, "the hot key has got places"
+    even = [max(batch.loads) * WORKERS / batch.tuples for batch in batches if batch.tuples]
+    assert even[0] > 1.8
+    assert np.median(even[2 : FILES // 2]) < 1.25, even
+
+
+def count_odd(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.Array:
+    return pa.array((left.column("n").to_numpy() + right.column("n").to_numpy()) % 2 == 1)
