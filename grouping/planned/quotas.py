@@ -48,6 +48,11 @@ class Quotas(NamedTuple):
     workers: NDArray[np.int32]
     ends: NDArray[np.float64]
 
+    def get_parts(self, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """The worker of each part of a quota, and how much it gets, if the source's stretch is the whole line."""
+        rows = slice(self.firsts[quota], self.firsts[quota + 1])
+        return self.workers[rows], np.diff(self.ends[rows], prepend=0)
+
     def of(self, keys: NDArray[np.uint64], buckets: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
         """The quota of each key: its own, or else its bucket's, or else ``NONE``. There are ``number`` buckets."""
         first = int(np.searchsorted(self.keys, np.uint64(number)))

@@ -100,9 +100,7 @@ def route_pair(
     if alone:
         table = {
             _KEY: pa.array(quotas.keys[alone.start :].view(np.int64)),
-            _OWN: pa.array(
-                [sorted({*_read_quota(quotas, quota)[0].tolist()}) for quota in alone], pa.list_(pa.int32())
-            ),
+            _OWN: pa.array([sorted({*quotas.get_parts(quota)[0].tolist()}) for quota in alone], pa.list_(pa.int32())),
         }
         copied = copied.join(F.broadcast(right.sparkSession.createDataFrame(pa.table(table))), _KEY, "left")
         several = F.coalesce(F.col(_OWN), F.array(F.col(WORKER).cast("int")))
@@ -188,7 +186,7 @@ def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Co
     """The DataFrame with the column ``WORKER``: what the rows draw of these quotas, and ``otherwise`` without one."""
     if not which:
         return df.withColumn(WORKER, otherwise)
-    drawers = [_make_alias_table(*_read_quota(quotas, quota)) for quota in which]
+    drawers = [_make_alias_table(*quotas.get_parts(quota)) for quota in which]
     columns = {
         on: pa.array(quotas.keys[which.start : which.stop].view(np.int64)),
         "__unskew_share": pa.array([share for share, _, _ in drawers], pa.list_(pa.float64())),
@@ -203,12 +201,6 @@ def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Co
     drawn_worker = F.when(at - slot < F.get(share, slot), F.get(own, slot)).otherwise(F.get(other, slot))
     worker = F.when(own.isNull(), otherwise).otherwise(drawn_worker)
     return joined.withColumn(WORKER, worker).drop(*list(columns)[1:])
-
-
-def _read_quota(quotas: Quotas, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """The workers of a quota, and how much each of them gets."""
-    rows = slice(quotas.firsts[quota], quotas.firsts[quota + 1])
-    return quotas.workers[rows], np.diff(quotas.ends[rows], prepend=0)
 
 
 def _make_alias_table(
