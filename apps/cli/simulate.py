@@ -24,7 +24,7 @@ from unskew.shell import parse_pair
 
 if TYPE_CHECKING:
     from unskew.apps.cli.simulation.batch_times import BatchTiming
-    from unskew.apps.cli.simulation.input_stream import StreamSpec, TimedKeys
+    from unskew.apps.cli.simulation.input_stream import StreamSpec
     from unskew.apps.cli.simulation.simulation import Contestant, Simulation
     from unskew.apps.cli.simulation.sweep import SweptFigures
     from unskew.grouping.keys import Keys
@@ -143,6 +143,13 @@ class SimulationOptions:
     feedback_transfer: Annotated[
         float, _timing_option(help="Time that a move of a state takes both workers, for each tuple in it (ms).")
     ] = 0.0
+    join: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STREAM",
+            help="Join the stream with this second one by key, and show what each way to do that gives the workers.",
+        ),
+    ] = None
     samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0
     sweep: Annotated[
@@ -258,6 +265,7 @@ def simulate(
     With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
     --work measures your own work on a sample of the stream.
     --details adds the queues and times of simulated workers. --output saves all measures over time.
+    With --join it prints what a join of two streams by key would do instead, and what to do about hot keys.
 
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
 
@@ -265,6 +273,15 @@ def simulate(
 
     Example: unskew simulate zipf hot kafka:events --workers 10,50 --groupings BOUNDED_LOAD --sweep slack=0.02,0.1
     """
+    if options.join is not None:
+        from unskew.apps.cli.simulation import join_report
+        from unskew.apps.cli.simulation.input_stream import StreamSpec
+
+        join_report.refuse_other_options((batches, work, options, shown))
+        rest = options.tuples, options.seed, kafka.connection
+        given = [StreamSpec(name, *rest, timed=False) for name in (options.streams[0], options.join)]
+        join_report.print_join(given, options.worker_counts, batches.batch, as_json=shown.as_json)
+        return
     asked = batches.is_asked(work.work)
     swept = options.is_swept or shown.show is not None
     if swept and asked:
@@ -331,7 +348,7 @@ def _load_simulation(
     """The whole stream, to be simulated with these options."""
     from unskew.apps.cli.simulation import simulation
 
-    arguments, read = options.arguments(), _read_stream(given, recorded=options.recorded)
+    arguments, read = options.arguments(), given.read_some(recorded=options.recorded)
     arguments["settings"]["batch"] = batches.batch
     keys, times = simulation.encode_keys(read.keys), read.times if options.recorded else None
     return simulation.Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
@@ -407,17 +424,6 @@ def _print_partitions(console: Console, partitions: Mapping[int, int] | None) ->
 
     if partitions is not None:
         console.print(tables.describe_partitions(partitions), highlight=False, soft_wrap=True)
-
-
-def _read_stream(given: "StreamSpec", *, recorded: bool) -> "TimedKeys":
-    """The whole stream, which must have tuples, and times if these are asked for."""
-    read = given.read()
-    if not len(read.keys):
-        why = "".join(f": {reason}" for reason, _ in given.rejects.reasons.most_common(1))
-        raise UsageError(f"stream {given.spec!r} has no tuples{why}")
-    if recorded and read.times is None:
-        raise UsageError(f"--recorded: stream {given.spec!r} says no times; a column 'time' (ms) or a Kafka topic does")
-    return read
 
 
 def _make_timing(

@@ -112,6 +112,30 @@ class StreamSpec:
         """The whole stream, as ``read_stream``."""
         return read_stream(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
 
+    def read_some(self, *, recorded: bool) -> TimedKeys:
+        """The whole stream, as ``read``.
+
+        Parameters
+        ----------
+        recorded : bool
+            Whether its times are needed.
+
+        Raises
+        ------
+        UsageError
+            It has no tuples, or no times that are needed; or as ``read``.
+
+        """
+        read = self.read()
+        if not len(read.keys):
+            why = "".join(f": {reason}" for reason, _ in self.rejects.reasons.most_common(1))
+            raise UsageError(f"stream {self.spec!r} has no tuples{why}")
+        if recorded and read.times is None:
+            raise UsageError(
+                f"--recorded: stream {self.spec!r} says no times; a column 'time' (ms) or a Kafka topic does"
+            )
+        return read
+
     def rows(self, *columns: str) -> Iterator[KeyedRows]:
         """The rows of a file that have a key, with further columns, some at a time.
 

@@ -180,13 +180,14 @@ def find_cheapest_even(answers: Mapping[str, GroupingFigures]) -> str | None:
 
 def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers: int) -> str:
     """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
-    shares = ", ".join(f"{_shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
+    shares = ", ".join(f"{shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
     best = find_cheapest_even(answers)
     found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
     return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
 
 
-def _shorten_key(key: str) -> str:
+def shorten_key(key: str) -> str:
+    """A key for a line, without the end of a long one."""
     return key if len(key) <= _LONGEST else key[: _LONGEST - 1] + "…"
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew import UsageError, balanced_join
+from unskew.apps.cli.simulation.join_loads import BALANCED, JoinSimulation, pair_sides
 from unskew.spark.compat import get_plan
 from unskew.spark.setting_names import CO_PARTITION
 
@@ -102,6 +103,21 @@ def test_what_spark_broadcasts_is_not_counted(session):
     left, right = make_sides(session)
     session.conf.set(_BROADCAST, "10m")
     assert "BroadcastHashJoin" in get_plan(balanced_join(left, right, "k", WORKERS))
+
+
+def test_unskew_simulate_predicts_it(session):
+    """As even tasks and as many copies, but for the hashes, and for chance: each of 8,000 hot rows draws its task."""
+    left, right = (side.where("k IS NOT null") for side in make_sides(session))
+    keys = [side.select("k").toArrow()["k"] for side in (left, right)]
+    simulated = JoinSimulation(pair_sides(*keys), WORKERS, None, 0).compute_figures()[BALANCED]
+    joined = balanced_join(left, right, "k", WORKERS, "left").groupBy(F.spark_partition_id().alias("task"))
+    tasks = joined.agg(F.count_distinct("l").alias("left"), F.count_distinct("r").alias("right")).collect()
+    rows = [len(each) for each in keys]
+    assert sum(task["left"] for task in tasks) == rows[0]
+    # (Key 7 has two right rows, and may be at a task more or less.)
+    assert sum(task["right"] for task in tasks) == pytest.approx(simulated.right_sent * rows[1], abs=2)
+    fullest = max(task["left"] + task["right"] for task in tasks)
+    assert fullest / (sum(rows) / WORKERS) == pytest.approx(simulated.fullest, abs=0.06)
 
 
 @pytest.mark.parametrize(
