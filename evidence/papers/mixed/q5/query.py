@@ -1,0 +1,233 @@
+"""TPC-H's query 5 over streams of orders and items: as one query of the library's, and as a chain of operators.
+
+customer and supplier don't stream: their nations are looked up. Both ways join first, then look up the supplier's
+nation of each item, and the customer's of what is left of the region. In one query the join must come first: Spark
+refuses a watermark behind an operator with states, such as a lookup.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tenacity
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from evidence.papers.mixed.q5.operators import PacedJoin, PacedLookup
+from evidence.papers.mixed.q5.oracle import Revenue
+from evidence.papers.mixed.q5.workload import REGION, WINDOW_MS, write_files
+from unskew import UsageError, balanced_lookup, keyed_map, watch
+from unskew.apps.driver.termination import LatePython, translate_failure
+from unskew.apps.metrics.balance_observation import BatchBalance
+from unskew.lookups import TableLookup
+
+WORKERS = 10
+#: The key of each operator, in the order of the chain. Its workers' observation has the key's name.
+KEYS = ("orderkey", "suppkey", "custkey")
+WINDOW = f"{WINDOW_MS} milliseconds"
+_TTL_MS = 3_600_000  # of what is looked up: the tables don't change
+_ATTEMPTS = 5
+
+#: Orders, items, the query's checkpoint → an order's columns beside those of each of its items, by the item's ``at``.
+Join: TypeAlias = Callable[[DataFrame, DataFrame, str], DataFrame]
+#: A batch's rows and number.
+Write: TypeAlias = Callable[[DataFrame, int], None]
+
+
+def join_at_one_worker(
+    orders: DataFrame, lineitem: DataFrame, checkpoint: str, grouping: str = "MIXED", **options: Any
+) -> DataFrame:
+    """Join orders with their items by ``keyed_map``: an order and its items are at one worker."""
+    names = [[name for name in side.columns if name not in ("orderkey", "id", "at")] for side in (orders, lineitem)]
+    left, right = (", ".join(f"{name} int64" for name in side) for side in names)
+    joined = keyed_map(
+        [
+            orders.withColumns({"id": F.col("orderkey"), "item": F.lit(False)}),
+            lineitem.withColumn("item", F.lit(True)),
+        ],
+        "orderkey",
+        WORKERS,
+        PacedJoin("0 s", after=WINDOW, left=left, right=right, side="item"),
+        grouping,
+        checkpoint,
+        time=F.timestamp_millis(F.col("at")),
+        lateness="1 second",
+        observe="orderkey",
+        **options,
+    )
+    carried = (
+        F.col(f"{side}_{name}").alias(name) for side, own in zip(("left", "right"), names, strict=True) for name in own
+    )
+    return joined.select("orderkey", F.col("right_time").alias("at"), *carried)
+
+
+def join_at_several_workers(_orders: DataFrame, _lineitem: DataFrame, _checkpoint: str) -> DataFrame:
+    """Join orders with their items by ``balanced_join``: a hot order's items are at several workers.
+
+    Raises UsageError: There is no ``balanced_join`` of streams yet.
+    """
+    # HERE: balanced_join(orders, lineitem, "orderkey", WORKERS, within=WINDOW, checkpoint=checkpoint, …), observed as
+    # "orderkey", with the columns of `join_at_one_worker`.
+    raise UsageError("balanced_join takes no streams yet; valid: join_at_one_worker")
+
+
+def query_5(orders: DataFrame, lineitem: DataFrame, join: Join, tables: Path, checkpoint: str) -> DataFrame:
+    """Our way: the items that count, with their ``at``, ``nation`` and ``revenue``, as one query.
+
+    ``tables``: The folder of the tables that don't stream. ``checkpoint``: The query's. A lookup keeps what it plans in
+    a folder of it, because a checkpoint has one keyed operator.
+    """
+
+    def look_up(rows: DataFrame, key: str) -> DataFrame:
+        of, found = _open_table(tables, key), f"{key}_nation bigint"
+        return balanced_lookup(rows, key, WORKERS, of, found, checkpoint=f"{checkpoint}/{key}", observe=key)
+
+    items = keep_region(look_up(join(orders, lineitem, checkpoint), "suppkey"), tables)
+    return keep_local(look_up(items, "custkey"))
+
+
+def look_up_at_one_worker(
+    rows: DataFrame, key: str, tables: Path, checkpoint: str, grouping: str, **options: Any
+) -> DataFrame:
+    """The chain's way to look up a nation: all rows of a key at one worker."""
+    carried = pa.schema([(name, pa.int64()) for name in rows.columns if name != key])
+    found = pa.schema([(f"{key}_nation", pa.int64())])
+    work = PacedLookup(_open_table(tables, key), carried, found, _TTL_MS, _TTL_MS)
+    looked_up = keyed_map(rows, key, WORKERS, work, grouping, checkpoint, observe=key, **options)
+    return looked_up.withColumnRenamed("v0", f"{key}_nation")
+
+
+def _open_table(tables: Path, key: str) -> TableLookup:
+    of = {"suppkey": "supplier", "custkey": "customer"}[key]
+    return TableLookup(str(tables / of), key, {f"{key}_nation": "nationkey"})
+
+
+def keep_region(items: DataFrame, tables: Path) -> DataFrame:
+    """The items whose supplier is in the region."""
+    region, nation = (pq.read_table(tables / name).to_pylist() for name in ("region", "nation"))
+    number = next(row["regionkey"] for row in region if row["name"] == REGION)
+    own = [row["nationkey"] for row in nation if row["regionkey"] == number]
+    return items.where(F.col("suppkey_nation").isin(own))
+
+
+def keep_local(items: DataFrame) -> DataFrame:
+    """The items whose customer and supplier are of one nation."""
+    revenue = F.col("extendedprice") * (100 - F.col("discount"))
+    local = items.where("custkey_nation = suppkey_nation")
+    return local.select("at", F.col("suppkey_nation").alias("nation"), revenue.alias("revenue"))
+
+
+def write_rows(folder: Path) -> Write:
+    """Write a batch's rows as a file, for the chain's next operator."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        rows = batch.toArrow()
+        if rows.num_rows:  # Spark runs a batch without rows when the watermark has moved
+            write_files(folder, [rows], number)
+
+    return write
+
+
+def write_revenue(folder: Path) -> Write:
+    """Write what a batch adds to the revenue of windows and nations."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        window = F.window(F.timestamp_millis(F.col("at")), WINDOW)
+        sums = batch.groupBy(window, "nation").agg(F.sum("revenue").alias("revenue"))
+        start = F.unix_millis(F.col("window.start")).alias("window")
+        write_files(folder, [sums.select(start, "nation", "revenue").toArrow()], number)
+
+    return write
+
+
+def read_revenue(folder: Path, tables: Path) -> Revenue:
+    """The revenue that all batches have written."""
+    names = {row["nationkey"]: row["name"] for row in pq.read_table(tables / "nation").to_pylist()}
+    found: Revenue = {}
+    for file in sorted(folder.glob("*.parquet")):
+        for row in pq.read_table(file).to_pylist():
+            key = row["window"], names[row["nation"]]
+            found[key] = found.get(key, 0) + row["revenue"]
+    return found
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a run has measured and computed.
+
+    ``operators``: Key → the batches of the operator that is keyed by it. ``revenue``: The result.
+    """
+
+    operators: dict[str, list[BatchBalance]]
+    revenue: Revenue
+
+
+def run_query(spark: SparkSession, tables: Path, folder: Path, join: Join) -> Measured:
+    """Run our way over the tables' streams. ``folder`` is for the checkpoint and the results."""
+    streams = [_read_stream(spark, tables / name) for name in ("orders", "lineitem")]
+    build = partial(query_5, *streams, join, tables)
+    operators = _drain(build, folder / "checkpoint", write_revenue(folder / "revenue"), KEYS)
+    return Measured(operators, read_revenue(folder / "revenue", tables))
+
+
+def run_chain(spark: SparkSession, tables: Path, folder: Path, grouping: str, **options: Any) -> Measured:
+    """Run the paper's way: a query for each operator, one after the other, linked by folders of files.
+
+    ``grouping``, ``options``: That of each operator.
+    """
+    orders, lineitem = (_read_stream(spark, tables / name) for name in ("orders", "lineitem"))
+
+    def join(checkpoint: str) -> DataFrame:
+        return join_at_one_worker(orders, lineitem, checkpoint, grouping, **options)
+
+    def look_up_suppliers(checkpoint: str) -> DataFrame:
+        items = _read_stream(spark, folder / "orderkey")
+        return keep_region(look_up_at_one_worker(items, "suppkey", tables, checkpoint, grouping, **options), tables)
+
+    def look_up_customers(checkpoint: str) -> DataFrame:
+        items = _read_stream(spark, folder / "suppkey")
+        return keep_local(look_up_at_one_worker(items, "custkey", tables, checkpoint, grouping, **options))
+
+    writes = write_rows(folder / "orderkey"), write_rows(folder / "suppkey"), write_revenue(folder / "revenue")
+    operators: dict[str, list[BatchBalance]] = {}
+    for key, build, write in zip(KEYS, (join, look_up_suppliers, look_up_customers), writes, strict=True):
+        operators |= _drain(build, folder / f"checkpoint-{key}", write, (key,))
+    return Measured(operators, read_revenue(folder / "revenue", tables))
+
+
+def _read_stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """A stream of a folder's files, one a batch."""
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _drain(
+    build: Callable[[str], DataFrame], checkpoint: Path, write: Write, keys: tuple[str, ...]
+) -> dict[str, list[BatchBalance]]:
+    """Run a query to the end of its streams. The batches with tuples of each operator.
+
+    It is started again if a busy machine's Python was late.
+    """
+    found: dict[str, dict[int, BatchBalance]] = {key: {} for key in keys}
+
+    def run() -> None:
+        writer = build(str(checkpoint)).writeStream.foreachBatch(write)
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        finally:
+            for key in keys:
+                found[key] |= {batch.batch: batch for batch in watch(query, name=key).rows()}
+
+    again = tenacity.retry_if_exception(_is_late)
+    tenacity.Retrying(retry=again, stop=tenacity.stop_after_attempt(_ATTEMPTS), reraise=True)(run)
+    return {key: [batches[number] for number in sorted(batches)] for key, batches in found.items()}
+
+
+def _is_late(error: BaseException) -> bool:
+    return isinstance(error, StreamingQueryException) and isinstance(translate_failure(error), LatePython)

@@ -1,0 +1,85 @@
+"""The schemes' runs of TPC-H's query 5, beside what DuckDB computes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from evidence.papers.mixed.q5 import operators
+from evidence.papers.mixed.q5.operators import COST_MS
+from evidence.papers.mixed.q5.oracle import Revenue, compute_revenue
+from evidence.papers.mixed.q5.query import WORKERS, Measured, join_at_one_worker, run_chain, run_query
+from evidence.papers.mixed.q5.workload import F, Z, make_warehouse
+from evidence.papers.page import Sizing
+from evidence.papers.stage import Course, Stage, shipped
+from unskew.spark.setting_names import PARTITIONS
+
+THETAS = (0.02, 0.3)
+STORM, MIXED, OURS = "Storm", "Mixed, θmax = {:g}", "one query: lookups PLANNED, join MIXED"
+SETTING = (
+    f"N_D = {WORKERS} at each operator; scale factor 0.1 times the scale. Foreign keys have z = {Z} (the paper's z is",
+    f"lost in our text) and f = {F:g}; they change every 15 minutes of an hour. Windows have 5 minutes. Storm, Mixed:",
+    "chains of three keyed operators with states, the join of orders with their items, the lookup of suppliers, and",
+    "that of customers. Last row: one query of `keyed_map` and `balanced_lookup`; its join has Mixed's strictest θmax.",
+    "Items/s: as if each operator waited for the slowest worker of the one before, without the first batch; a tuple",
+    f"costs {COST_MS:g} ms at each operator. The revenue is exact if that of each window and nation is DuckDB's.",
+)
+_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the query, without its first batch.
+
+    ``operators``: Key → the course of the operator that is keyed by it. ``moved``: The states that moved. ``wrong``:
+    The number of windows' and nations' revenues that aren't DuckDB's.
+    """
+
+    operators: dict[str, Course]
+    moved: int
+    wrong: int
+
+    @property
+    def throughputs(self) -> NDArray[np.float64]:
+        """Items/s of each batch, as if each operator waited for the slowest worker of the one before."""
+        seconds = sum(course.busy.max(axis=1) for course in self.operators.values())
+        return self.operators["suppkey"].tuples.sum(axis=1) / seconds  # each item comes there once
+
+
+def make_schemes() -> dict[str, Callable[[SparkSession, Path, Path], Measured]]:
+    """Scheme → what runs it in a session over the folder of the tables, with a folder of its own."""
+    return {
+        STORM: partial(run_chain, grouping="KEY"),
+        **{MIXED.format(theta): partial(run_chain, grouping="MIXED", theta_max=theta) for theta in THETAS},
+        OURS: partial(run_query, join=partial(join_at_one_worker, theta_max=THETAS[0])),
+    }
+
+
+@cache
+def run_all(settings: Sizing, stage: Stage) -> dict[str, Run]:
+    """The run of each scheme."""
+    shipped(operators)
+    spark = stage.spark.newSession()
+    spark.conf.set(PARTITIONS, str(WORKERS))
+    spark.conf.set(_PROGRESS, "1000")
+    folder, warehouse = stage.folder / f"q5-{settings.scale:g}", make_warehouse(settings, WORKERS)
+    warehouse.write(folder / "tables")
+    wanted = compute_revenue(warehouse)
+    runs = enumerate(make_schemes().items())
+    return {
+        scheme: summarise(run(spark, folder / "tables", folder / str(number)), wanted) for number, (scheme, run) in runs
+    }
+
+
+def summarise(measured: Measured, wanted: Revenue) -> Run:
+    """A run from what is measured of it. A worker's time is what its tuples cost."""
+    courses = {}
+    for key, batches in measured.operators.items():
+        tuples = np.array([batch.loads for batch in batches])
+        courses[key] = Course(tuples, tuples * COST_MS / 1000, [{}] * len(batches), []).within(1)
+    moved = sum(batch.moved for batches in measured.operators.values() for batch in batches)
+    return Run(courses, moved, len({key for key, _ in measured.revenue.items() ^ wanted.items()}))
