@@ -4,7 +4,8 @@ A worker sleeps for its tuples' costs, so that ten workers wait side by side on 
 times that workers measured, without the second or so that a batch costs all schemes alike.
 """
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +13,21 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark import cloudpickle
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from evidence.speed.measuring import open_bench
+from unskew import keyed_map, watch
 from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.driver.termination import LatePython, translate_failure
+from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
@@ -27,8 +35,11 @@ from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import ensure_topic
+from unskew.operators import KeyedOperator
+from unskew.spark.setting_names import PARTITIONS
 
 THREADS = 16  # workers that can wait side by side
+_OBSERVED, _PROGRESS = "stage", "spark.sql.streaming.numRecentProgressUpdates"
 
 
 @dataclass
@@ -36,18 +47,23 @@ class Course:
     """A run's batches with tuples, by the workers' reports.
 
     ``tuples``, ``busy`` (int64[b, W], float64[b, W]): Each worker's tuples, and the time it was at work (s).
-    ``internals``: The router's ``internals`` at each batch's end. ``rebalances``: The plans that moved keys.
+    ``internals``: The router's ``internals`` at each batch's end. ``rebalances``: The plans that moved keys. ``moved``,
+    ``seconds`` (int64[b], float64[b]): Of ``play_operator`` alone: the states that left their worker, and the batch's
+    whole time (s).
     """
 
     tuples: NDArray[np.int64]
     busy: NDArray[np.float64]
     internals: list[dict[str, Any]]
     rebalances: list[Rebalance]
+    moved: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def within(self, first: int, stop: int | None = None) -> "Course":
         """Some of the batches."""
         part = slice(first, stop)
-        return Course(self.tuples[part], self.busy[part], self.internals[part], self.rebalances)
+        moved, seconds = self.moved[part], self.seconds[part]
+        return Course(self.tuples[part], self.busy[part], self.internals[part], self.rebalances, moved, seconds)
 
     @property
     def throughput(self) -> float:
@@ -58,6 +74,11 @@ class Course:
     def throughputs(self) -> NDArray[np.float64]:
         """The same of each batch."""
         return self.tuples.sum(axis=1) / self.busy.max(axis=1)
+
+    @property
+    def rate(self) -> float:
+        """Tuples/s by the batches' whole times: with Spark's own, and with that for which states move."""
+        return float(self.tuples.sum() / self.seconds.sum())
 
     @property
     def completion(self) -> float:
@@ -117,6 +138,80 @@ class Stage:
             [report.internals.get(0, {}) for report in full],
             [rebalance for report in reports for rebalance in report.rebalances],
         )
+
+    def play_operator(
+        self,
+        grouping: str,
+        name: str,
+        batches: Sequence[pa.Table],
+        operator: KeyedOperator,
+        *,
+        workers: int,
+        **arguments: Any,
+    ) -> tuple[Course, pa.Table]:
+        """Let ``keyed_map`` take these tables from files, one a batch; its other arguments are ``arguments``.
+
+        ``name`` tells this run from all others. Returns also the results.
+        """
+        folder = self.folder / name
+        (folder / "in").mkdir(parents=True)
+        for number, table in enumerate(batches):
+            file = folder / "in" / f"{number:04}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (number, number))  # Spark takes files in the order of their times
+        schema, checkpoint = self.spark.read.parquet(str(folder / "in")).schema, str(folder / "checkpoint")
+
+        def start() -> StreamingQuery:
+            reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+            rows = reader.parquet(str(folder / "in"))
+            results = keyed_map(
+                rows, workers=workers, work=operator, grouping=grouping, checkpoint=checkpoint, observe=_OBSERVED,
+                **arguments,
+            )  # fmt: skip
+            writer = results.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+            return writer.trigger(availableNow=True).start(str(folder / "out"))
+
+        with _settings(self.spark, {PARTITIONS: str(workers), _PROGRESS: str(2 * len(batches) + 10)}):
+            course = _follow(start)
+            return course, self.spark.read.parquet(str(folder / "out")).toArrow()
+
+
+def _follow(start: Callable[[], StreamingQuery]) -> Course:
+    """The course of a query. It is started again where Spark's Python came too late on a busy machine."""
+    measured: list[BatchBalance] = []
+    seconds: dict[int, float] = {}
+    over = False
+    while not over:
+        query = start()
+        try:
+            query.awaitTermination()
+            over = True
+        except StreamingQueryException as error:
+            if not isinstance(translate_failure(error), LatePython):
+                raise
+        measured += watch(query, name=_OBSERVED).rows()
+        seconds |= {each["batchId"]: each["durationMs"]["triggerExecution"] / 1000 for each in query.recentProgress}
+    return Course(
+        np.array([batch.loads for batch in measured]),
+        np.array([batch.busy for batch in measured]),
+        [{} for _ in measured],
+        [],
+        np.array([batch.moved for batch in measured]),
+        np.array([seconds[batch.batch] for batch in measured]),
+    )
+
+
+@contextmanager
+def _settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """A context in which a session has other settings."""
+    before = {name: str(spark.conf.get(name)) for name in conf}
+    for name, value in conf.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def shipped(module: ModuleType) -> None:

@@ -3,8 +3,9 @@
 ``live_claims`` sets what the paper says of these figures beside ours.
 """
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import pyarrow as pa
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from evidence.papers.mixed import stock
 from evidence.papers.mixed.claims import Claim
 from evidence.papers.mixed.follow import Workload
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
-from evidence.papers.stage import Course, Stage
+from evidence.papers.stage import Course, Stage, shipped
 from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import create, get_parameters
 from unskew.grouping.keys import hash_keys
@@ -24,7 +26,8 @@ from unskew.grouping.table.router import TableRouter
 WORKERS, KEYS = 10, 10_000
 STEADY = 4  # batches between two changes; in the paper it is minutes
 F, THETAS = (0.2, 1.0, 2.0), (0.02, 0.08, 0.3)
-STREAMS = {"Social": 0.85, "Stock": 0.5}
+_Z = 0.85
+_TRADE = 4  # ms times the scale
 _COMMON = Remarks.of(
     "Mixed, live: setting",
     f"N_D = {WORKERS}, {KEYS:,} keys, a tuple costs 1 ms times the scale; frequencies change every {STEADY} batches.",
@@ -32,27 +35,36 @@ _COMMON = Remarks.of(
     "left out. Latency: from a batch's beginning to the end of the tuple's worker's share. Without the first batch.",
 )
 _DATA = (
-    "The paper's data isn't available: Social is the synthetic workload with z = 0.85, Stock with z = 0.5, f = 1; both",
-    "are counted by key, where Stock was a self-join.",
+    f"The paper's data isn't available: Social is the synthetic workload with z = {_Z:g}, f = 1, counted by key. Stock",
+    f"is drawn: trades of {stock.DAYS} days in {stock.STOCKS:,} stocks, of which others burst each day. `keyed_map`",
+    "joins them with themselves over a day: a purchase and a later sale by the same player. A batch is three hours, a",
+    f"trade costs {_TRADE} ms times the scale. Each run's pairs are those that NumPy finds, once each. States moved:",
+    "stocks whose trades of the last day went to another worker. A batch, s: by Spark's clock, with what moving states",
+    "costs. PKG does not support joins.",
 )
+_OLD_PLAN = {
+    "Social": "one batch of four has the old plan; READJ's time to plan doesn't count",
+    "Stock": f"two batches of {stock.BATCHES_A_DAY} have the old plan; READJ's time to plan doesn't count",
+}
+_LITTLE_STATE = "a whole batch's time has Spark's own in it; a state is small beside that"
 _READJ = "READJ has its default σ; the paper reports its best one."
 
 
-def course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: float = 0.08, z: float = 0.85) -> Course:
+def course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: float = 0.08) -> Course:
     """The course of a scheme's run over the workload."""
-    return _course(stage, settings, grouping, f, theta_max if "theta_max" in get_parameters(grouping) else None, z)
+    return _course(stage, settings, grouping, f, theta_max if "theta_max" in get_parameters(grouping) else None)
 
 
 @cache
-def _course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: float | None, z: float) -> Course:
+def _course(stage: Stage, settings: Sizing, grouping: str, f: float, theta_max: float | None) -> Course:
     options = {} if theta_max is None else {"theta_max": theta_max}
-    keys, batch = stream(settings, f, z)
-    topic = f"mixed-{f:g}-{z:g}-{settings.scale:g}"
+    keys, batch = stream(settings, f)
+    topic = f"mixed-{f:g}-{settings.scale:g}"
     how: dict[str, Any] = {"process_ms": settings.scale, "options": options, "run": f"{theta_max}"}
     return stage.play(grouping, topic, keys, workers=WORKERS, batch=batch, **how).within(1)
 
 
-def stream(settings: Sizing, f: float, z: float) -> tuple[NDArray[np.int64], int]:
+def stream(settings: Sizing, f: float) -> tuple[NDArray[np.int64], int]:
     """The tuples' keys, by frequencies of the workload that change every ``STEADY`` batches; and a batch's size."""
     random = np.random.default_rng((settings.seed, 7))
     batch, changes = settings.of(40_000, least=40_000), max(2, settings.of(30, least=3))
@@ -60,9 +72,43 @@ def stream(settings: Sizing, f: float, z: float) -> tuple[NDArray[np.int64], int
     assert isinstance(router, TableRouter)
     home = router.home(hash_keys(pa.array(map(str, range(KEYS)))))
     parts = []
-    for frequency in islice(Workload(keys=KEYS, z=z, f=f, seed=settings.seed).intervals(home, WORKERS), changes):
+    for frequency in islice(Workload(keys=KEYS, z=_Z, f=f, seed=settings.seed).intervals(home, WORKERS), changes):
         parts += [random.choice(KEYS, batch, p=frequency / frequency.sum()) for _ in range(STEADY)]
     return np.concatenate(parts), batch
+
+
+def join_trades(stage: Stage, settings: Sizing, grouping: str, theta_max: float | None = 0.08) -> Course:
+    """The course of a scheme's self-join of the trades."""
+    theta_max = theta_max if "theta_max" in get_parameters(grouping) else None
+    return _join_trades(stage, settings, grouping, theta_max, WORKERS, 0, None).within(1)
+
+
+@cache
+def _join_trades(
+    stage: Stage,
+    settings: Sizing,
+    grouping: str,
+    theta_max: float | None,
+    workers: int,
+    first: int,
+    stop: int | None,
+) -> Course:
+    """The course of a self-join of some of the batches of trades, whose pairs must be those that NumPy finds.
+
+    Raises ValueError: They are not.
+    """
+    shipped(stock)
+    options = {} if theta_max is None else {"theta_max": theta_max, "window": stock.BATCHES_A_DAY}
+    batches = stock.draw_trades(settings)[first:stop]
+    name = f"stock-{settings.scale:g}-{settings.seed}-{grouping}-{theta_max}-{workers}-{first}"
+    course, found = stage.play_operator(
+        grouping, name, batches, stock.TradeJoin(_TRADE * settings.scale), workers=workers, key="stock", time="at",
+        ttl="25 hours", **options,
+    )  # fmt: skip
+    faults = stock.compare_pairs(found, stock.find_pairs(batches))
+    if any(faults):
+        raise ValueError(f"{name}: pairs are wrong, {faults}")
+    return course
 
 
 def figure_13(settings: Sizing, stage: Stage) -> Report:
@@ -80,21 +126,37 @@ def figure_13(settings: Sizing, stage: Stage) -> Report:
     return Report(title, columns, rows, [_READJ], lambda figure: _draw(figure, "f", F, lines), _COMMON)
 
 
+def _count_words(stage: Stage, settings: Sizing, grouping: str, theta_max: float) -> Course:
+    return course(stage, settings, grouping, 1.0, theta_max)
+
+
+#: The real workloads → a scheme's run over it.
+_STREAMS: dict[str, Callable[[Stage, Sizing, str, float], Course]] = {"Social": _count_words, "Stock": join_trades}
+
+
 def figure_14(settings: Sizing, stage: Stage) -> Report:
     """Over θmax, two streams."""
     rows: list[tuple[Cell, ...]] = []
     lines: dict[str, tuple[str, list[float]]] = {}
-    for data, z in STREAMS.items():
+
+    def add(data: str, theta: float | None, shown: str, of: Course) -> None:
+        join = (int(of.moved.sum()), float(of.seconds.mean())) if data == "Stock" else (None, None)
+        rows.append((data, theta, shown, of.throughput, of.completion, of.theta, *join))
+
+    for data, play in _STREAMS.items():
         for name, shown in (("KEY", "Storm"), ("PARTIAL_KEY", "PKG")):
-            rate = course(stage, settings, name, 1.0, z=z)
-            rows.append((data, None, shown, rate.throughput, rate.completion, rate.theta))
-            lines[f"{data}, {shown}"] = name, [rate.throughput] * len(THETAS)
+            if data == "Stock" and shown == "PKG":
+                continue
+            found = [play(stage, settings, name, THETAS[0])]
+            add(data, None, shown, found[0])
+            lines[f"{data}, {shown}"] = name, [found[0].throughput] * len(THETAS)
         for name, shown in (("MIXED", "Mixed"), ("MINTABLE", "MinTable"), ("READJ", "Readj")):
-            found = [course(stage, settings, name, 1.0, theta, z) for theta in THETAS]
-            rows += [(data, t, shown, c.throughput, c.completion, c.theta) for t, c in zip(THETAS, found, strict=True)]
+            found = [play(stage, settings, name, theta) for theta in THETAS]
+            for theta, of in zip(THETAS, found, strict=True):
+                add(data, theta, shown, of)
             lines[f"{data}, {shown}"] = name, [each.throughput for each in found]
     title = "Mixed, figure 14: throughput on two streams over θmax, live"
-    columns = headings("data | θmax | scheme | tuples/s | latency, ms | θ, %")
+    columns = headings("data | θmax | scheme | tuples/s | latency, ms | θ, % | states moved | a batch, s")
     notes = [*_DATA, _READJ]
     return Report(title, columns, rows, notes, lambda figure: _draw(figure, "θmax", THETAS, lines), _COMMON)
 
@@ -103,7 +165,7 @@ def figure_14(settings: Sizing, stage: Stage) -> Report:
 def scaled_out(stage: Stage, settings: Sizing, grouping: str) -> list[Course]:
     """The courses of a run before and after it gets one more worker; the workload stays as it is."""
     options = {"theta_max": 0.08} if "theta_max" in get_parameters(grouping) else {}
-    keys, batch = stream(settings, 0.0, 0.85)
+    keys, batch = stream(settings, 0.0)
     half = len(keys) // batch // 2 * batch
     topic = f"mixed-out-{grouping}-{settings.scale:g}"
     how: dict[str, Any] = {"batch": batch, "process_ms": settings.scale, "options": options}
@@ -111,18 +173,36 @@ def scaled_out(stage: Stage, settings: Sizing, grouping: str) -> list[Course]:
     return [stage.play(grouping, topic, keys[:until], workers=workers, **how) for workers, until in steps]
 
 
+def scale_out_join(stage: Stage, settings: Sizing, grouping: str) -> list[Course]:
+    """The courses of the self-join before and after it gets one more worker, in the middle of the second day.
+
+    ``keyed_map`` takes no checkpoint of another number of workers. So a second query begins with the last day's trades.
+    """
+    half = stock.DAYS * stock.BATCHES_A_DAY // 2
+    parts = (WORKERS - 1, 0, half), (WORKERS, half - stock.BATCHES_A_DAY, None)
+    return [_join_trades(stage, settings, grouping, 0.08, *part) for part in parts]
+
+
 def figure_15(settings: Sizing, stage: Stage) -> Report:
     """A worker more: throughput before, at once, and when the new one has its share."""
-    schemes = {"MIXED": "Mixed", "READJ": "Readj", "PARTIAL_KEY": "PKG"}
-    found = {name: scaled_out(stage, settings, name) for name in schemes}
+    social = {"MIXED": "Mixed", "READJ": "Readj", "PARTIAL_KEY": "PKG"}
+    found = {("Social", shown): scaled_out(stage, settings, name) for name, shown in social.items()}
+    found |= {("Stock", social[name]): scale_out_join(stage, settings, name) for name in ("MIXED", "READJ")}
     rows: list[tuple[Cell, ...]] = []
-    for name, shown in schemes.items():
-        before, after = (course.throughputs for course in found[name])
-        # One batch more has the old number of workers; in the next one plans can't know of the new one yet.
-        rows.append((shown, float(before[1:].mean()), float(after[0]), float(after[1]), float(after[2:].mean())))
-    courses = {name: np.concatenate([part.throughputs for part in parts]) for name, parts in found.items()}
-    notes = [f"From {WORKERS - 1} to {WORKERS} workers: the run is started again on its checkpoint."]
-    columns = headings("scheme | tuples/s before | first batch | second | from then on")
+    for (data, shown), parts in found.items():
+        before, after = (part.throughputs for part in parts)
+        # Social: one batch more has the old number of workers; in the next one plans can't know of the new one yet.
+        rows.append((data, shown, float(before[1:].mean()), float(after[0]), float(after[1]), float(after[2:].mean())))
+    courses = {
+        f"{data}, {shown}": np.concatenate([part.throughputs for part in parts])
+        for (data, shown), parts in found.items()
+    }
+    notes = [
+        f"From {WORKERS - 1} to {WORKERS} workers. Social: the run is started again on its checkpoint. Stock:",
+        "`keyed_map` takes no checkpoint of another number of workers, so a second query begins with the trades of the",
+        "last day.",
+    ]
+    columns = headings("data | scheme | tuples/s before | first batch | second | from then on")
     title = "Mixed, figure 15: a worker more, live"
     return Report(title, columns, rows, notes, lambda figure: _draw_courses(figure, courses), _COMMON)
 
@@ -157,7 +237,7 @@ def _draw(figure: Figure, name: str, values: tuple[float, ...], lines: dict[str,
 
 def _draw_courses(figure: Figure, courses: dict[str, NDArray[np.float64]]) -> None:
     axes = figure.subplots()
-    for (label, rates), style in zip(courses.items(), ("-", "--", ":", "-."), strict=False):
+    for (label, rates), style in zip(courses.items(), cycle(("-", "--", ":", "-.")), strict=False):
         axes.plot(range(1, len(rates) + 1), rates, style, label=label)
     axes.set_xlabel("batch")
     axes.set_ylabel("tuples/s")
@@ -196,53 +276,61 @@ def _fluctuation(settings: Sizing, stage: Stage) -> list[Claim]:
 
 def _tolerance(settings: Sizing, stage: Stage) -> list[Claim]:
     found: list[Claim] = []
-    for data, z in STREAMS.items():
-        by = {
-            name: np.array([course(stage, settings, name, 1.0, theta, z).throughput for theta in THETAS])
-            for name in ("MIXED", "MINTABLE", "READJ")
-        }
-        storm, pkg = (course(stage, settings, name, 1.0, z=z) for name in ("KEY", "PARTIAL_KEY"))
-        mixed = by["MIXED"]
+    for data, play in _STREAMS.items():
+        by = {name: [play(stage, settings, name, theta) for theta in THETAS] for name in ("MIXED", "MINTABLE", "READJ")}
+        mixed, mintable, readj = (np.array([each.throughput for each in of]) for of in by.values())
+        storm = play(stage, settings, "KEY", THETAS[0]).throughput
         found += [
             Claim("14", f"{data}: Mixed is best with the strictest θmax", f"{THETAS}: {_rates(mixed)} tuples/s"),
             Claim(
                 "14",
                 f"{data}: about twice Storm's and Readj's with small θmax",
-                f"{mixed[0] / storm.throughput:.2f} and {mixed[0] / by['READJ'][0]:.2f} times",
-                "one batch of four has the old plan; READJ's time to plan doesn't count",
-            ),
-            Claim(
-                "14",
-                f"{data}: MinTable is slower, because it moves more",
-                f"{_shares(by['MINTABLE'] / mixed)} of Mixed's",
-                "counts move with no key here; what moving states costs: `python -m evidence.speed.migration`",
+                f"{mixed[0] / storm:.2f} and {mixed[0] / readj[0]:.2f} times",
+                _OLD_PLAN[data],
             ),
         ]
+        paper = f"{data}: MinTable is slower, because it moves more"
         if data == "Social":
-            less = 1 - course(stage, settings, "MIXED", 1.0, THETAS[0], z).completion / pkg.completion
-            found.append(
-                Claim(
-                    "14",
-                    "Social: 10 % more throughput than PKG, 40 % less latency",
-                    f"{mixed[0] / pkg.throughput - 1:.0%} more, {less:.0%} less",
-                    "merging the partial counts is part of a batch's fixed cost here, which is left out",
-                )
-            )
+            why = "counts move with no key here; what moving states costs: `python -m evidence.speed.migration`"
+            found.append(Claim("14", paper, f"{_shares(mintable / mixed)} of Mixed's", why))
+            found.append(_compare_with_pkg(settings, stage, by["MIXED"][0]))
+        else:
+            found.append(Claim("14", paper, _describe_moves(by["MIXED"], by["MINTABLE"]), _LITTLE_STATE))
     return found
 
 
+def _compare_with_pkg(settings: Sizing, stage: Stage, mixed: Course) -> Claim:
+    pkg = _count_words(stage, settings, "PARTIAL_KEY", THETAS[0])
+    return Claim(
+        "14",
+        "Social: 10 % more throughput than PKG, 40 % less latency",
+        f"{mixed.throughput / pkg.throughput - 1:.0%} more, {1 - mixed.completion / pkg.completion:.0%} less",
+        "merging the partial counts is part of a batch's fixed cost here, which is left out",
+    )
+
+
+def _describe_moves(mixed: Sequence[Course], mintable: Sequence[Course]) -> str:
+    """MinTable's rate by whole batches, in which states move, and how many moved."""
+    rates = np.array([ours.rate / theirs.rate for ours, theirs in zip(mintable, mixed, strict=True)])
+    moved = (", ".join(f"{each.moved.sum():,}" for each in of) for of in (mintable, mixed))
+    return "{} of Mixed's; it moves {} states, Mixed {}".format(_shares(rates), *moved)
+
+
 def _scale_out(settings: Sizing, stage: Stage) -> list[Claim]:
-    mixed, readj = (scaled_out(stage, settings, name) for name in ("MIXED", "READJ"))
     storm = course(stage, settings, "KEY", 1.0).throughputs
     bound = [course(stage, settings, "MIXED", 1.0, theta).throughputs for theta in THETAS]
-    gains = f"from the third batch on {_gain(mixed)} and {_gain(readj)} times the throughput before"
     means = np.array([each.mean() for each in bound])
     return [
-        Claim(
-            "15",
-            "Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
-            gains,
-            "READJ's time to plan is small with few keys",
+        *(
+            Claim(
+                "15",
+                f"{data}: Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
+                "from the third batch on {} and {} times the throughput before".format(
+                    *(_gain(play(stage, settings, name)) for name in ("MIXED", "READJ"))
+                ),
+                "READJ's time to plan is small with few keys",
+            )
+            for data, play in (("Social", scaled_out), ("Stock", scale_out_join))
         ),
         Claim(
             "16",
