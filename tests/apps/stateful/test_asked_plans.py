@@ -17,7 +17,7 @@ from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans.batch_planner import BatchPlanner
 from unskew.apps.driver.plans.plan_service import ListenAddress, PlanService
-from unskew.apps.library.keyed_map import _forget_transfers
+from unskew.apps.library.stateful_query import forget_transfers
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.router.router import Routing, SourceRouter
 from unskew.apps.worker.monitors import WorkerMonitors
@@ -47,7 +47,7 @@ class Driver:
         routing = Routing(grouping, WORKERS, checkpoint, ALWAYS[grouping], streaming=True, reports=reports)
         loop = FeedbackLoop(routing.router, WORKERS, moving=True, keyed=True)
         self.server = PlanService(ListenAddress(LOOPBACK))
-        call = BatchPlanner(loop, checkpoint, reports, _forget_transfers(routing))
+        call = BatchPlanner(loop, checkpoint, reports, forget_transfers(routing.workers, StateTransfers(checkpoint)))
         self.routing = replace(routing, plans=call.join(self.server))
         self.config = KeyedOperatorConfig(
             Tally(), pa.string(), WORKERS, split=False, ttl_ms=3_600_000, reports=reports,
@@ -151,4 +151,4 @@ def test_files_that_cannot_be_removed_harm_nothing(tmp_path, monkeypatch):
         raise EnvironmentFault("the store is away")
 
     monkeypatch.setattr(StateTransfers, "forget", broken)
-    _forget_transfers(Routing("MIXED", WORKERS, str(tmp_path)))(TaskReports())
+    forget_transfers(WORKERS, StateTransfers(str(tmp_path)))(TaskReports())
