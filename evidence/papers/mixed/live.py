@@ -346,7 +346,7 @@ def _query_5(settings: Sizing, stage: Stage) -> Claim:
     return Claim(
         "16",
         "without balancing throughput is poor, Mixed's is best at any θmax",
-        f"Mixed {_shares(np.array([*means.values()]) / storm)} of Storm's; our one query {ours / storm:.2f} times it",
+        f"Mixed {_shares(np.array([*means.values()]) / storm)} of Storm's; {runs.OURS}: {ours / storm:.2f} times it",
         "an order is hot for the 5 minutes of its window, and a plan is of the batch before",
     )
 

@@ -1,8 +1,7 @@
-"""TPC-H's query 5 over streams of orders and items: as one query of the library's, and as a chain of operators.
+"""TPC-H's query 5 over streams of orders and items, as a chain of operators: a join, and two lookups.
 
-customer and supplier don't stream: their nations are looked up. Both ways join first, then look up the supplier's
-nation of each item, and the customer's of what is left of the region. In one query the join must come first: Spark
-refuses a watermark behind an operator with states, such as a lookup.
+customer and supplier don't stream: their nations are looked up, the supplier's of each item, then the customer's of
+what is left of the region. Each operator is a query of Spark's, because a checkpoint has one.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from pyspark.sql import functions as F
 from evidence.papers.mixed.q5.operators import PacedJoin, PacedLookup
 from evidence.papers.mixed.q5.oracle import Revenue
 from evidence.papers.mixed.q5.workload import REGION, WINDOW_MS, write_files
-from unskew import UsageError, balanced_lookup, keyed_map, watch
+from unskew import balanced_join, balanced_lookup, keyed_map, watch
 from unskew.apps.driver.termination import LatePython, translate_failure
 from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.lookups import TableLookup
@@ -35,6 +34,8 @@ _ATTEMPTS = 5
 
 #: Orders, items, the query's checkpoint → an order's columns beside those of each of its items, by the item's ``at``.
 Join: TypeAlias = Callable[[DataFrame, DataFrame, str], DataFrame]
+#: Rows, the key to look up, the tables' folder, the query's checkpoint → the rows with the key's nation.
+LookUp: TypeAlias = Callable[[DataFrame, str, Path, str], DataFrame]
 #: A batch's rows and number.
 Write: TypeAlias = Callable[[DataFrame, int], None]
 
@@ -66,35 +67,26 @@ def join_at_one_worker(
     return joined.select("orderkey", F.col("right_time").alias("at"), *carried)
 
 
-def join_at_several_workers(_orders: DataFrame, _lineitem: DataFrame, _checkpoint: str) -> DataFrame:
-    """Join orders with their items by ``balanced_join``: a hot order's items are at several workers.
+def join_at_several_workers(orders: DataFrame, lineitem: DataFrame, checkpoint: str) -> DataFrame:
+    """Join orders with their items by ``balanced_join``: a hot order's items are at several workers."""
+    left, right = (side.withColumn("time", F.timestamp_millis(F.col("at"))) for side in (orders, lineitem))
+    joined = balanced_join(
+        left, right, "orderkey", WORKERS, checkpoint=checkpoint, within="0 s", after=WINDOW,
+        left_time="time", right_time="time", lateness="1 second", observe="orderkey",
+    )  # fmt: skip
+    return joined.drop("at", "time", "time_right").withColumnRenamed("at_right", "at")
 
-    Raises UsageError: There is no ``balanced_join`` of streams yet.
-    """
-    # HERE: balanced_join(orders, lineitem, "orderkey", WORKERS, within=WINDOW, checkpoint=checkpoint, …), observed as
-    # "orderkey", with the columns of `join_at_one_worker`.
-    raise UsageError("balanced_join takes no streams yet; valid: join_at_one_worker")
 
-
-def query_5(orders: DataFrame, lineitem: DataFrame, join: Join, tables: Path, checkpoint: str) -> DataFrame:
-    """Our way: the items that count, with their ``at``, ``nation`` and ``revenue``, as one query.
-
-    ``tables``: The folder of the tables that don't stream. ``checkpoint``: The query's. A lookup keeps what it plans in
-    a folder of it, because a checkpoint has one keyed operator.
-    """
-
-    def look_up(rows: DataFrame, key: str) -> DataFrame:
-        of, found = _open_table(tables, key), f"{key}_nation bigint"
-        return balanced_lookup(rows, key, WORKERS, of, found, checkpoint=f"{checkpoint}/{key}", observe=key)
-
-    items = keep_region(look_up(join(orders, lineitem, checkpoint), "suppkey"), tables)
-    return keep_local(look_up(items, "custkey"))
+def look_up_at_several_workers(rows: DataFrame, key: str, tables: Path, checkpoint: str) -> DataFrame:
+    """Look up a nation by ``balanced_lookup``: a hot key's rows are at several workers."""
+    of, found = _open_table(tables, key), f"{key}_nation bigint"
+    return balanced_lookup(rows, key, WORKERS, of, found, checkpoint=checkpoint, observe=key)
 
 
 def look_up_at_one_worker(
-    rows: DataFrame, key: str, tables: Path, checkpoint: str, grouping: str, **options: Any
+    rows: DataFrame, key: str, tables: Path, checkpoint: str, grouping: str = "MIXED", **options: Any
 ) -> DataFrame:
-    """The chain's way to look up a nation: all rows of a key at one worker."""
+    """Look up a nation by ``keyed_map``: all rows of a key at one worker."""
     carried = pa.schema([(name, pa.int64()) for name in rows.columns if name != key])
     found = pa.schema([(f"{key}_nation", pa.int64())])
     work = PacedLookup(_open_table(tables, key), carried, found, _TTL_MS, _TTL_MS)
@@ -167,36 +159,26 @@ class Measured:
     revenue: Revenue
 
 
-def run_query(spark: SparkSession, tables: Path, folder: Path, join: Join) -> Measured:
-    """Run our way over the tables' streams. ``folder`` is for the checkpoint and the results."""
-    streams = [_read_stream(spark, tables / name) for name in ("orders", "lineitem")]
-    build = partial(query_5, *streams, join, tables)
-    operators = _drain(build, folder / "checkpoint", write_revenue(folder / "revenue"), KEYS)
-    return Measured(operators, read_revenue(folder / "revenue", tables))
+def run_chain(spark: SparkSession, tables: Path, folder: Path, join: Join, look_up: LookUp) -> Measured:
+    """Run a query for each operator, one after the other, linked by folders of files.
 
-
-def run_chain(spark: SparkSession, tables: Path, folder: Path, grouping: str, **options: Any) -> Measured:
-    """Run the paper's way: a query for each operator, one after the other, linked by folders of files.
-
-    ``grouping``, ``options``: That of each operator.
+    ``folder`` is for the checkpoints and the results.
     """
     orders, lineitem = (_read_stream(spark, tables / name) for name in ("orders", "lineitem"))
 
-    def join(checkpoint: str) -> DataFrame:
-        return join_at_one_worker(orders, lineitem, checkpoint, grouping, **options)
-
     def look_up_suppliers(checkpoint: str) -> DataFrame:
         items = _read_stream(spark, folder / "orderkey")
-        return keep_region(look_up_at_one_worker(items, "suppkey", tables, checkpoint, grouping, **options), tables)
+        return keep_region(look_up(items, "suppkey", tables, checkpoint), tables)
 
     def look_up_customers(checkpoint: str) -> DataFrame:
-        items = _read_stream(spark, folder / "suppkey")
-        return keep_local(look_up_at_one_worker(items, "custkey", tables, checkpoint, grouping, **options))
+        return keep_local(look_up(_read_stream(spark, folder / "suppkey"), "custkey", tables, checkpoint))
 
     writes = write_rows(folder / "orderkey"), write_rows(folder / "suppkey"), write_revenue(folder / "revenue")
     operators: dict[str, list[BatchBalance]] = {}
-    for key, build, write in zip(KEYS, (join, look_up_suppliers, look_up_customers), writes, strict=True):
-        operators |= _drain(build, folder / f"checkpoint-{key}", write, (key,))
+    for key, build, write in zip(
+        KEYS, (partial(join, orders, lineitem), look_up_suppliers, look_up_customers), writes, strict=True
+    ):
+        operators[key] = _drain(build, folder / f"checkpoint-{key}", write, key)
     return Measured(operators, read_revenue(folder / "revenue", tables))
 
 
@@ -206,14 +188,12 @@ def _read_stream(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def _drain(
-    build: Callable[[str], DataFrame], checkpoint: Path, write: Write, keys: tuple[str, ...]
-) -> dict[str, list[BatchBalance]]:
-    """Run a query to the end of its streams. The batches with tuples of each operator.
+def _drain(build: Callable[[str], DataFrame], checkpoint: Path, write: Write, key: str) -> list[BatchBalance]:
+    """Run a query to the end of its streams. The batches with tuples of its operator.
 
     It is started again if a busy machine's Python was late.
     """
-    found: dict[str, dict[int, BatchBalance]] = {key: {} for key in keys}
+    found: dict[int, BatchBalance] = {}
 
     def run() -> None:
         writer = build(str(checkpoint)).writeStream.foreachBatch(write)
@@ -221,12 +201,11 @@ def _drain(
         try:
             query.awaitTermination()
         finally:
-            for key in keys:
-                found[key] |= {batch.batch: batch for batch in watch(query, name=key).rows()}
+            found.update({batch.batch: batch for batch in watch(query, name=key).rows()})
 
     again = tenacity.retry_if_exception(_is_late)
     tenacity.Retrying(retry=again, stop=tenacity.stop_after_attempt(_ATTEMPTS), reraise=True)(run)
-    return {key: [batches[number] for number in sorted(batches)] for key, batches in found.items()}
+    return [found[number] for number in sorted(found)]
 
 
 def _is_late(error: BaseException) -> bool:
