@@ -1,1 +1,1 @@
-"""Figure 16: TPC-H's query 5 as a continuous query, by chains of keyed operators, and by the library's joins and lookups."""
+"""Figure 16: TPC-H's query 5 as a continuous query, by chains of keyed operators."""
