@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType, NumericType
 
 from unskew.apps.driver.plans.planned_frame import WORKER, route_pair
 from unskew.apps.library.route_options import RouteOptions
-from unskew.apps.library.stream_join import TimeBounds, join_streams
+from unskew.apps.library.stream_join import HOW, TimeBounds, join_streams
 from unskew.apps.router.row_keys import make_key_column
 from unskew.apps.worker.joining.config import Condition
 from unskew.durations import Duration
@@ -40,7 +40,10 @@ JOINS = {
     **dict.fromkeys(("left", "leftouter", "left_outer"), "left"),
     **dict.fromkeys(("semi", "leftsemi", "left_semi"), "leftsemi"),
     **dict.fromkeys(("anti", "leftanti", "left_anti"), "leftanti"),
+    **dict.fromkeys(("right", "rightouter", "right_outer"), "right"),
+    **dict.fromkeys(("full", "fullouter", "full_outer", "outer"), "full"),
 }
+_STATIC = ("inner", "left", "leftsemi", "leftanti")
 _BROADCASTS = ("BroadcastHashJoin", "BroadcastNestedLoopJoin")
 
 
@@ -83,7 +86,8 @@ def balanced_join(
         W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``. Of streams, see ``keyed_map``.
     how : str
         ``inner``, ``left``, ``leftsemi`` or ``leftanti``. For ``right``, change the sides. A row of ``right`` without a
-        partner may be at several tasks, so that there is no ``full``. Streams: ``inner``.
+        partner may be at several tasks, so that there is no ``full``. Streams: ``inner``, ``left``, ``right`` or
+        ``full``. A row without a partner comes when the watermark says that none can come.
     checkpoint : str, optional
         The query's ``checkpointLocation``. Streams need it. In ``foreachBatch`` keys keep their tasks from batch to
         batch with it.
@@ -151,7 +155,7 @@ def balanced_join(
     (100000, True)
 
     """
-    kinds, how = _check_sides(left, right, on), _parse_join(how)
+    kinds, how = _check_sides(left, right, on), _parse_join(how, stream=left.isStreaming)
     names = list(kinds)
     spark = left.sparkSession
     if workers is None:
@@ -161,14 +165,12 @@ def balanced_join(
     of_others = {"cost": cost, "weights": weights, "name": name or None, **options}
     _check_kind(of_others if left.isStreaming else of_streams, stream=left.isStreaming)
     if left.isStreaming:
-        if how != "inner":
-            raise UsageError(f"how is {how!r}; valid for streams: inner")
         if within is None or left_time is None or right_time is None:
             lacking = next(each for each in ("within", "left_time", "right_time") if of_streams[each] is None)
             raise UsageError(f"{lacking} is missing; valid: a join of streams has within, left_time and right_time")
         bounds = TimeBounds(within, after, left_time, right_time, lateness, max_ahead)
         return join_streams(
-            left, right, kinds, workers, checkpoint, bounds,
+            left, right, kinds, workers, how, checkpoint, bounds,
             where=where, observe=observe, most_workers=most_workers, seed=seed,
         )  # fmt: skip
     route = RouteOptions(
@@ -246,9 +248,10 @@ def _check_kind(given: Mapping[str, Any], *, stream: bool) -> None:
         raise UsageError(f"{wrong[0]} is given for a join of {kinds[0]}; valid for {kinds[1]}")
 
 
-def _parse_join(how: str) -> str:
-    if how not in JOINS:
-        raise UsageError(f"how is {how!r}; valid: {', '.join(dict.fromkeys(JOINS.values()))}")
+def _parse_join(how: str, *, stream: bool) -> str:
+    valid = HOW if stream else _STATIC
+    if JOINS.get(how) not in valid:
+        raise UsageError(f"how is {how!r}; valid{' for streams' * stream}: {', '.join(valid)}")
     return JOINS[how]
 
 

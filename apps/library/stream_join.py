@@ -6,6 +6,7 @@ and the driver plans at the beginning of each batch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -24,16 +25,27 @@ from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.tuple_packets import as_column, make_time_column
 from unskew.apps.worker.joining.config import Condition, JoinConfig
 from unskew.apps.worker.joining.operator import JoinOperator
+from unskew.apps.worker.joining.outer_merger import make_outer_merger
 from unskew.apps.worker.joining.worker import open_copies
 from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, apply_operators, count_partitions, unpack_results
 from unskew.apps.worker.stateful.key_columns import KeyColumns
+from unskew.apps.worker.stateful.operator import PARCELS
 from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.split_join.controller import SplitJoinLoop
 from unskew.grouping.split_join.plan import LEFT, RIGHT
-from unskew.spark.compat import choose_tokens, convert_schema_to_arrow, explain_import, map_in_arrow, quote_name
+from unskew.spark.compat import (
+    choose_tokens,
+    convert_schema_to_arrow,
+    explain_import,
+    map_in_arrow,
+    place_rows,
+    quote_name,
+)
 from unskew.spark.micro_batches import make_batch_time
 
+#: The joins of two streams.
+HOW = ("inner", "left", "right", "full")
 #: How the observation of a join calls its grouping.
 GROUPING = "SPLIT_JOIN"
 
@@ -66,6 +78,7 @@ def join_streams(
     right: DataFrame,
     kinds: Mapping[str, DataType],
     workers: int,
+    how: str,
     checkpoint: str | None,
     bounds: TimeBounds,
     *,
@@ -84,6 +97,8 @@ def join_streams(
         The columns that must be equal, and the type by which they are compared.
     bounds : TimeBounds
         Which times the rows of a pair may have.
+    how : str
+        One of ``HOW``.
     workers, checkpoint, where, observe, most_workers, seed
         As for ``balanced_join``, whose errors it raises.
 
@@ -100,7 +115,11 @@ def join_streams(
             "balanced_join of streams needs feedback from the workers, which has no way to the driver through Spark "
             f"Connect, nor if {ENABLED} is false; valid then: keyed_map with IntervalJoin and KEY"
         )
-    sides = [_Side.of(frame, kinds, moment) for frame, moment in ((left, bounds.left_time), (right, bounds.right_time))]
+    outer = how in ("left", "full"), how in ("right", "full")
+    sides = [
+        _Side.of(left, kinds, bounds.left_time, outer=outer[LEFT]),
+        _Side.of(right, kinds, bounds.right_time, outer=outer[RIGHT]),
+    ]
     columns, taken = _name_results(sides, [*kinds])
     # The grouping has no part in it, but what checks and resolves the arguments is the same.
     route = RouteOptions(workers, "KEY", checkpoint, None, None, None, None, None, None, seed, "", {})
@@ -110,12 +129,13 @@ def join_streams(
     partitions = count_partitions(spark, location)
     config = JoinConfig(
         key=sides[LEFT].by.arrow,
-        columns=(sides[LEFT].travelling, sides[RIGHT].travelling),
-        names=(sides[LEFT].names, sides[RIGHT].names),
+        columns=(sides[LEFT].schema, sides[RIGHT].schema),
+        names=([field.name for field in sides[LEFT].travelling], [field.name for field in sides[RIGHT].travelling]),
         before_us=1000 * before_ms,
         after_us=1000 * after_ms,
         routing=routing,
         where=where,
+        outer=outer,
         partitions=partitions,
         observe=None if observe is None else Observation(observe, GROUPING),
     )
@@ -129,6 +149,9 @@ def join_streams(
     start_python(spark)
     batch_time = make_batch_time(0, F.col("worker"))
     parcels = apply_operators(packets, config, tokens, batch_time, lateness_ms, JoinOperator)
+    if any(config.outer):
+        mergers = explain_import(make_outer_merger(config, tokens))
+        parcels = place_rows(parcels, config.mergers, F.col("merger")).mapInArrow(mergers, PARCELS)
     return _unpack_pairs(parcels, sides, columns, taken, location)
 
 
@@ -139,13 +162,15 @@ class _Side:
     Attributes
     ----------
     frame : DataFrame
-        Its rows whose key isn't null, in an order that all attempts of a task give.
+        Its rows, in an order that all attempts of a task give.
     by : KeyColumns
         Its key.
     moment : Column
         Its rows' times.
     fields : list of StructField
         The columns that the rows bring with them.
+    several : list of StructField
+        The key's columns, where the rows bring these with them, too.
 
     """
 
@@ -153,26 +178,31 @@ class _Side:
     by: KeyColumns
     moment: Column
     fields: list[StructField]
+    several: list[StructField]
 
     @classmethod
-    def of(cls, frame: DataFrame, kinds: Mapping[str, DataType], moment: str | Column) -> "_Side":
+    def of(cls, frame: DataFrame, kinds: Mapping[str, DataType], moment: str | Column, *, outer: bool) -> "_Side":
         """The side of a stream."""
-        for name in kinds:
-            frame = frame.where(F.col(quote_name(name)).isNotNull())
-        by = KeyColumns.of(frame, [F.col(quote_name(name)).cast(kind).alias(name) for name, kind in kinds.items()])
-        # Null equals nothing, and the key comes back from its plain value.
+        columns = {name: F.col(quote_name(name)) for name in kinds}
+        null = reduce(Column.__or__, (column.isNull() for column in columns.values()))
+        if not outer:
+            frame = frame.where(~null)
+        by = KeyColumns.of(frame, [columns[name].cast(kind).alias(name) for name, kind in kinds.items()])
+        by = replace(by, value=F.when(~null, by.value))
+        # The key comes back from its plain value, unless one of several columns is null.
+        several = [StructField(name, kind) for name, kind in kinds.items()] if outer and len(kinds) > 1 else []
         fields = [field for field in frame.schema.fields if field.name not in kinds]
-        return cls(stabilise_order(frame, "SHUFFLE"), by, make_time_column(frame, moment), fields)
+        return cls(stabilise_order(frame, "SHUFFLE"), by, make_time_column(frame, moment), fields, several)
 
     @property
-    def names(self) -> list[str]:
-        """The user's names of the columns."""
-        return [field.name for field in self.fields]
+    def travelling(self) -> list[StructField]:
+        """The columns that travel with the rows."""
+        return [*self.fields, *self.several]
 
     @property
-    def travelling(self) -> pa.Schema:
-        """The columns in packets and in the workers' tables."""
-        named = (StructField(f"c{n}", field.dataType) for n, field in enumerate(self.fields))
+    def schema(self) -> pa.Schema:
+        """These columns in packets and in the workers' tables."""
+        named = (StructField(f"c{n}", field.dataType) for n, field in enumerate(self.travelling))
         return convert_schema_to_arrow(StructType([*named]))
 
     def send(self, config: JoinConfig, tokens: list[int], number: int, ahead_ms: int) -> DataFrame:
@@ -185,9 +215,12 @@ class _Side:
         frame = frame.where(counted)
         given = frame.columns
         plain = frame.select("*", self.by.value, moment).toDF(*(f"c{n}" for n in range(len(given))), "key", "time")
-        read = [F.col(f"c{given.index(name)}").alias(f"r{n}") for n, name in enumerate(self.names)]
+        read = [
+            F.col(f"c{given.index(field.name)}").cast(field.dataType).alias(f"r{n}")
+            for n, field in enumerate(self.travelling)
+        ]
         rows = plain.select("key", "time", *read)
-        route = make_join_router(config.routing, number)
+        route = make_join_router(config.routing, number, outer=config.outer[number])
         packets = explain_import(add_tokens(route, config, tokens, heartbeats=True, side=number))
         return map_in_arrow(rows, rows.columns, packets, ROUTED_DDL)
 
@@ -201,7 +234,7 @@ def _name_results(sides: Sequence[_Side], on: Sequence[str]) -> tuple[list[str],
         Two columns would have the same name.
 
     """
-    left, right = (side.names for side in sides)
+    left, right = ([field.name for field in side.fields] for side in sides)
     shown = [f"{name}_right" if name in left else name for name in right]
     every = [*on, *left, *shown]
     twice = [name for name in every if every.count(name) > 1]
@@ -215,14 +248,24 @@ def _unpack_pairs(
 ) -> DataFrame:
     """The rows of pairs that are in parcels."""
     key = sides[LEFT].by
-    fields = [*sides[LEFT].fields, *sides[RIGHT].fields]
-    schema = StructType(
-        [StructField("key", key.kind), *(StructField(f"c{n}", field.dataType) for n, field in enumerate(fields))]
-    )
+    travelling = [(side, field.name, field.dataType) for side in (LEFT, RIGHT) for field in sides[side].travelling]
+    kinds = [StructField(f"c{n}", kind) for n, (_, _, kind) in enumerate(travelling)]
+    schema = StructType([StructField("key", key.kind), *kinds])
 
     def columns(_kind: int, _sender: int, rows: pa.RecordBatch) -> list[pa.Array]:
         return rows.columns[1:]
 
     results = unpack_results(parcels, schema, columns, location)
-    shown = zip((f"c{n}" for n in range(len(fields))), [*left, *right], strict=True)
-    return results.select(*key.columns(F.col("key")), *(F.col(name).alias(own) for name, own in shown))
+    given = {(side, name): F.col(f"c{n}") for n, (side, name, _) in enumerate(travelling)}
+    on = [
+        F.coalesce(column, *(given[side, field.name] for side in (LEFT, RIGHT) if sides[side].several)).alias(
+            field.name
+        )
+        for field, column in zip(key.fields, key.columns(F.col("key")), strict=True)
+    ]
+    own = [
+        given[side, field.name].alias(name)
+        for side, names in ((LEFT, left), (RIGHT, right))
+        for field, name in zip(sides[side].fields, names, strict=True)
+    ]
+    return results.select(*on, *own)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from unskew.apps.metrics.task_reports import RouterReport
@@ -15,7 +16,7 @@ from unskew.grouping.split_join.plan import JoinRouter, JoinTable
 from unskew.spark.micro_batches import get_batch_number, get_partition
 
 
-def make_join_router(routing: Routing, side: int) -> Callable[[Iterator[pa.RecordBatch]], Any]:
+def make_join_router(routing: Routing, side: int, *, outer: bool) -> Callable[[Iterator[pa.RecordBatch]], Any]:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
     Parameters
@@ -24,6 +25,9 @@ def make_join_router(routing: Routing, side: int) -> Callable[[Iterator[pa.Recor
         W, the seed, the checkpoint and the plans. Its grouping isn't used.
     side : int
         ``LEFT`` or ``RIGHT``. The rows' first column is their key, the second their time.
+    outer : bool
+        Whether each row gets two more columns after these, that tell it from all others of its side: ``origin``, of the
+        batch and the source, and ``number``.
 
     """
 
@@ -41,9 +45,16 @@ def make_join_router(routing: Routing, side: int) -> Callable[[Iterator[pa.Recor
             started = time.perf_counter()
             keys = rows.column(0).dictionary_encode()
             taken, workers = router.route(encode_keys(keys))
+            if keys.null_count:  # they meet nobody, so anyone may keep them
+                null = keys.is_null().to_numpy(zero_copy_only=False)[taken]
+                workers[null] = (tuples + taken[null]) % routing.workers
+            sent = rows.set_column(0, rows.schema.names[0], keys)
+            if outer:
+                numbers = np.arange(tuples, tuples + rows.num_rows)
+                sent = sent.add_column(2, "number", pa.array(numbers))
+                sent = sent.add_column(2, "origin", pa.array(np.full(rows.num_rows, (batch << 20) + source)))
             tuples += rows.num_rows
             seconds += time.perf_counter() - started
-            sent = rows.set_column(0, rows.schema.names[0], keys)
             yield from packer.add(sent.take(pa.array(taken)) if len(taken) > sent.num_rows else sent, workers)
         yield from packer.flush()
         if routing.reports is not None:

@@ -10,7 +10,9 @@ from unskew.apps.checkpoint.location import Where
 from unskew.apps.checkpoint.overflow import MOST
 from unskew.apps.metrics.balance_observation import Observation
 from unskew.apps.router.router import Routing
+from unskew.apps.worker.joining.row_table import make_row_schema
 from unskew.apps.worker.stateful.config import describe_schema, require_state_partitions
+from unskew.grouping.split_join.plan import LEFT
 
 #: Which of n pairs count: (n left rows, n right rows) → bool[n].
 Condition: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
@@ -38,6 +40,8 @@ class JoinConfig:
         The join's routing: W, the seed, the checkpoint, the plans, and where the tasks report.
     where : callable, optional
         Which pairs count. None: all.
+    outer : (bool, bool)
+        Whether rows of the left and of the right side are published, too, if they have no partner.
     partitions : int, optional
         The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
     most : int
@@ -54,6 +58,7 @@ class JoinConfig:
     after_us: int
     routing: Routing
     where: Condition | None = None
+    outer: tuple[bool, bool] = (False, False)
     partitions: int | None = None
     most: int = MOST
     observe: Observation | None = None
@@ -78,6 +83,14 @@ class JoinConfig:
         """The query's checkpoint location, which each task must see."""
         return self.routing.checkpoint
 
+    def row_schema(self, side: int) -> pa.Schema:
+        """The columns of a side's rows at the workers."""
+        return make_row_schema(self.key, self.columns[side], outer=self.outer[side])
+
+    def reach(self, side: int) -> tuple[int, int]:
+        """How long before and after a row of this side its partner may be (µs)."""
+        return (self.before_us, self.after_us) if side == LEFT else (self.after_us, self.before_us)
+
     @property
     def slice_us(self) -> int:
         """The length of the slices of time in which rows are kept (µs)."""
@@ -89,7 +102,7 @@ class JoinConfig:
         return {
             "work": "balanced_join",
             "state": [describe_schema(schema) for schema in self.columns],
-            "parameters": {"before_us": self.before_us, "after_us": self.after_us},
+            "parameters": {"before_us": self.before_us, "after_us": self.after_us, "outer": [*self.outer]},
             "keyType": str(self.key),
             "numWorkers": self.workers,
         }

@@ -1,10 +1,11 @@
 """The rows of one side of a join at a worker: in slices of time, and within a slice in buckets by key.
 
-A batch writes the newest slices and reads those in which partners may be. A slice that is over leaves without being
-read.
+A batch writes the newest slices and reads those in which partners may be. A slice that is over leaves as a whole, and
+unless its rows may have to be published without a partner, without being read.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,41 @@ from unskew.apps.operators.errors import StateFault
 from unskew.apps.worker.stateful.operator_output import add_window
 from unskew.apps.worker.stateful.store import KEY, BucketIndex, BucketStore, Directory, Store, choose_buckets
 from unskew.apps.worker.stateful.table import DIRECTORY
-from unskew.grouping.keys import hash_keys
+from unskew.grouping.keys import encode_keys
 
 #: The column of a row's time, int64, µs since the epoch.
 TIME = "__time"
+#: Of an outer side: the batch and source that a row is from, its number there, and whether it has a partner here.
+ORIGIN, NUMBER, MATCHED = "__origin", "__number", "__matched"
+_OF_OUTER = pa.schema([(ORIGIN, pa.int64()), (NUMBER, pa.int64()), (MATCHED, pa.bool_())])
+
+
+def make_row_schema(key: pa.DataType, columns: pa.Schema, *, outer: bool) -> pa.Schema:
+    """The columns of a table's rows."""
+    return pa.schema([pa.field(KEY, key), pa.field(TIME, pa.int64()), *(_OF_OUTER if outer else ()), *columns])
+
+
+@dataclass(frozen=True)
+class FetchedSlice:
+    """The rows of some buckets of a slice.
+
+    Attributes
+    ----------
+    start : int
+        The slice's start (µs).
+    rows : RecordBatch
+        n rows of the table's schema.
+    bucket : int64[n]
+        The bucket of each row.
+    named : int64[b]
+        The buckets.
+
+    """
+
+    start: int
+    rows: pa.RecordBatch
+    bucket: NDArray[np.int64]
+    named: NDArray[np.int64]
 
 
 class RowTable:
@@ -30,10 +62,8 @@ class RowTable:
         The worker's store.
     number : int
         The table's number at the worker.
-    key : DataType
-        The keys' type.
-    columns : Schema
-        The rows' other columns.
+    schema : Schema
+        The rows' columns (``make_row_schema``).
     slice_us : int
         The length of a slice (µs).
 
@@ -44,17 +74,17 @@ class RowTable:
 
     """
 
-    def __init__(self, store: Store, number: int, key: pa.DataType, columns: pa.Schema, slice_us: int) -> None:
-        self.schema = pa.schema([pa.field(KEY, key), pa.field(TIME, pa.int64()), *columns])
+    def __init__(self, store: Store, number: int, schema: pa.Schema, slice_us: int) -> None:
+        self.schema = schema
         self._store, self._number, self._slice_us = store, number, slice_us
-        self._buckets = BucketStore(store, number, self.schema, None)
+        self._buckets = BucketStore(store, number, schema, None)
         found = store.get((number, 0, DIRECTORY))
-        self._directory = Directory.read(found) if found else Directory(self.schema, {})
+        self._directory = Directory.read(found) if found else Directory(schema, {})
         self._changed = found is None
-        if self._directory.schema != self.schema:
+        if self._directory.schema != schema:
             raise StateFault(
                 f"the checkpoint's rows have the columns {self._directory.schema.names[2:]}, the stream's "
-                f"{self.schema.names[2:]}: give the same columns, or another checkpoint"
+                f"{schema.names[2:]}: give the same columns, or another checkpoint"
             )
 
     @property
@@ -73,7 +103,7 @@ class RowTable:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Add rows of the table's schema."""
-        slices = rows.column(TIME).to_numpy() // self._slice_us * self._slice_us
+        slices = self._find_slices(rows)
         hashes = hash_keys_of(rows)
         for start in np.unique(slices).tolist():
             own = slices == start
@@ -85,34 +115,46 @@ class RowTable:
             self._buckets.store(self._directory, start, together, np.concatenate([bucket, new]), named)
             self._changed = True
 
-    def find(
-        self, hashes: NDArray[np.uint64], first_us: int = 0, last_us: int | None = None
-    ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The start of each slice that may have rows of these keys and times (µs), and the rows of their buckets."""
+    def find(self, hashes: NDArray[np.uint64], first_us: int = 0, last_us: int | None = None) -> Iterator[FetchedSlice]:
+        """The buckets of these keys in the slices that may have rows of these times (µs)."""
         for start, index in sorted(self._directory.indexes.items()):
             if start + self._slice_us <= first_us or (last_us is not None and start > last_us):
                 continue
-            rows, _ = self._buckets.fetch(start, index, np.unique(choose_buckets(hashes, len(index))))
+            named = np.unique(choose_buckets(hashes, len(index)))
+            rows, bucket = self._buckets.fetch(start, index, named)
             if rows.num_rows:
-                yield start, rows
+                yield FetchedSlice(start, rows, bucket, named)
+
+    def mark(self, fetched: FetchedSlice, which: NDArray[np.bool_]) -> None:
+        """Note that the rows of a slice that are marked, bool[n], have partners."""
+        before = fetched.rows.column(MATCHED).to_numpy(zero_copy_only=False).astype(np.bool_)
+        if (which & ~before).any():
+            self._keep(fetched, set_matched(fetched.rows, before | which), np.ones(len(before), np.bool_))
 
     def read_keys(self, hashes: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of the keys with these hashes, with their slice as ``operator_output.WINDOW``."""
         parts = [
-            add_window(start, rows.filter(pa.array(np.isin(hash_keys_of(rows), hashes))))
-            for start, rows in self.find(hashes)
+            add_window(each.start, each.rows.filter(pa.array(np.isin(hash_keys_of(each.rows), hashes))))
+            for each in self.find(hashes)
         ]
         return pa.concat_batches([add_window(0, self.empty()), *parts])
 
     def remove_keys(self, hashes: NDArray[np.uint64]) -> None:
         """Remove the rows of the keys with these hashes."""
-        for start, index in [*self._directory.indexes.items()]:
-            named = np.unique(choose_buckets(hashes, len(index)))
-            rows, bucket = self._buckets.fetch(start, index, named)
-            rest = ~np.isin(hash_keys_of(rows), hashes)
+        for each in [*self.find(hashes)]:
+            rest = ~np.isin(hash_keys_of(each.rows), hashes)
             if not rest.all():
-                self._buckets.keep(start, index, rows.filter(pa.array(rest)), bucket[rest], named)
-                self._changed = True
+                self._keep(each, each.rows, rest)
+
+    def select_live(self, rows: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
+        """Those of some rows whose slices ``drop_before`` doesn't remove."""
+        return rows.filter(pa.array(self._find_slices(rows) + self._slice_us > time_us))
+
+    def read_before(self, time_us: int) -> Iterator[pa.RecordBatch]:
+        """The rows of the slices that end before this time (µs)."""
+        for start, index in sorted(self._directory.indexes.items()):
+            if start + self._slice_us <= time_us:
+                yield self._buckets.fetch(start, index, np.flatnonzero(index.keys))[0]
 
     def drop_before(self, time_us: int) -> int:
         """Remove the slices that end before this time (µs), and return the number of their rows."""
@@ -130,14 +172,30 @@ class RowTable:
         if self._changed:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
+    def _find_slices(self, rows: pa.RecordBatch) -> NDArray[np.int64]:
+        """The start of each row's slice, int64[n], µs."""
+        return rows.column(TIME).to_numpy() // self._slice_us * self._slice_us
+
+    def _keep(self, fetched: FetchedSlice, rows: pa.RecordBatch, which: NDArray[np.bool_]) -> None:
+        """Store the rows that are marked in the buckets that were fetched."""
+        index = self._directory.indexes[fetched.start]
+        kept = rows if which.all() else rows.filter(pa.array(which))
+        self._buckets.keep(fetched.start, index, kept, fetched.bucket[which], fetched.named)
+        self._changed = True
+
+
+def set_matched(rows: pa.RecordBatch, matched: NDArray[np.bool_]) -> pa.RecordBatch:
+    """Rows of an outer side, which have a partner or not."""
+    return rows.set_column(rows.schema.get_field_index(MATCHED), _OF_OUTER.field(MATCHED), pa.array(matched))
+
 
 def hash_keys_of(rows: pa.RecordBatch) -> NDArray[np.uint64]:
     """The hash of each row's key, uint64[n]. Each distinct key is hashed once."""
-    keys = rows.column(KEY).dictionary_encode()
-    return hash_keys(keys.dictionary)[keys.indices.to_numpy()]
+    keys = encode_keys(rows.column(KEY))
+    return keys.hashes[keys.codes]
 
 
 def find_codes(rows: pa.RecordBatch, distinct: pa.Array) -> NDArray[np.int64]:
-    """The position of each row's key among these keys, int64[n]. −1: it isn't there."""
-    found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(distinct))
+    """The position of each row's key among these keys, int64[n]. −1: it isn't there, or null."""
+    found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(distinct, skip_nulls=True))
     return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
-from unskew import balanced_join, watch
+from unskew import UsageError, balanced_join, watch
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.grouping.split_join.plan import JoinTable
 
@@ -80,6 +80,67 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
     even = [max(batch.loads) * WORKERS / batch.tuples for batch in batches if batch.tuples]
     assert even[0] > 1.8
     assert np.median(even[2 : FILES // 2]) < 1.25, even
+
+
+def test_an_outer_join_by_several_columns_is_sparks(spark, tmp_path, seed):
+    """Rows without a partner come once, whether their key is split, null in part, or the other side's alone."""
+    folders, checkpoint, out = [tmp_path / "l", tmp_path / "r"], str(tmp_path / "cp"), str(tmp_path / "out")
+    for folder, right in zip(folders, (False, True), strict=True):
+        write_side(folder, range(6), right=right, seed=seed)
+    shop = F.when(F.col("n") % 7 > 0, F.lit(1).cast("int" if seed % 2 else "short"))
+
+    def read(*, stream: bool) -> list[DataFrame]:
+        rows = [spark.read.parquet(str(folder)) for folder in folders]
+        if stream:
+            reader = spark.readStream.option("maxFilesPerTrigger", 1)
+            rows = [reader.schema(own.schema).parquet(str(path)) for own, path in zip(rows, folders, strict=True)]
+        return [rows[0].withColumn("shop", shop), rows[1].withColumn("shop", shop.cast("long"))]
+
+    def drain(_: int) -> None:
+        left, right = read(stream=True)
+        found = balanced_join(
+            left, right, ["user", "shop"], WORKERS, "full", checkpoint, within="200 ms", left_time="at",
+            right_time="at", lateness="3 s", seed=seed,
+        )  # fmt: skip
+        query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        query.trigger(availableNow=True).start(out).awaitTermination()
+
+    in_time(drain)
+    left, right = read(stream=False)
+    close = "l.user = r.user AND l.shop = r.shop AND abs(unix_micros(l.at) - unix_micros(r.at)) <= 200000"
+    wanted = left.alias("l").join(right.alias("r"), F.expr(close), "full")
+    key = [F.coalesce(f"l.{name}", f"r.{name}").alias(name) for name in ("user", "shop")]
+    own = [F.col("l.at"), "l.n", "price", F.col("r.at").alias("at_right"), F.col("r.n").alias("n_right"), "ad"]
+    expected = Counter(wanted.select(*key, *own).collect())
+    pairs = Counter(spark.read.parquet(out).collect())
+    assert not pairs - expected
+    # What is alone at the end isn't published yet, as its partner might come.
+    end = (START + 3000 * 5 - LAG - 3000 - 1200) / 1000
+    early = Counter({row: n for row, n in expected.items() if row.at is None or row.at_right is None})
+    early = Counter({row: n for row, n in early.items() if (row.at or row.at_right).timestamp() < end})
+    assert len(early) > 100
+    assert not early - pairs
+    both = Counter({row: n for row, n in expected.items() if row.at is not None and row.at_right is not None})
+    assert both
+    assert not both - pairs
+
+
+def test_what_does_not_fit_is_refused(spark):
+    stream = spark.readStream.format("rate").load()
+    good = {"within": "1 s", "left_time": "timestamp", "right_time": "timestamp", "checkpoint": "/nowhere"}
+    for given, says in (
+        ({"within": None}, "within is missing"),
+        ({"right_time": "value"}, "the time of the right side|time is bigint"),
+        ({"how": "leftsemi"}, "how is 'leftsemi'; valid for streams: inner, left, right, full"),
+        ({"within": "soon"}, "within is 'soon'"),
+        ({"cost": "value"}, "cost is given for a join of streams"),
+        ({"checkpoint": None}, "checkpoint"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            balanced_join(stream, stream, "value", 2, **(good | given))
+    rows = spark.range(3)
+    with pytest.raises(UsageError, match="within is given for a join of DataFrames that aren't streams"):
+        balanced_join(rows, rows, "id", 2, within="1 s")
 
 
 def count_odd(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.Array:

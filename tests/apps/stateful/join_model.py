@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from unittest import mock
 
 import pyarrow as pa
 
@@ -17,18 +18,19 @@ from tests.apps.driver.plans.imitation import Memory
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans.batch_planner import BatchPlanner
 from unskew.apps.metrics.task_reports import TaskReports
+from unskew.apps.router import join_router
+from unskew.apps.router.join_router import make_join_router
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import Packer
 from unskew.apps.worker.joining import worker
 from unskew.apps.worker.joining.config import JoinConfig
+from unskew.apps.worker.joining.outer_merger import merge_copies
 from unskew.apps.worker.stateful import operator_output
 from unskew.apps.worker.stateful.config import OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.operator_output import FRAGMENTS, RESULTS
 from unskew.apps.worker.stateful.store import MemoryStore
 from unskew.errors import EnvironmentFault
-from unskew.grouping.keys import encode_keys
-from unskew.grouping.split_join import plan
 from unskew.grouping.split_join.controller import SplitJoinLoop
-from unskew.grouping.split_join.plan import LEFT, JoinTable
+from unskew.grouping.split_join.plan import LEFT
 
 ID = pa.schema([("c0", pa.int64())])
 LATENESS, SECOND = 6, 1_000_000
@@ -77,6 +79,7 @@ class JoinModel:
         rng = self.rng = random.Random(seed)
         self.workers, self.before, self.after = rng.choice([2, 3, 5]), rng.choice([0, 3, 10]), rng.choice([0, 2, 10])
         self.dense, self.hot = rng.choice([6, 25]), rng.choice([0, 0.6])
+        self.outer = [(False, False), (True, False), (False, True), (True, True)][seed % 4]
         self.folder = tempfile.mkdtemp(prefix="join-model-")
         self.stores = [MemoryStore() for _ in range(self.workers)]
         self.number, self.run, self.ids = 0, 0, 0
@@ -96,8 +99,9 @@ class JoinModel:
         self.drivers.append((self.reports, self.planner))
         routing = Routing("KEY", self.workers, self.folder, plans=PlanStateLog(self.folder).at)
         self.config = JoinConfig(
-            pa.string(), (ID, ID), (["id"], ["id"]), self.before * SECOND, self.after * SECOND, routing
-        )
+            pa.string(), (ID, ID), (["id"], ["id"]), self.before * SECOND, self.after * SECOND, routing,
+            outer=self.outer,
+        )  # fmt: skip
 
     def resume_driver(self):
         """A process that has had the query before has it again: its reports may be old."""
@@ -113,6 +117,8 @@ class JoinModel:
             rows = []
             for _ in range(rng.randint(0, self.dense) if rng.random() < 0.9 else 0):
                 key = "k0" if rng.random() < self.hot else f"k{rng.randrange(4)}"
+                if self.outer[side] and rng.random() < 0.1:
+                    key = None
                 rows.append((side, key, max(0, self.now - rng.randint(0, 14)), self.ids))
                 self.ids += 1
             sources.append(rows)
@@ -126,7 +132,7 @@ class JoinModel:
     def attempt(self, batch: Planned) -> tuple[list[MemoryStore], TaskReports, Counter]:
         """All tasks of a batch, some of them twice. Nothing is committed."""
         asks = [self._route(batch, side) for side in (0, 1)]
-        stores, reports, results = [], Memory(), Counter()
+        stores, parcels, reports = [], [], Memory()
         # A source's task runs again after some workers have fetched what it sent first.
         again = [self._route(batch, side) for side in (0, 1)]
         order = self.rng.sample(range(self.workers), self.workers)
@@ -135,13 +141,23 @@ class JoinModel:
             for _ in range(self.rng.choice([1, 1, 2])):
                 store, sent = self._task(number, packets, batch.clock, reports)
             stores.append((number, store))
-            for parcel in sent:
-                for row in operator_output.read_rows(parcel.blob).to_pylist():
-                    results[row["c1"], row["c2"]] += 1
+            parcels += sent
         lost, given = order[0], [packet for sent in asks for packet in sent[order[0]]]
         before = dict(self.stores[lost].blobs)
         self.zombies.append(lambda: self._task(lost, given, batch.clock, Memory(), before))
-        return [store for _, store in sorted(stores, key=lambda each: each[0])], reports.of[batch.clock.number], results
+        ordered = [store for _, store in sorted(stores, key=lambda each: each[0])]
+        return ordered, reports.of[batch.clock.number], self._collect(parcels)
+
+    def _collect(self, parcels):
+        """The results of workers and mergers."""
+        results = Counter()
+        for merger in range(self.workers):
+            fragments = [p.blob for p in parcels if p.kind == FRAGMENTS and p.merger == merger]
+            parcels += merge_copies([*map(operator_output.read_rows, fragments)], merger, self.config)
+        for parcel in parcels:
+            for row in operator_output.read_rows(parcel.blob).to_pylist() if parcel.kind == RESULTS else []:
+                results[row["c1"], row["c2"]] += 1
+        return results
 
     def _route(self, batch, side):
         """What a side's source sends to each worker: its task asks the driver for the plan if it has rows."""
@@ -150,18 +166,16 @@ class JoinModel:
         if not rows:
             return sent
         self.planner.begin(number, str(self.run))
-        table = JoinTable.of(self.config.routing.plan_state(number).active)
-        router = plan.JoinRouter(table, side, self.workers, 0, side, number)
-        packer, packets = Packer(self.workers), []
         cut = self.rng.randint(1, len(rows))
+        given = []
         for some in (rows[:cut], rows[cut:]):
             if some:
-                keys = pa.array([key for _, key, _, _ in some])
                 times = pa.array([1_000_000 * at for _, _, at, _ in some], pa.timestamp("us", "UTC"))
-                columns = pa.record_batch([keys, times, pa.array([own for *_, own in some])], ["key", "time", "r0"])
-                taken, workers = router.route(encode_keys(keys))
-                packets += packer.add(columns.take(pa.array(taken)), workers)
-        for cuts in [*packets, *packer.flush()]:
+                columns = [pa.array([row[1] for row in some], pa.string()), times, pa.array([own for *_, own in some])]
+                given.append(pa.record_batch(columns, ["key", "time", "r0"]))
+        with mock.patch.multiple(join_router, get_batch_number=lambda: number, get_partition=lambda: side):
+            packets = [*make_join_router(self.config.routing, side, outer=self.outer[side])(iter(given))]
+        for cuts in packets:
             for to, packet in zip(*cuts.columns, strict=True):
                 sent[to.as_py()].append((side, packet.as_py()))
         return sent
@@ -220,12 +234,16 @@ class JoinModel:
         """The truth: all pairs of rows that weren't late."""
         left = [row for row in self.kept if row[0] == LEFT]
         right = [row for row in self.kept if row[0] != LEFT]
-        return Counter(
+        pairs = [
             (ours, theirs)
             for _, key, at, ours in left
             for _, other, moment, theirs in right
-            if key == other and at - self.before <= moment <= at + self.after
-        )
+            if key is not None and key == other and at - self.before <= moment <= at + self.after
+        ]
+        ours, theirs = ({pair[side] for pair in pairs} for side in (0, 1))
+        alone = [(own, None) for *_, own in left if self.outer[0] and own not in ours]
+        alone += [(None, own) for *_, own in right if self.outer[1] and own not in theirs]
+        return Counter([*pairs, *alone])
 
 
 def play_many(seed: int, runs: int) -> int:

@@ -8,7 +8,8 @@ import pytest
 from tests.apps.stateful import join_model
 from tests.apps.stateful.join_model import Drawn, play_many
 from unskew.apps.checkpoint import folders
-from unskew.apps.worker.joining import row_table, worker
+from unskew.apps.router import join_router
+from unskew.apps.worker.joining import join_state, outer_merger, row_table, worker
 from unskew.apps.worker.stateful import store
 from unskew.grouping.split_join import controller, plan
 
@@ -23,7 +24,7 @@ def small_buckets(monkeypatch):
 
 def test_every_pair_is_found_once_whatever_dies(seed):
     grown, left = Drawn.grown, Drawn.left
-    assert play_many(seed, 12) > 1_000
+    assert play_many(seed, 16) > 1_000
     assert Drawn.grown - grown > 50, "keys that get no places would prove nothing"
     assert Drawn.left - left > 10
 
@@ -40,18 +41,34 @@ MISTAKES = {
     "copies are lost": (worker, "            yield from join.add(side, rows)\n", "            pass\n"),
     "copies of the batch's end": (
         worker,
-        (_SEND, "    over = join.drop_over("),
-        ("", _SEND + "    over = join.drop_over("),
+        (_SEND, "    kept = join.rows"),
+        ("", _SEND + "    kept = join.rows"),
     ),
     "copies are taken twice": (worker, "taken=progress.released", "taken=progress.taken"),
     "a worker keeps the rows of a key that left": (worker, "        join.leave(", "        len("),
     "rows leave by the other side's bound": (
-        worker,
-        "bounds = self._config.after_us, self._config.before_us",
-        "bounds = self._config.before_us, self._config.after_us",
+        join_state,
+        "table.drop_before(watermark_us - self._config.reach(side)[1])",
+        "table.drop_before(watermark_us - self._config.reach(side)[0])",
     ),
     "late rows of one side are taken": (worker, "rows.filter(pa.array(~late)) if late.any()", "rows if side"),
-    "a place that has rows says that it has none": (worker, "if not kept.read_keys(hashes).num_rows:", "if True:"),
+    "a place that has rows says that it has none": (
+        join_state,
+        "needed = self.tables[split].read_keys(hashes).num_rows > 0",
+        "needed = False",
+    ),
+    "a place leaves where alone a copy has a partner": (
+        join_state,
+        "if not needed and self._config.outer[1 - split]:",
+        "if False:",
+    ),
+    "each copy is published": (join_state, "copied = (of >= 0) &", "copied = (of < -1) &"),
+    "partners aren't noted": (join_state, "kept.mark(piece, found)", "pass"),
+    "copies that are over are taken in": (
+        worker,
+        "live = join.select_live(side, found, 1000 * progress.closed_ms)",
+        "live = found",
+    ),
     "rows are copied to the first place alone": (
         plan,
         "        many = np.ones(",
@@ -68,7 +85,11 @@ MISTAKES = {
         "    return worker not in target\n    if",
     ),
     "the plan before isn't remembered": (controller, "grown=table.grow", "grown=Copies()"),
-    "a slice leaves too early": (row_table, "start + self._slice_us <= time_us", "start <= time_us"),
+    "a slice leaves too early": (
+        row_table,
+        "for start in [start for start in self._directory.indexes if start + self._slice_us <= time_us]",
+        "for start in [start for start in self._directory.indexes if start <= time_us]",
+    ),
     "a slice isn't searched": (row_table, "start + self._slice_us <= first_us", "start <= first_us"),
 }
 
@@ -81,7 +102,7 @@ def plant(monkeypatch, module, old, new):
         source = source.replace(before, after)
     wrong = types.ModuleType(module.__name__)
     exec(compile(source, module.__file__, "exec"), wrong.__dict__)
-    for where in (join_model, worker, plan, controller):
+    for where in (join_model, join_router, worker, join_state, outer_merger, plan, controller):
         for name, value in list(vars(where).items()):
             if value is module:
                 monkeypatch.setattr(where, name, wrong)
@@ -100,7 +121,7 @@ def test_a_mistake_is_found(mistake, monkeypatch):
         play_many(7, 60)
 
 
-@pytest.mark.parametrize("module", [worker, plan, controller, row_table])
+@pytest.mark.parametrize("module", [worker, join_state, plan, controller, row_table])
 def test_a_copy_without_a_mistake_is_right(module, monkeypatch):
     plant(monkeypatch, module, (), ())
     assert play_many(7, 2)
