@@ -16,9 +16,7 @@ Checkpoints go to the folder CHECKPOINTS, as in ``distinct.py``.
 
 import sys
 
-from program import SETTINGS
-from pyflink.datastream import StreamExecutionEnvironment
-from pyflink.table import StreamTableEnvironment
+from program import SETTINGS, create_tables
 
 BID = """
   auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR
@@ -119,12 +117,7 @@ SELECT window_start, auction, num
 
 def main() -> None:
     query, bootstrap, topic, output, workers, checkpoints, jars = sys.argv[1:]
-    environment = StreamExecutionEnvironment.get_execution_environment()
-    environment.add_jars(*jars.split(";"))
-    environment.set_parallelism(int(workers))
-    tables = StreamTableEnvironment.create(environment)
-    for name, value in (SETTINGS | {"execution.checkpointing.dir": f"file://{checkpoints}"}).items():
-        tables.get_config().set(name, value)
+    tables = create_tables(workers, jars, SETTINGS | {"execution.checkpointing.dir": f"file://{checkpoints}"})
     names = {"bootstrap": bootstrap, "topic": topic, "output": output}
     for statement in (KAFKA, BIDS, SINKS[query]):
         tables.execute_sql(statement.format(**names))

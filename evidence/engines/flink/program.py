@@ -13,6 +13,7 @@ between tasks are sent after 10 ms (.../dev/datastream/overview/, "Controlling L
 """
 
 import sys
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import reduce
 
@@ -20,7 +21,7 @@ from pyflink.datastream import StreamExecutionEnvironment
 from pyflink.table import StreamTableEnvironment
 
 SOURCE = """
-CREATE TABLE messages (
+CREATE TABLE {table} (
   {columns},
   by_key AS {field},
   stamp TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
@@ -55,16 +56,27 @@ SETTINGS = {
 FOR_LATENCY = {"table.exec.mini-batch.enabled": "false", "execution.buffer-timeout.interval": "10 ms"}
 
 
-def main() -> None:
-    bootstrap, topic, output, field, gap_ms, workers, late_ms, aim, jars = sys.argv[1:]
+def create_tables(workers: str, jars: str, settings: Mapping[str, str]) -> StreamTableEnvironment:
+    """An environment for SQL, with so many tasks side by side."""
     environment = StreamExecutionEnvironment.get_execution_environment()
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
     tables = StreamTableEnvironment.create(environment)
-    for name, value in (SETTINGS if aim == "throughput" else SETTINGS | FOR_LATENCY).items():
+    for name, value in settings.items():
         tables.get_config().set(name, value)
+    return tables
+
+
+def write_interval(milliseconds: int) -> str:
+    """A time of less than a day as SQL's interval from hours to seconds."""
+    return f"{timedelta(seconds=milliseconds // 1000)}.{milliseconds % 1000:03}"
+
+
+def main() -> None:
+    bootstrap, topic, output, field, gap_ms, workers, late_ms, aim, jars = sys.argv[1:]
+    tables = create_tables(workers, jars, SETTINGS if aim == "throughput" else SETTINGS | FOR_LATENCY)
     names = {"bootstrap": bootstrap, "topic": topic, "output": output, "gap": f"{int(gap_ms) / 1000}"}
-    names["late"] = f"{timedelta(seconds=int(late_ms) // 1000)}.{int(late_ms) % 1000:03}"
+    names |= {"table": "messages", "late": write_interval(int(late_ms))}
     names["end"] = "latest-offset" if aim == "throughput" else "unbounded"
     path = [f"`{name}`" for name in field.split(".")]
     names["field"] = ".".join(path)
