@@ -18,7 +18,8 @@ import orjson
 import pyspark
 
 from evidence.engines.environments import compiled, jars_of, python_of
-from evidence.engines.jobs import LAST, NO_AUCTION, STATISTICS, WINDOW_MS, Job, Place, ended, milliseconds
+from evidence.engines.jobs import LAST, LATENESS_MS, NO_AUCTION, STATISTICS, WINDOW_MS, Job, Place, ended, milliseconds
+from evidence.engines.joins import code_pair
 from evidence.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from evidence.engines.matcher import write
 from evidence.speed.measuring import settings
@@ -88,7 +89,8 @@ class Contestant(ABC):
     def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
         """What tells the results from a record of a job's output, its key and its value."""
         if job.query:
-            return {"q5": self.hot_item, "q16": self.statistics, "q18": self.last_bid}[job.query]
+            of = {"q5": self.hot_item, "q16": self.statistics, "q18": self.last_bid, "join": self.pair}
+            return of[job.query]
         return self.event if job.shuffles else self.first_seen if job.distinct else self.results
 
     @abstractmethod
@@ -122,9 +124,15 @@ class Contestant(ABC):
         of = f"{record['day']} {record['channel']}"
         yield from (((number, of), record[name]) for number, name in enumerate(STATISTICS) if record[name])
 
+    def pair(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
+        """What a record of the job ``join`` says: a pair of a key, and what its ids make."""
+        record = orjson.loads(value)
+        yield (0, record["key"]), 1
+        yield (1, record["key"]), code_pair(record["left"], record["right"])
+
 
 class Shuffling(Contestant):
-    """One that has a program for ShuffleBench, too."""
+    """One that has a program for ShuffleBench and for the join, too."""
 
     def does(self, job: Job) -> bool:
         return True
@@ -159,11 +167,13 @@ def _query(program: str, output: str, of: list[object], interpreter: str) -> Sta
 class Ours(Shuffling):
     """`unskew topology` with a grouping, which is the contestant's name; or a query with `keyed_map`.
 
-    Such a query does the jobs after ShuffleBench, ``last-bids`` and ``channels``. There is no program for
-    ``hot-items``, because the topology's windows don't overlap.
+    Such a query does the jobs after ShuffleBench, ``last-bids``, ``channels`` and ``join``. There is no program for
+    ``hot-items``, because the topology's windows don't overlap. ``balanced_join`` does ``join`` alone.
     """
 
     def does(self, job: Job) -> bool:
+        if job.joins or self.name == "balanced_join":
+            return job.joins and self.name in ("KEY", "balanced_join")
         if job.query:
             return job.query != "q5" and self.name in ("KEY", "BOUNDED_LOAD")
         return job.shuffles or self.name != "MIXED"
@@ -182,8 +192,10 @@ class Ours(Shuffling):
             return _query("ours/shuffle.py", output, of, prepare_python())
         if job.query:
             output = f"{topic}-{self.slug}-{folder.name}"
-            of = [bootstrap, topic, output, job.workers, folder / "checkpoint", self.name, job.partitions]
-            return _query(f"ours/{'last_bids' if job.query == 'q18' else 'channels'}.py", output, of, prepare_python())
+            of = [bootstrap, *job.topics(topic), output, job.workers, folder / "checkpoint", self.name]
+            of.append(job.late_ms if job.joins else job.partitions)
+            program = {"q16": "channels", "q18": "last_bids", "join": "join"}[job.query]
+            return _query(f"ours/{program}.py", output, of, prepare_python())
         run = self._settings(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
@@ -235,8 +247,18 @@ class Ours(Shuffling):
         yield (0, orjson.loads(value)["tags"]["key"]), 1  # its Kafka key has more in it
 
 
+@dataclass(frozen=True)
 class Spark(Shuffling):
-    """Spark's own ``groupBy``."""
+    """Spark's own ``groupBy``, and its own join.
+
+    ``salts``: Above 0: it does ``join`` alone. A left row gets a random one of so many salts, and a right row is there
+    with each of them.
+    """
+
+    salts: int = 0
+
+    def does(self, job: Job) -> bool:
+        return job.joins or not self.salts
 
     def version(self) -> str:
         return f"pyspark {pyspark.__version__}"
@@ -250,6 +272,9 @@ class Spark(Shuffling):
             program, of = "distinct.py", [bootstrap, topic, output, job.field, job.workers, checkpoint]
         elif job.shuffles:
             program, of = "shuffle.py", [bootstrap, topic, output, job.workers, _segments(job, folder)]
+        elif job.joins:
+            program = "join.py"
+            of = [bootstrap, *job.topics(topic), output, job.workers, checkpoint, job.late_ms, self.salts]
         elif job.query == "q16":
             program, of = "channels.py", [bootstrap, topic, output, job.workers, checkpoint]
         elif job.query:
@@ -307,7 +332,7 @@ class Bytewax(Contestant):
     """Bytewax: a Python process a worker, of one cluster."""
 
     def does(self, job: Job) -> bool:
-        return super().does(job) or bool(job.query)
+        return super().does(job) or (bool(job.query) and not job.joins)
 
     def version(self) -> str:
         return _required("bytewax").replace("[kafka]", "")
@@ -384,7 +409,7 @@ class KafkaStreams(Shuffling):
     """Kafka Streams: a thread a worker, in one JVM."""
 
     def version(self) -> str:
-        for program in ("Counts", "Distinct", "LastBids", "HotItems"):
+        for program in ("Counts", "Distinct", "LastBids", "HotItems", "Join"):
             self._program(program)
         self._program("Channels", "Bid")
         self._program("Shuffle", "Matcher")
@@ -406,8 +431,11 @@ class KafkaStreams(Shuffling):
             of = [bootstrap, topic, output, job.workers, folder / "state"]
             return Started([*self._program("Channels", "Bid"), *map(str, of)], output)
         if job.query:
-            of = [bootstrap, topic, output, job.workers, folder / "state", job.late_ms]
-            return Started([*self._program("LastBids" if job.query == "q18" else "HotItems"), *map(str, of)], output)
+            # It reads one topic of a join long before the other. There its search is by time, so old rows cost little.
+            late_ms = LATENESS_MS if job.joins else job.late_ms
+            of = [bootstrap, *job.topics(topic), output, job.workers, folder / "state", late_ms]
+            program = {"q5": "HotItems", "q18": "LastBids", "join": "Join"}[job.query]
+            return Started([*self._program(program), *map(str, of)], output)
         of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
         command = [*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim]
         return Started(command, output, loads=partial(of_members, Connection(bootstrap), output, _between(output)))
@@ -501,6 +529,8 @@ class Flink(Shuffling):
         if job.query:
             program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
             how = [folder / "checkpoints"]
+        if job.joins:
+            program, of = _HERE / "flink" / "join.py", [bootstrap, *job.topics(topic), output, job.workers, job.late_ms]
         command = [python, program, *of, *how, jars]
         return Started([*map(str, command)], output, variables, partial(of_flink, folder / ACCOUNT))
 
@@ -519,7 +549,9 @@ CONTESTANTS: dict[str, Contestant] = {
         Ours("BOUNDED_LOAD"),
         Ours("PLANNED"),
         Ours("MIXED"),
+        Ours("balanced_join"),
         Spark("groupBy"),
+        Spark("salted", 8),
         Flink("Flink"),
         KafkaStreams("Kafka Streams"),
         Storm("Storm, fields", "fields"),

@@ -19,6 +19,9 @@ Three jobs are queries of NEXMark over its bids, by their ``dateTime``:
 * ``channels`` (q16) counts bids, distinct bidders and distinct auctions of each channel and day, all of them and those
   of each rank of price. Its window is the number of the statistic in ``STATISTICS``, its key the day and the channel.
   What is 0 has no place.
+
+The job ``join`` pairs the rows of two topics of which a key has half of the larger one (``joins``). Its window is 0 for
+the number of a key's pairs, and 1 for the sum of what their ids make. A pair that is written twice is wrong.
 """
 
 import time
@@ -36,6 +39,7 @@ import pyarrow as pa
 from confluent_kafka import Message, Producer
 from numpy.typing import NDArray
 
+from evidence.engines.joins import draw_sides, read_side, sum_pairs
 from evidence.engines.matcher import CIRCLE, EVERY
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
 from unskew.kafka.connection import Connection
@@ -80,17 +84,19 @@ class Bid(NamedTuple):
 class Job:
     """What is to be done.
 
-    ``name``, ``what``: Its name, and what it is in words. ``source_type``, ``field``: The dataset, and the field of its
-    messages that is the key. Its dots lead to nested objects. ``options``: The dataset's parameters that differ from
-    its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent ``s``, the number of ``rules``, and their
-    ``selectivity`` together, the mean number of matches a record. ``records``, ``partitions``, ``workers``: The
-    messages, the topic's partitions, and W, the number of workers that an engine has for it. ``cost_ms``: How long a
+    ``name``, ``what``: Its name, and what it is in words. ``source_type``, ``field``: The dataset (of the job ``join``
+    none), and the field of its messages that is the key. Its dots lead to nested objects. ``options``: The dataset's
+    parameters that differ from its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent ``s``, the number of
+    ``rules``, and their ``selectivity`` together, the mean number of matches a record. ``records``, ``partitions``,
+    ``workers``: The messages (of the job ``join`` those of both topics), a topic's partitions, and W, the number of
+    workers that an engine has for it. ``cost_ms``: How long a
     worker takes for each message. ``cost``: What it does all that time: ``sleep``, or ``cpu``: it computes. ``gap_ms``:
     Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
     engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart. ``distinct``:
     Whether each key is published once, when it is first seen, and nothing is counted. ``query``: The query of NEXMark
-    that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``. ``late_ms``: How late a message may be, in ms
-    of event time, where a window's count is published when the window is closed. ``rate``: Messages/s of a stream that
+    that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``; or ``join``. ``late_ms``: How late a message
+    may be, in ms of event time, where a window's count is published when the window is closed, or the rows of a join
+    are removed. ``rate``: Messages/s of a stream that
     goes on. 0: all messages are there before, and the topic ends. ``aim``: What a program's settings are for:
     ``throughput``, ``latency``, or ``recovery``: latency, and right counts after a kill.
     """
@@ -141,6 +147,15 @@ class Job:
         return self.source_type == SHUFFLEBENCH
 
     @property
+    def joins(self) -> bool:
+        """Whether it is a join of two topics."""
+        return self.query == "join"
+
+    def topics(self, topic: str) -> list[str]:
+        """The topics that are read: this one, and of a join that of the right rows."""
+        return [topic, f"{topic}-right"] if self.joins else [topic]
+
+    @property
     def closes(self) -> bool:
         """Whether results may wait for a message that is later than all others."""
         return bool(self.gap_ms) or self.query == "q5"
@@ -148,7 +163,7 @@ class Job:
     @property
     def once(self) -> bool:
         """Whether each result must be written once."""
-        return self.distinct or self.shuffles
+        return self.distinct or self.shuffles or self.joins
 
     @property
     def rules(self) -> Rules:
@@ -175,6 +190,7 @@ JOBS = {
         Job("hot-items", "NEXMark's q5: hot items", "NEXMARK", "bid.auction", 1_000_000, 4, 2, query="q5"),
         Job("channels", "NEXMark's q16: channels", "NEXMARK", "bid.channel", 2_000_000, 4, 2, query="q16"),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
+        Job("join", "join within 1 s, half in one key", "", "key", 1_100_000, 4, 2, query="join", late_ms=10_000),
         Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
         Job(
             "work-zipf",
@@ -245,6 +261,9 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
     is late, in whatever order an engine reads partitions. A million of NEXMark's bids span 109 s. If results may wait
     for a last message, the topic ``ended(topic)`` has the messages, too.
     """
+    if job.joins:
+        _publish_sides(connection, job.topics(topic), job)
+        return counted(connection, topic, job)
     if job.shuffles:
         dataset: Dataset = Records(job.records)
     else:
@@ -255,14 +274,27 @@ def published(connection: Connection, topic: str, job: Job) -> Truth:
         if not job.gap_ms:
             publish_dataset(connection, name, dataset)
             continue
-        producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
-        for number, (value, at) in enumerate(_timed(dataset, job)):
-            producer.produce(name, value, partition=number % job.partitions, timestamp=first + at)
-        producer.flush()
+        _send(connection, name, job, ((value, first + at) for value, at in _timed(dataset, job)))
     truth = counted(connection, topic, job)
     if job.closes:
         send_last(connection, ended(topic), job, truth)
     return truth
+
+
+def _publish_sides(connection: Connection, topics: Sequence[str], job: Job) -> None:
+    """Make the topics of a join, and publish its rows. The first ones are ``_SPAN_MS`` old."""
+    first = int(time.time() * 1000) - _SPAN_MS
+    for name, side in zip(topics, draw_sides(job.records), strict=True):
+        ensure_topic(connection, name, job.partitions)
+        _send(connection, name, job, ((value, first + at) for value, at in side.messages()))
+
+
+def _send(connection: Connection, topic: str, job: Job, messages: Iterable[tuple[bytes, int]]) -> None:
+    """Send messages, each with its time (ms since the epoch), to the partitions in turns."""
+    producer = Producer(connection.client(**{"queue.buffering.max.messages": 2 * job.records}))
+    for number, (value, at) in enumerate(messages):
+        producer.produce(topic, value, partition=number % job.partitions, timestamp=at)
+    producer.flush()
 
 
 def _timed(dataset: Dataset, job: Job) -> Iterator[tuple[bytes, int]]:
@@ -294,7 +326,11 @@ def send_last(connection: Connection, topic: str, job: Job, truth: Truth) -> Non
 
 
 def counted(connection: Connection, topic: str, job: Job) -> Truth:
-    """A plain count of a topic's messages."""
+    """A plain count of a topic's messages, or of the pairs of two topics."""
+    if job.joins:
+        left, right = (read_side(connection, name) for name in job.topics(topic))
+        sums = sum_pairs(left, right)
+        return Truth(sums, sum(sums.values()), messages=len(left.id) + len(right.id))
     if job.shuffles:
         with TopicReader(connection, topic) as reader:
             heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in reader.to_end()), ">u8")
@@ -413,7 +449,7 @@ class Found:
     """What a contestant has written so far.
 
     ``once``: Whether a contestant must write each place once. Then its counts add up, so a second one makes it wrong.
-    ``query``: The query of NEXMark that is answered. Of q5 each window has one place: the last one. ``counts``:
+    ``query``: That of the job. Of q5 each window has one place: the last one. ``counts``:
     (window, key) → the last count, or the sum of all. ``total``: Their sum. ``last_ms``: When the broker appended the
     newest record.
     """
@@ -454,7 +490,7 @@ class Found:
             return ""
         places = truth.counts.keys() | self.counts.keys()
         differ = sum(truth.counts.get(place) != self.counts.get(place) for place in places)
-        if self.query:  # a sum of times or of the greatest numbers says nothing
+        if self.query:  # a sum of times, of the greatest numbers or of codes says nothing
             return f"{differ:,} of {len(places):,} results are wrong"
         what = "results" if self.once else "messages"
         return f"{self.total:,} of {truth.total:,} {what}; {differ:,} of {len(places):,} counts are wrong"

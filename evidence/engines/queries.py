@@ -1,11 +1,13 @@
 """What the programs for Spark share, ours and Spark's own: a session, a topic's messages, and a topic of results."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_BATCHES = 100_000, 10_000  # left and right rows
 
 
 def session(name: str, workers: str, jars: str, settings: Mapping[str, Any]) -> SparkSession:
@@ -29,6 +31,14 @@ def messages(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> Dat
         .option("maxOffsetsPerTrigger", batch)
         .load()
     )
+
+
+def read_sides(spark: SparkSession, bootstrap: str, topics: Sequence[str]) -> tuple[DataFrame, DataFrame]:
+    """The left and the right rows of the job ``join``: their key, id, and time. A batch has as much time of both."""
+    row = F.from_json(F.col("value").cast("string"), "key string, id long").alias("row")
+    read = (messages(spark, bootstrap, *each).select(row, "timestamp") for each in zip(topics, _BATCHES, strict=True))
+    left, right = (side.select("row.*", F.col("timestamp").alias("at")) for side in read)
+    return left, right
 
 
 def write(

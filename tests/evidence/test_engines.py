@@ -34,16 +34,20 @@ from unskew.producers.datasets.registry import create_dataset
 @pytest.mark.kafka
 @pytest.mark.takes(260)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("job", ["count", "bids", "distinct", "work", "shuffle", "last-bids", "hot-items", "channels"])
+@pytest.mark.parametrize(
+    "job", ["count", "bids", "distinct", "work", "shuffle", "last-bids", "hot-items", "channels", "join"]
+)
 def test_every_engine_counts_right(job):
     """Each program, and each of its branches, once: an engine's start takes long."""
     split = ["BOUNDED_LOAD"]
     ours = {"work": split, "shuffle": [*split, "KEY", "MIXED"], "last-bids": split, "channels": split}
+    ours["join"] = ["KEY", "balanced_join"]
     others = [name for name, each in CONTESTANTS.items() if not isinstance(each, Ours) and each.does(JOBS[job])]
     if job == "count":  # the others count after the work, too, by the same program
         others = ["Flink", "Pathway"]
     engines = [*ours.get(job, []), *others]
-    records = "100000" if job == "hot-items" else "5000"  # windows of 10 s, at 10,000 events/s
+    # Windows of 10 s, at 10,000 events/s; and a hot key with some right rows.
+    records = {"hot-items": "100000", "join": "22000"}.get(job, "5000")
     of = ["--jobs", job, "--engines", *engines, "--records", records, "--repeats", "1"]
     command = [sys.executable, "-m", "evidence.engines", *of]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
