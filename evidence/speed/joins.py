@@ -1,11 +1,14 @@
 """Joins and lookups in which a few keys have most of the rows, beside what people do without us.
 
-    python -m evidence.speed.joins [static] [lookups] [--rows N] [--batches N] [--repeats N]
+    python -m evidence.speed.joins [static] [streams] [lookups] [--rows N] [--batches N] [--repeats N]
 
 `static`: N rows (Zipf 1.2 over a tenth as many keys, and one key with 30 % more) join a table with a row for each key,
 in 16 tasks. `balanced_join` beside Spark's sort-merge join, the same with adaptive execution as it comes and tuned by
 hand, and with keys salted by hand. Broadcast joins are off. The fullest task is that of the join, by the records that
 it reads.
+
+`streams`: two streams, of batches of N / 20 left and N / 100 right rows. In the third batch a key gets hot on the left.
+`balanced_join` beside Spark's stream–stream join, with and without salts. Spark's workers are loaded as by a hash.
 
 `lookups`: a stream of batches of N / 20 rows whose key is looked up. `balanced_lookup` with several groupings beside
 `balanced_map` with SHUFFLE and a dictionary in each Python process. *asked* is the number of keys that were asked for,
@@ -33,11 +36,13 @@ from pyspark.sql import functions as F
 
 from evidence.speed.measuring import in_turns
 from evidence.speed.processes import spent
+from evidence.speed.stream_joins import compare_streams
 from evidence.tables import make_table, print_table
 from unskew import balanced_join, balanced_lookup, balanced_map, spark_settings, watch
 from unskew.apps.driver.python_processes import prepare_python
 from unskew.spark.setting_names import CO_PARTITION, PARTITIONS
 
+PARTS = ("static", "streams", "lookups")
 TASKS, WORKERS, SALT = 16, 10, 16
 _ADAPTIVE = "spark.sql.adaptive"
 _TUNED = {
@@ -238,14 +243,14 @@ def compare_lookups(spark: SparkSession, rows: int, batches: int, repeats: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help="static, lookups; by default both")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="static, streams, lookups; by default all")
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--batches", type=int, default=10)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    parts = given.parts or ["static", "lookups"]
-    if unknown := [part for part in parts if part not in ("static", "lookups")]:
-        parser.error(f"unknown part {unknown[0]!r}; valid: static, lookups")
+    parts = given.parts or [*PARTS]
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"unknown part {unknown[0]!r}; valid: {', '.join(PARTS)}")
     os.environ["PYSPARK_PYTHON"] = prepare_python()
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
     more = {"spark.ui.enabled": "false", "spark.sql.files.maxPartitionBytes": "64m", PARTITIONS: "2"}
@@ -255,6 +260,10 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
     if "static" in parts:
         compare_joins(spark, given.rows, given.repeats)
+    if "streams" in parts:
+        spark.conf.set(PARTITIONS, "4")
+        compare_streams(spark, given.rows // 20, given.batches, given.repeats)
+        spark.conf.set(PARTITIONS, "2")
     if "lookups" in parts:
         compare_lookups(spark, given.rows // 20, given.batches, given.repeats)
     spark.stop()

@@ -1,0 +1,109 @@
+"""A join of two streams as a process of its own: whatever is killed while hot keys get places, each row comes once."""
+
+import json
+import os
+import random
+import sys
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.apps.library import join_query
+from tests.commands import with_spark
+from tests.harness.query import QueryProcess
+from tests.waiting import awaited
+from unskew.apps.checkpoint.location import Location
+from unskew.apps.checkpoint.plan_states import PlanStateLog
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
+
+START, LEFT, RIGHT = 1_700_000_000_000, 1_200, 150
+BEFORE, AFTER = 2_000, 1_000
+
+
+def write_files(folder, batches, seed):
+    """A file a batch and side, of 2 s. Half of the left rows have one key, which is another one every six batches."""
+    sides = []
+    for name, rows in (("left", LEFT), ("right", RIGHT)):
+        (folder / name).mkdir()
+        found = []
+        for number in range(batches):
+            rng = np.random.default_rng([seed, number, rows])
+            hot = rng.random(rows) < (0.5 if name == "left" else 0.05)
+            who = np.where(hot, "hot " + str(number // 6), rng.integers(0, 200, rows).astype(str)).tolist()
+            ms = START + 2_000 * number + rng.integers(0, 2_000, rows)
+            ids = np.arange(rows) + rows * number
+            table = pa.table({"user": who, "at": pa.array(ms, pa.timestamp("ms", "UTC")), name: ids})
+            file = folder / name / f"{number}.parquet"
+            pq.write_table(table, file)
+            os.utime(file, (number, number))
+            found += zip(who, ms.tolist(), table[name].to_pylist(), strict=True)
+        sides.append(found)
+    return sides
+
+
+def join_rows(left, right):
+    """The pairs of all rows, and the rows of each side that are alone, by their ids."""
+    by_user = {}
+    for user, at, own in right:
+        by_user.setdefault(user, []).append((at, own))
+    pairs = [
+        (own, other)
+        for user, at, own in left
+        for moment, other in by_user.get(user, ())
+        if at - BEFORE <= moment <= at + AFTER
+    ]
+    ours, theirs = ({pair[side] for pair in pairs} for side in (0, 1))
+    return pairs, [own for *_, own in left if own not in ours], [own for *_, own in right if own not in theirs]
+
+
+def list_committed(folder):
+    """The files of Spark's sink whose batches are done: tasks that were killed have left others."""
+    lines = [line for log in (folder / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines()[1:]]
+    return sorted({json.loads(line)["path"].removeprefix("file://") for line in lines})
+
+
+@pytest.mark.takes(220)
+@pytest.mark.nightly(group="kills")
+def test_each_pair_and_each_lone_row_is_there_once(tmp_path, seed):
+    batches, rng = 40, random.Random(seed)
+    left, right = write_files(tmp_path, batches, seed)
+    command = [sys.executable, "-P", join_query.__file__, str(tmp_path)]
+    checkpoint = str(tmp_path / "checkpoint")
+    query = QueryProcess(command, tmp_path / "query.log", Location(checkpoint), with_spark(), tmp_path)
+
+    def loses_tasks() -> None:
+        for _ in range(3):
+            query.await_batches(1, rng.random())
+            query.kill_python_workers(2)
+
+    try:
+        for harm in rng.sample([loses_tasks] * 3 + [None] * 3, 6):
+            query.start()
+            if harm is not None:
+                harm()
+            query.await_batches(rng.randint(1, 2), rng.random())
+            query.kill()
+        query.start()
+        awaited(lambda: query.is_running() and query.committed() >= batches - 1, "all files", every=1.0)
+        done = query.committed()
+        awaited(lambda: query.is_running() and query.committed() > done, "a batch for the last watermark", every=1.0)
+    finally:
+        query.kill()
+    files = [pq.read_table(file, columns=["left", "right"]) for file in list_committed(tmp_path / "out")]
+    found = pa.concat_tables(files).to_pylist()
+    pairs, lonely_left, lonely_right = join_rows(left, right)
+    assert Counter((row["left"], row["right"]) for row in found if None not in row.values()) == Counter(pairs)
+    # The last rows' partners might still come.
+    late = batches - 5
+    for name, size, alone in (("left", LEFT, lonely_left), ("right", RIGHT, lonely_right)):
+        other = "right" if name == "left" else "left"
+        published = Counter(row[name] for row in found if row[other] is None)
+        assert not published - Counter(alone)
+        missing = Counter(alone) - published
+        assert all(own >= late * size for own in missing), name
+        assert len(published) > 10
+    assert PlanStateLog(checkpoint).newest().active.number > 10, "a run in which no key gets places would prove nothing"
