@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MODES = ("LOCAL", "CLUSTER")
 TIMES = ("batch", "event")
+#: The units of event times that are numbers.
+TIME_UNITS = ("s", "ms", "us", "ns")
 #: What a run does about messages that Kafka removed before they were counted.
 DATA_LOSS = ("fail", "skip")
 #: How often a record of results may be there: a batch that runs again publishes the same again, or nothing twice.
@@ -92,10 +94,20 @@ class Settings:
     ] = None
     window: Annotated[float, Gt(0), Doc("Length of a window (s)."), OptionStyle(STREAM)] = 15.0
     time: Annotated[
-        str,
-        Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps)."),
-        OptionStyle(STREAM),
-    ] = "batch"
+        str | None,
+        Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps, or --time-field)."),
+        OptionStyle(STREAM, default="batch"),
+    ] = None
+    time_field: Annotated[
+        str | None,
+        Doc("Event time: where messages have their time: a field of JSON or Avro (user.at), a column number of CSV."),
+        OptionStyle(STREAM, default="Kafka's timestamps"),
+    ] = None
+    time_unit: Annotated[
+        str | None,
+        Doc("--time-field: unit of times that are numbers: s, ms, us, ns. Texts are as 2026-11-28T12:00:00Z."),
+        OptionStyle(STREAM, default="ms"),
+    ] = None
     lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s)."), OptionStyle(STREAM)] = 10.0
     trigger: Annotated[
         float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left."), OptionStyle(SPARK)
@@ -210,7 +222,7 @@ class Settings:
 
         """
         _require_one_of("mode", self.mode, MODES)
-        _require_one_of("time", self.time, TIMES)
+        self._choose_time()
         _require_one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
         _require_one_of("work_errors", self.work_errors, WORK_ERRORS)
         _require_one_of("delivery", self.delivery, DELIVERIES)
@@ -227,6 +239,18 @@ class Settings:
         _ = self.location
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
+
+    def _choose_time(self) -> None:
+        """Take event time if messages have their time in a field, and batch time by default."""
+        if self.time is None:
+            object.__setattr__(self, "time", "batch" if self.time_field is None else "event")
+        _require_one_of("time", str(self.time), TIMES)
+        if self.time_field is not None and self.time != "event":
+            raise UsageError(f"time is {self.time!r}; valid with a time field: event, or leave it out")
+        if self.time_unit is not None:
+            _require_one_of("time_unit", self.time_unit, TIME_UNITS)
+            if self.time_field is None:
+                raise UsageError(f"time_unit is {self.time_unit!r}; valid: with a time field alone (--time-field)")
 
     def _check_topic(self) -> None:
         """Refuse a topic whose name, or those of the topics that are named after it, Kafka wouldn't take."""
@@ -256,8 +280,9 @@ class Settings:
 
     @property
     def uses_message_time(self) -> bool:
-        """Whether the messages' own time matters: to windows, or to the work."""
-        return self.time == "event" or "timestamp" in self.carried_columns
+        """Whether Kafka's timestamps matter: to windows, or to the work."""
+        by_timestamp = self.time == "event" and self.time_field is None
+        return by_timestamp or "timestamp" in self.carried_columns
 
     @property
     def rejects_failures(self) -> bool:
@@ -325,6 +350,8 @@ class Settings:
             "seed": self.seed,
             "window": self.window,
             "time": self.time,
+            "timeField": self.time_field,
+            "timeUnit": None if self.time_field is None else self.time_unit or "ms",
             **(self._key if self.source_type.upper() == "COLUMN" else {}),
         }
 

@@ -17,8 +17,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import Batch
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import choose_splitter
-from unskew.apps.splitter.splitter import reject_times
+from unskew.apps.splitter.kafka_source import choose_splitter, prepare_messages
 from unskew.apps.worker.result_messages import LONGEST_RECORD
 
 # Characters of a reason, and characters or bytes of a message that is cut. JSON writes six bytes for some of them.
@@ -44,10 +43,6 @@ def read_rejected(
         (partition, offset) → reason, for messages that have a key, and on which the work raised an error.
 
     """
-    splitter = choose_splitter(settings)
-    if settings.uses_message_time:
-        ahead = settings.max_ahead if settings.time == "event" else None
-        splitter = reject_times(splitter, F.timestamp_millis(F.lit(batch.time_ms)), ahead)
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())
@@ -60,6 +55,8 @@ def read_rejected(
     )
     failed = spark.createDataFrame([(*position, why) for position, why in failures.items()], _FAILED)
     messages = messages.join(F.broadcast(failed), ["partition", "offset"], "left")
+    batch_time = F.timestamp_millis(F.lit(batch.time_ms))
+    splitter, messages = prepare_messages(settings, choose_splitter(settings), messages, batch_time)
     value = F.col("value")
     text = F.is_valid_utf8(value.cast("string"))
     position = F.concat_ws("-", "topic", "partition", "offset")

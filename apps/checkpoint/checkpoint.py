@@ -25,6 +25,8 @@ GENERATION = "generation"
 #: The record's entry of what its batches publish exactly once: the ``id`` of the topic with the batches' numbers, and
 #: the number of ``parts`` of each role.
 COMMITS = "commits"
+# What the record of an older version, which couldn't say it, stands for.
+_DEFAULTS: dict[str, Any] = {"timeField": None, "timeUnit": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class Checkpoint:
         """
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
         found = self.read_record()
+        if found:
+            found = _DEFAULTS | found
         if found.get("format", FORMAT) > FORMAT:
             raise UsageError(
                 f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "

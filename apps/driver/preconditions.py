@@ -52,10 +52,11 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
         ensure_topic(settings.connection, settings.topic, settings.sources)
 
 
-def require_key_field(settings: Settings) -> None:
-    """Refuse a key field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
+def require_fields(settings: Settings) -> None:
+    """Refuse a field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
 
-    For a run that has begun it isn't asked: its messages had the field.
+    It is the key's field of a user's own topic, or that of the events' time. For a run that has begun it isn't asked:
+    its messages had the field.
 
     Raises
     ------
@@ -63,18 +64,21 @@ def require_key_field(settings: Settings) -> None:
         There are objects, and none has the field. The message names those that they have.
 
     """
-    field = settings.key_field
-    if settings.source_type.upper() != "COLUMN" or settings.format not in (None, "json") or field is None:
+    key_field = settings.key_field if settings.source_type.upper() == "COLUMN" else None
+    wanted = {"--key-field": key_field, "--time-field": settings.time_field}
+    wanted = {option: field for option, field in wanted.items() if field is not None}
+    if settings.format not in (None, "json") or not wanted:
         return
     found = [
         _list_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)
     ]
     objects = [fields for fields in found if fields]
-    if objects and not any(field in fields for fields in objects):
-        raise UsageError(
-            f"--key-field is {field!r}, but none of the {len(objects)} newest objects in topic {settings.topic} has "
-            f"it{suggest_names(field, dict.fromkeys(chain.from_iterable(objects)))}"
-        )
+    for option, field in wanted.items():
+        if objects and not any(field in fields for fields in objects):
+            raise UsageError(
+                f"{option} is {field!r}, but none of the {len(objects)} newest objects in topic {settings.topic} has "
+                f"it{suggest_names(field, dict.fromkeys(chain.from_iterable(objects)))}"
+            )
 
 
 def _list_fields(message: bytes) -> list[str]:

@@ -26,7 +26,7 @@ from unskew.apps.driver.preconditions import (
     claim_checkpoint,
     load_or_create_partitions,
     number_generation,
-    require_key_field,
+    require_fields,
     require_messages,
     require_own_checkpoint,
     require_same_topic,
@@ -136,7 +136,7 @@ class StreamingJob:
         claimed = self._checkpoint.read_record()
         require_topic(settings, begun=bool(claimed))
         if not claimed:
-            require_key_field(settings)
+            require_fields(settings)
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         require_own_checkpoint(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)

@@ -225,17 +225,23 @@ def send_packets(
         source_column = "__source"
         chosen = chosen.withColumn(source_column, as_column(source))
     if get_grouping(routing.grouping).uses_time:
-        time_column = "__time"
-        chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else as_column(time))
+        time_column = "time" if reads_time(fields) else "__time"
+        if time_column == "__time":
+            chosen = chosen.withColumn(time_column, F.current_timestamp() if time is None else as_column(time))
     if cost is not None:
         cost_name = "__cost"
         chosen = chosen.withColumn(cost_name, cost)
     own = [c for c in (source_column, time_column, cost_name) if c]
-    needed = dict.fromkeys([key, *carry, *own] if fields is None else [*fields.unread(carry), *own])
+    needed = dict.fromkeys([key, *carry, *own] if fields is None else fields.unread([*carry, *own]))
     partitions = min(tasks or routing.workers, routing.workers)
     route = make_packet_router(routing, key, source_column, time_column, carry, fields, cost_name, messages=messages)
     made = map_in_arrow(chosen, list(needed), explain_import(route), DDL)
     return place_rows(made, partitions, F.col("worker") % partitions)
+
+
+def reads_time(fields: "JsonFields | None") -> bool:
+    """Whether the router reads the tuples' time from the messages."""
+    return fields is not None and "time" in fields.gives
 
 
 def as_column(of: str | Column) -> Column:

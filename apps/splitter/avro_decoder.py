@@ -7,14 +7,15 @@ registry doesn't have a schema, it is asked again in the next batch. Within a ba
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -22,12 +23,18 @@ from pyspark.sql import functions as F
 from unskew.apps.splitter.avro_limits import AvroSchema, MessageTooDeep
 from unskew.apps.splitter.avro_logical_types import UndecodedValue, load_reader
 from unskew.apps.splitter.avro_refusals import BatchRefusals, SchemaRefusals
+from unskew.apps.splitter.field_columns import NOW, EventTime, FieldColumn, explain_row, make_arrays
 from unskew.apps.splitter.json_fields import FRAME
 from unskew.apps.splitter.schema_registry import SchemaMissing, SchemaRegistry
 from unskew.apps.splitter.splitter import Splitter, apply_to_column
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.spark.compat import convert_schema_to_spark
 
 _KEYS = (str, int, float, Decimal, UUID)  # bool is an int
+_TIMES = {"timestamp-millis": "ms", "timestamp-micros": "us"}
+
+#: A message's key and the reason why it has none, one of which is None, and the converted values of further columns.
+AvroReading: TypeAlias = tuple[Any, ...]
 
 #: (the registry's address, a schema's number) → the schema: for the life of a process, as a schema never changes.
 _fetched: dict[tuple[str, int], AvroSchema] = {}
@@ -64,12 +71,15 @@ class AvroDecoder:
         The schema of all messages. None: each message names its own.
     registry : SchemaRegistry, optional
         The registry of the schemas that messages name.
+    columns : tuple of FieldColumn
+        Further columns. A message that lacks one of them is rejected.
 
     """
 
     path: str
     schema: AvroSchema | None = field(default=None, repr=False)
     registry: SchemaRegistry | None = None
+    columns: tuple[FieldColumn, ...] = ()
 
     def key(self, message: bytes | None, schema_of: Callable[[int], AvroSchema] | None = None) -> str:
         """The key of a message. ``schema_of`` returns the schema that it names. Default: the registry's.
@@ -82,6 +92,10 @@ class AvroDecoder:
             The registry doesn't answer.
 
         """
+        return self._find_key(self._decode(message, schema_of))
+
+    def _decode(self, message: bytes | None, schema_of: Callable[[int], AvroSchema] | None) -> Any:
+        """The whole message."""
         if message is None:
             raise MessageRejected("no value")
         schema, begin, name = self._written_by(message, schema_of)
@@ -96,7 +110,7 @@ class AvroDecoder:
             raise MessageRejected(f"not Avro by {name}") from error
         if body.tell() != len(message):
             raise MessageRejected(f"not Avro by {name}: it is longer")
-        return self._field(read)
+        return read
 
     def _written_by(self, message: bytes, schema_of: Callable[[int], AvroSchema] | None) -> tuple[AvroSchema, int, str]:
         """The schema of a message, where its body begins, and the schema's name."""
@@ -112,31 +126,51 @@ class AvroDecoder:
             schema = (schema_of or partial(SchemaRequests(self.registry).schema, 0))(number)
         return schema, FRAME, f"schema {number}"
 
-    def _field(self, read: Any) -> str:
-        for name in self.path.split("."):
-            if not isinstance(read, dict) or name not in read:
-                raise MessageRejected(f"no field {self.path!r}")
-            read = read[name]
-        if isinstance(read, UndecodedValue):
-            try:
-                read = read.decode()
-            except ValueError as error:
-                raise MessageRejected(f"field {self.path!r} {error}") from None
+    def _find_key(self, document: Any) -> str:
+        read = _find_value(document, self.path)
         if isinstance(read, bool):
             return str(read).lower()
         if not isinstance(read, _KEYS):
-            kind = "null" if read is None else read.kind if isinstance(read, UndecodedValue) else type(read).__name__
-            raise MessageRejected(f"field {self.path!r} is {kind}, which is no key")
+            raise MessageRejected(f"field {self.path!r} is {_name_type(read)}, which is no key")
         return str(read)
 
-    def read(
-        self, message: bytes | None, schema_of: Callable[[int], AvroSchema] | None = None
-    ) -> tuple[str | None, str | None]:
-        """(a message's key, None), or (None, the reason why it has no key)."""
+    def read(self, message: bytes | None, schema_of: Callable[[int], AvroSchema] | None = None) -> AvroReading:
+        """(a message's key, None, values of columns …), or (None, the reason why it is rejected, None …)."""
         try:
-            return self.key(message, schema_of), None
+            document = self._decode(message, schema_of)
+            return self._find_key(document), None, *(_convert_field(document, column) for column in self.columns)
         except MessageRejected as error:
-            return None, str(error)
+            return None, str(error), *(None for _ in self.columns)
+
+
+def _find_value(document: Any, path: str) -> Any:
+    """The value at a path of a message, decoded by its logical type where that is a decimal or a UUID."""
+    value = document
+    for name in path.split("."):
+        if not isinstance(value, dict) or name not in value:
+            raise MessageRejected(f"no field {path!r}")
+        value = value[name]
+    if not isinstance(value, UndecodedValue):
+        return value
+    try:
+        return value.decode()
+    except ValueError as error:
+        raise MessageRejected(f"field {path!r} {error}") from None
+
+
+def _name_type(value: Any) -> str:
+    return "null" if value is None else value.kind if isinstance(value, UndecodedValue) else type(value).__name__
+
+
+def _convert_field(document: Any, column: FieldColumn) -> Any:
+    """A column's value in a message."""
+    value = _find_value(document, column.path)
+    if isinstance(column, EventTime) and isinstance(value, UndecodedValue) and value.kind in _TIMES:
+        column, value = replace(column, unit=_TIMES[value.kind]), value.value
+    converted = column.convert(value)
+    if converted is None:
+        raise MessageRejected(column.refuse(value, _name_type(value)))
+    return converted
 
 
 class SchemaRequests:
@@ -163,9 +197,7 @@ class SchemaRequests:
         self._refused: dict[int, BatchRefusals] = {}
         self._unwritten: set[int] = set()
 
-    def read(
-        self, decoder: "AvroDecoder", messages: Iterable[tuple[int, bytes | None]]
-    ) -> list[tuple[str | None, str | None]]:
+    def read(self, decoder: "AvroDecoder", messages: Iterable[tuple[int, bytes | None]]) -> list[AvroReading]:
         """What ``AvroDecoder.read`` says of each message of a Kafka partition.
 
         The schemas that these messages have to do without are written down once, before this returns.
@@ -210,16 +242,19 @@ class SchemaRequests:
 
 def make_avro_splitter(decoder: AvroDecoder, refusals: SchemaRefusals | None = None) -> Splitter:
     """The splitter of messages in Avro. They must have a column ``partition`` beside them."""
+    further = decoder.columns
+    schema = pa.schema([("key", pa.string()), ("reason", pa.string()), *((each.name, each.type) for each in further)])
+    beside = ["partition", *([NOW] if further else [])]
 
     def reading(batches: Iterator[pa.Array], *, decides: bool) -> Iterator[pa.Array]:
         asking = SchemaRequests(decoder.registry, refusals, decides=decides) if decoder.registry else None
         for rows in batches:
-            partitions, values = map(pa.Array.to_pylist, rows.flatten())
+            partitions, *batch_time, values = map(pa.Array.to_pylist, rows.flatten())
             read = (
                 asking.read(decoder, zip(partitions, values, strict=True)) if asking else [*map(decoder.read, values)]
             )
-            columns = [pa.array([row[n] for row in read], pa.string()) for n in range(2)]
-            yield pa.StructArray.from_arrays(columns, ["key", "reason"])
+            now_ms = batch_time[0][0] if batch_time and len(rows) else 0
+            yield pa.StructArray.from_arrays(make_columns(further, read, now_ms), fields=[*schema])
 
     # A function for each: the router's tasks call the one, those that read rejected messages again the other.
     def keys(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
@@ -230,7 +265,23 @@ def make_avro_splitter(decoder: AvroDecoder, refusals: SchemaRefusals | None = N
 
     def column(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], value: Column) -> Column:
         return apply_to_column(
-            function, "key string, reason string", F.struct(F.col("partition"), value.alias("value"))
+            function, convert_schema_to_spark(schema), F.struct(*map(F.col, beside), value.alias("value"))
         )
 
-    return Splitter(lambda value: column(keys, value)["key"], lambda value: column(reasons, value)["reason"])
+    def tuples(value: Column) -> Column:
+        read = column(keys, value)
+        return read if further else read["key"]
+
+    return Splitter(tuples, lambda value: column(reasons, value)["reason"], columns=further)
+
+
+def make_columns(further: Sequence[FieldColumn], read: Sequence[AvroReading], now_ms: int) -> list[pa.Array]:
+    """The columns of n readings: keys, reasons, and the further columns of a batch of this time."""
+    keys, reasons = ([row[n] for row in read] for n in range(2))
+    arrays: list[pa.Array] = []
+    if further:
+        arrays, fit = make_arrays(further, (row[2:] for row in read), now_ms)
+        for n in np.flatnonzero(~fit).tolist():
+            if reasons[n] is None:
+                keys[n], reasons[n] = None, explain_row(further, read[n][2:], now_ms)
+    return [pa.array(keys, pa.string()), pa.array(reasons, pa.string()), *arrays]

@@ -6,9 +6,10 @@ field of the key. At the end is the table of source types (``SPLITTERS``).
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +18,17 @@ from pyspark.sql import functions as F
 
 from unskew.apps.splitter.avro_decoder import AvroDecoder, make_avro_splitter, read_schema_file
 from unskew.apps.splitter.avro_refusals import SchemaRefusals
+from unskew.apps.splitter.field_columns import NOW, EventTime, FieldColumn, explain_row, make_arrays
 from unskew.apps.splitter.json_fields import JsonFields
 from unskew.apps.splitter.schema_registry import SchemaRegistry, find_schema_numbers
 from unskew.apps.splitter.splitter import (
     Splitter,
+    apply_to_column,
     explain_not_json,
     explain_unreadable,
     make_field_splitter,
     parse_document,
+    split_batch_time,
 )
 from unskew.errors import UsageError, suggest_names
 from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
@@ -94,6 +98,9 @@ def split_bids() -> Splitter:
 #: The formats of the messages of a COLUMN topic.
 FORMATS = ("json", "avro", "csv", "text")
 REGISTRY_VARIABLE = "SCHEMA_REGISTRY_URL"
+_FIELD = r"[^.'\[\]]+(\.[^.'\[\]]+)*"
+_CSV_COLUMN = r"[1-9]\d{0,2}"
+_NUMBER = re.compile(r"-?\d{1,30}(\.\d{1,30})?")  # a text of CSV that is a number
 _COLUMNS = 1 << 20  # most columns of a CSV line; with more, Spark's parser ends the query
 _CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside quotes is doubled
 
@@ -109,8 +116,8 @@ class SchemaSource:
     registry: str | None = field(default=None, repr=False)
     refusals: SchemaRefusals | None = field(default=None, compare=False)
 
-    def decoder(self, path: str, samples: Sequence[bytes]) -> AvroDecoder:
-        """The decoder of the messages.
+    def decoder(self, path: str, samples: Sequence[bytes], columns: tuple[FieldColumn, ...] = ()) -> AvroDecoder:
+        """The decoder of the messages, which reads their key at a path, and further columns.
 
         Raises
         ------
@@ -126,19 +133,24 @@ class SchemaSource:
                 f"--format avro needs --schema FILE or --schema-registry URL (${REGISTRY_VARIABLE}), not both"
             )
         if self.file is not None:
-            return AvroDecoder(path, schema=read_schema_file(self.file))
+            return AvroDecoder(path, schema=read_schema_file(self.file), columns=columns)
         wanted = find_schema_numbers(samples)
         if wanted and self.refusals:
             # A batch that is replayed refuses them again, even if the registry has them now.
             wanted = self.refusals.newest().filter_allowed(wanted)
-        return AvroDecoder(path, registry=SchemaRegistry.at(str(address)).with_schemas(wanted))
+        registry = SchemaRegistry.at(str(address)).with_schemas(wanted)
+        return AvroDecoder(path, registry=registry, columns=columns)
 
 
 NO_SCHEMAS = SchemaSource()
 
 
 def make_column_splitter(
-    form: str, field: str | None, samples: Sequence[bytes] = (), schemas: SchemaSource = NO_SCHEMAS
+    form: str,
+    field: str | None,
+    samples: Sequence[bytes] = (),
+    schemas: SchemaSource = NO_SCHEMAS,
+    columns: tuple[FieldColumn, ...] = (),
 ) -> Splitter:
     """The splitter of any topic. The key is a field of JSON or Avro, a column of CSV, or the whole text.
 
@@ -153,6 +165,8 @@ def make_column_splitter(
         Messages of the topic. The Avro schemas that they name are fetched.
     schemas : SchemaSource
         The source of Avro's schemas.
+    columns : tuple of FieldColumn
+        Further columns, which are fields of JSON or Avro. Of CSV the event's time can be one.
 
     Raises
     ------
@@ -170,24 +184,86 @@ def make_column_splitter(
     if form == "text":
         if field is not None:
             raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
+        _require_no_columns("--format text", columns)
         return _make_text_splitter(lambda text: text, "no text")
     if form == "csv":
-        if not re.fullmatch(r"[1-9]\d{0,2}", field or ""):
-            raise UsageError(f"--key-field is {field!r}; valid with --format csv: the column's number, from 1 to 999")
-        names = [f"c{number}" for number in range(1, int(field or 0) + 1)]
-        schema = ", ".join(f"{name} string" for name in names)
-
-        def cell(text: Column) -> Column:
-            commas = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","), F.lit("")))
-            few = (F.octet_length(text) < _COLUMNS) | (commas < _COLUMNS)
-            return F.when(few, F.from_csv(text, schema, _CSV))[names[-1]]
-
-        return _make_text_splitter(cell, f"nothing in column {field}", _has_more_records)
-    if not re.fullmatch(r"[^.'\[\]]+(\.[^.'\[\]]+)*", field or ""):
+        return _make_csv_splitter(field, columns)
+    if not re.fullmatch(_FIELD, field or ""):
         raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
+    _require_paths(columns)
     if form == "avro":
-        return make_avro_splitter(schemas.decoder(str(field), samples), schemas.refusals)
-    return make_field_splitter(JsonFields.column(str(field)))
+        return make_avro_splitter(schemas.decoder(str(field), samples, columns), schemas.refusals)
+    return make_field_splitter(replace(JsonFields.column(str(field)), columns=columns))
+
+
+def _require_paths(columns: Sequence[FieldColumn]) -> None:
+    """Refuse a column whose path isn't one."""
+    for column in columns:
+        if not re.fullmatch(_FIELD, column.path):
+            raise UsageError(f"{column.option} is {column.path!r}; valid: a field of the messages, as at, user.at")
+
+
+def _require_no_columns(what: str, columns: Sequence[FieldColumn]) -> None:
+    """Refuse columns of messages that have no fields."""
+    for column in columns:
+        raise UsageError(f"{column.option} is {column.path!r}; valid with {what}: none, its messages have no fields")
+
+
+def _make_csv_splitter(field: str | None, columns: tuple[FieldColumn, ...]) -> Splitter:
+    """The splitter of CSV. The key, and the event's time if it is read, are columns by their number."""
+    _require_no_columns("--format csv", [column for column in columns if not isinstance(column, EventTime)])
+    numbers = {"--key-field": field, **{column.option: column.path for column in columns}}
+    for option, number in numbers.items():
+        if not re.fullmatch(_CSV_COLUMN, number or ""):
+            raise UsageError(f"{option} is {number!r}; valid with --format csv: the column's number, from 1 to 999")
+    names = [f"c{number}" for number in range(1, max(int(number or 0) for number in numbers.values()) + 1)]
+    schema = ", ".join(f"{name} string" for name in names)
+
+    def cell(text: Column, number: str | None = field) -> Column:
+        commas = F.octet_length(text) - F.octet_length(F.replace(text, F.lit(","), F.lit("")))
+        few = (F.octet_length(text) < _COLUMNS) | (commas < _COLUMNS)
+        return F.when(few, F.from_csv(text, schema, _CSV))[f"c{number}"]
+
+    split = _make_text_splitter(cell, f"nothing in column {field}", _has_more_records)
+    return _add_text_time(split, cell, columns[0]) if columns else split
+
+
+def _add_text_time(split: Splitter, cell: Callable[[Column, str], Column], time: FieldColumn) -> Splitter:
+    """A splitter of texts that also reads the event's time from a part of the text."""
+
+    def read(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        for batch in batches:
+            texts, now_ms = split_batch_time(batch)
+            yield read_text_times(time, texts, now_ms)
+
+    def given(value: Column) -> Column:
+        text = F.struct(cell(value.cast("string"), time.path).alias("text"), F.col(NOW))
+        return apply_to_column(read, f"{time.name} timestamp, reason string", text)
+
+    def keys(value: Column) -> Column:
+        found = given(value)[time.name]
+        key = F.when(found.isNotNull(), split_keys(value))
+        return F.struct(key.alias("key"), found.alias(time.name))
+
+    split_keys = cast("Callable[[Column], Column]", split.keys)
+    return Splitter(keys, lambda value: F.coalesce(split.reason(value), given(value)["reason"]), columns=(time,))
+
+
+def read_text_times(time: FieldColumn, texts: pa.Array, now_ms: int) -> pa.StructArray:
+    """The times of n texts, each a number or as in RFC 3339, and the reasons where there is none."""
+    rows: list[tuple[Any]] = []
+    reasons: list[str | None] = []
+    for text in texts.to_pylist():
+        given = text if text is None or not _NUMBER.fullmatch(text) else float(text) if "." in text else int(text)
+        value = time.convert(given)
+        rows.append((value,))
+        lacking = f"nothing in column {time.path}" if text is None else time.refuse(given, "text")
+        reasons.append(lacking if value is None else None)
+    (times,), fit = make_arrays((time,), rows, now_ms)
+    for n, row in enumerate(rows):
+        if not fit[n] and reasons[n] is None:
+            reasons[n] = explain_row((time,), row, now_ms)
+    return pa.StructArray.from_arrays([times, pa.array(reasons, pa.string())], [time.name, "reason"])
 
 
 def _has_more_records(text: Column) -> Column:
@@ -236,6 +312,7 @@ def get_splitter(
     form: str | None = None,
     samples: Sequence[bytes] = (),
     schemas: SchemaSource = NO_SCHEMAS,
+    columns: tuple[FieldColumn, ...] = (),
 ) -> Splitter:
     """The splitter of a source type.
 
@@ -250,6 +327,8 @@ def get_splitter(
         Messages of the topic. The Avro schemas that they name are fetched.
     schemas : SchemaSource
         The source of Avro's schemas.
+    columns : tuple of FieldColumn
+        Further columns, which are fields of the messages.
 
     Raises
     ------
@@ -262,7 +341,15 @@ def get_splitter(
     except KeyError:
         raise UsageError(f"unknown sourceType {source_type!r}{suggest_names(source_type, SPLITTERS)}") from None
     if key_field is None and form is None and schemas == NO_SCHEMAS:
-        return found()
+        return _add_columns(found(), source_type, columns)
     if source_type.upper() != "COLUMN":
         raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}, which has its own")
-    return make_column_splitter(form or "json", key_field, samples, schemas)
+    return make_column_splitter(form or "json", key_field, samples, schemas, columns)
+
+
+def _add_columns(splitter: Splitter, source_type: str, columns: tuple[FieldColumn, ...]) -> Splitter:
+    """A dataset's splitter that reads further columns."""
+    if splitter.fields is None:
+        _require_no_columns(f"sourceType {source_type}", columns)
+    _require_paths(columns)
+    return make_field_splitter(replace(splitter.fields, columns=columns)) if splitter.fields and columns else splitter

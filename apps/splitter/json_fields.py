@@ -17,6 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from unskew.apps.splitter.field_columns import NOW, FieldColumn, explain_row, make_arrays
 
 #: The column of the messages that are to be read.
 MESSAGE = "__message"
@@ -32,16 +35,18 @@ LONGEST_KEY = 64 << 10
 #: Why a message is rejected that has more than an object, such as another one.
 MORE = "not one JSON object: more follows it"
 
-#: What is read of a message: its key, its count (-1: none), and, where it has no key, the reason.
-Reading: TypeAlias = tuple[str | None, int, str | None]
+#: What is read of a message: its key, its count (-1: none), where it has no key the reason, and where it has one the
+#: values of further columns.
+Reading: TypeAlias = tuple[str | None, int, str | None, tuple[Any, ...]]
 #: The reading of a valid message that has no key, so that it gives no tuple.
-NO_TUPLE: Reading = (None, -1, None)
+NO_TUPLE: Reading = (None, -1, None, ())
 
 _BLANK = " \t\r\n"
 _PRECISION = 38  # digits of a decimal
 _DEEPEST = 1000  # levels of objects and lists, as Spark's parser
 _SHALLOW = 2 * _DEEPEST  # bytes of a message that can't have more levels
 _FIRST = 512  # messages by which we judge whether the others repeat each other
+_INT_DIGITS = 20  # characters of an integer of 64 bits
 _ABSENT = object()  # in place of a field's value: there is no such field
 
 
@@ -63,6 +68,8 @@ class JsonFields:
         Whether the outermost field of the path may be null. Such a message is valid, and gives no tuple.
     rule : Array → Array, optional
         Makes keys from the field's values (strings).
+    columns : tuple of FieldColumn
+        Further columns of the tuples. A message is rejected if it lacks one of them.
 
     """
 
@@ -72,6 +79,7 @@ class JsonFields:
     framed: bool = False
     optional: bool = False
     rule: Callable[[pa.Array], pa.Array] | None = None
+    columns: tuple[FieldColumn, ...] = ()
 
     @classmethod
     def column(cls, field: str) -> "JsonFields":
@@ -81,55 +89,74 @@ class JsonFields:
     @property
     def gives(self) -> tuple[str, ...]:
         """The columns that are read from the messages."""
-        return ("key", "count") if self.number else ("key",)
+        return ("key", *(["count"] if self.number else []), *(column.name for column in self.columns))
 
     def unread(self, columns: list[str]) -> list[str]:
-        """The columns that are needed to get these columns: the message, and those that aren't read from it."""
-        return [MESSAGE, *(name for name in columns if name not in self.gives)]
+        """The columns that are needed to get these columns: those of the message, and those not read from it."""
+        return [*self.needed, *(name for name in columns if name not in self.gives)]
 
-    def read(self, messages: pa.Array) -> tuple[pa.Array, ...]:
-        """Read n messages (binary). Returns their keys (string; null: rejected), and their counts (int64) if any.
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns from which the others are read: the message, and where it matters, its batch's time."""
+        return (MESSAGE, NOW) if self.columns else (MESSAGE,)
 
-        If the path's outermost field is ``optional``, the last column says whether a message gives a tuple (bool).
+    def read(self, messages: pa.Array, now_ms: int = 0) -> tuple[pa.Array, ...]:
+        """Read n messages (binary) of a batch of this time.
+
+        Returns their keys (string; null: rejected), their counts (int64) if any, and the further columns. If the path's
+        outermost field is ``optional``, the last column says whether a message gives a tuple (bool).
 
         Messages that are equal to the byte are read once. A skewed stream without times or ids has many of them.
         """
         if not _is_repetitive(messages):
-            return self._each(messages)
+            return self._each(messages, now_ms)
         encoded = messages.dictionary_encode(null_encoding="encode")
-        return tuple(column.take(encoded.indices) for column in self._each(encoded.dictionary))
+        return tuple(column.take(encoded.indices) for column in self._each(encoded.dictionary, now_ms))
 
-    def _each(self, messages: pa.Array) -> tuple[pa.Array, ...]:
+    def _each(self, messages: pa.Array, now_ms: int) -> tuple[pa.Array, ...]:
         texts: list[str | None] = []
         counts: list[int] = []
         without: list[int] = []
-        settled = self._make_fast_reader()
+        rows: list[tuple[Any, ...]] = []
+        settled, lacking = self._make_fast_reader(), (None,) * len(self.columns)
         for body in self._bodies(messages):
-            key, count, _ = reading = settled(body) or self._read_slowly(body)
+            key, count, _, values = reading = settled(body) or self._read_slowly(body)
             texts.append(key)
             counts.append(count)
+            rows.append(values or lacking)
             if reading is NO_TUPLE:
                 without.append(len(texts) - 1)
         keys = pa.array(texts, pa.string())
         columns = [self.rule(keys) if self.rule else keys]
         if self.number:
             columns.append(pa.array(counts, pa.int64()))
+        if self.columns:
+            further, fit = make_arrays(self.columns, rows, now_ms)
+            columns[0] = pc.call_function("if_else", [pa.array(fit), columns[0], pa.scalar(None, pa.string())])
+            columns += further
         if self.optional:
             tuples = np.ones(len(texts), bool)
             tuples[without] = False
             columns.append(pa.array(tuples))
         return tuple(columns)
 
-    def reasons(self, messages: pa.Array) -> pa.Array:
-        """Why each of n messages (binary) is rejected (string). Null if it is valid."""
+    def reasons(self, messages: pa.Array, now_ms: int = 0) -> pa.Array:
+        """Why each of n messages (binary) of a batch of this time is rejected (string). Null if it is valid."""
         settled = self._make_fast_reader()
-        reasons = [None if settled(body) else self._read_slowly(body)[2] for body in self._bodies(messages)]
+        readings = [settled(body) or self._read_slowly(body) for body in self._bodies(messages)]
+        reasons = [reason for _, _, reason, _ in readings]
+        rows = [(n, values) for n, (_, _, _, values) in enumerate(readings) if values]
+        if rows:
+            _, fit = make_arrays(self.columns, (values for _, values in rows), now_ms)
+            for (n, values), each in zip(rows, fit, strict=True):
+                reasons[n] = None if each else explain_row(self.columns, values, now_ms)
         return pa.array(reasons, pa.string())
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch with the keys and counts instead of the messages, without the messages that give no tuple."""
-        found = self.read(batch.column(MESSAGE))
-        others = [name for name in batch.schema.names if name != MESSAGE]
+        now = batch.column(NOW)[0].as_py() if self.columns and batch.num_rows else 0
+        found = self.read(batch.column(MESSAGE), now)
+        others = [name for name in batch.schema.names if name not in self.needed]
         columns = [*map(batch.column, others), *found[: len(self.gives)]]
         tuples = pa.record_batch(columns, [*others, *self.gives])
         return tuples.filter(found[-1]) if self.optional else tuples
@@ -147,6 +174,7 @@ class JsonFields:
         """A function that reads a message by ``orjson``; it returns None for a message that has to be read again."""
         loads, (first, *others), number = orjson.loads, self.path, self.number
         scalars, optional = self.scalars, self.optional
+        further = [(column.path.split("."), column.convert) for column in self.columns]
 
         def read_fast(body: Any) -> Reading | None:
             try:
@@ -157,6 +185,7 @@ class JsonFields:
                 for name in others:
                     key = key[name]
                 count = document[number] if number else -1
+                values = tuple([convert(_follow(document, path)) for path, convert in further]) if further else ()
             except (TypeError, ValueError, LookupError):
                 return None
             if type(key) is not str:
@@ -165,43 +194,55 @@ class JsonFields:
                 key = str(key).lower()
             if number and not (type(count) is int and 0 <= count <= MOST):
                 return None
-            if len(body) > LONGEST_KEY and check_key_length(key):
+            if None in values or (len(body) > LONGEST_KEY and check_key_length(key)):
                 return None
             flat = len(body) < _SHALLOW and len(document) == body.count(
                 b":"
             )  # `_is_lossless`'s test: it settles nearly all
-            return (key, count, None) if flat or _is_lossless(body, document) else None
+            return (key, count, None, values) if flat or _is_lossless(body, document) else None
 
         return read_fast
 
     def _read_slowly(self, body: bytes | None) -> Reading:
         """Read a message by Python's ``json``, whatever the message is."""
         if body is None:
-            return None, -1, "no value"
+            return None, -1, "no value", ()
         try:
             text = body.decode()
         except UnicodeDecodeError:
-            return None, -1, "not UTF-8"
+            return None, -1, "not UTF-8", ()
         with _allow_recursion():
             try:
                 document = _parse_document(text)
             except (ValueError, RecursionError) as error:
-                return None, -1, MORE if isinstance(error, _MoreError) else "not JSON"
+                return None, -1, MORE if isinstance(error, _MoreError) else "not JSON", ()
             if self.optional and _get_field(document, self.path[0]) is None:
                 return NO_TUPLE
-            key = document
-            for name in self.path:
-                key = _get_field(key, name)
+            key = _get_field(document, *self.path)
             count = _get_field(document, self.number) if self.number else -1
             reason = self._against_key(key) or (self._against_count(count) if self.number else None)
+            values, lacking = self._read_columns(document)
         if reason:
-            return None, -1, reason
+            return None, -1, reason, ()
         if isinstance(key, bool):
             key = str(key).lower()
         elif isinstance(key, _Number):
             key = format_number(key)
-        too_long = check_key_length(key)
-        return (None, -1, too_long) if too_long else (key, int(count), None)
+        reason = check_key_length(key) or lacking
+        return (None, -1, reason, ()) if reason else (key, int(count), None, values)
+
+    def _read_columns(self, document: Any) -> tuple[tuple[Any, ...], str | None]:
+        """The converted values of the further columns, and the reason if one isn't there."""
+        values: list[Any] = []
+        for column in self.columns:
+            value = _get_field(document, *column.path.split("."))
+            if value is _ABSENT:
+                return (), f"no field {column.path!r}"
+            number = _parse_number(value) if isinstance(value, _Number) else value
+            values.append(column.convert(number))
+            if values[-1] is None:
+                return (), column.refuse(number, describe_type(value))
+        return tuple(values), None
 
     def _against_key(self, key: Any) -> str | None:
         """Why a value is no key; None: it is one."""
@@ -335,8 +376,23 @@ def _is_nested(value: Any) -> bool:
     return isinstance(value, dict | list)
 
 
-def _get_field(value: Any, name: str) -> Any:
-    return value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
+def _get_field(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
+    return value
+
+
+def _follow(document: Any, path: list[str]) -> Any:
+    """The value at a path. Raises LookupError or TypeError if there is none."""
+    for name in path:
+        document = document[name]
+    return document
+
+
+def _parse_number(number: str) -> float:
+    """A number as ``orjson`` reads it: an int of up to 64 bits, or else a double."""
+    whole = int(number) if len(number) <= _INT_DIGITS and not set(number) & set(".eE") else None
+    return whole if whole is not None and -(2**63) <= whole < 2**64 else float(number)
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import DataFrame, SparkSession
+from confluent_kafka import Message
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.avro_refusals import SchemaRefusals
+from unskew.apps.splitter.field_columns import LAST, NOW, EventTime, FieldColumn
 from unskew.apps.splitter.formats import SchemaSource, get_splitter
-from unskew.apps.splitter.splitter import LAST, POSITION, Splitter, reject_times
+from unskew.apps.splitter.splitter import POSITION, Splitter, reject_times
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import newest_messages, producer_time
 from unskew.kafka.topics import end_offsets, first_offsets
@@ -137,7 +139,27 @@ def choose_splitter(settings: Settings, samples: Sequence[bytes] = ()) -> Splitt
     schemas = SchemaSource(
         settings.schema, settings.schema_registry, SchemaRefusals(settings.location, get_batch_number)
     )
-    return get_splitter(settings.source_type, settings.key_field, settings.format, samples, schemas)
+    columns = make_field_columns(settings)
+    return get_splitter(settings.source_type, settings.key_field, settings.format, samples, schemas, columns)
+
+
+def make_field_columns(settings: Settings) -> tuple[FieldColumn, ...]:
+    """The columns that a run reads from fields of the messages, beside the key."""
+    if settings.time_field is None:
+        return ()
+    return (EventTime(settings.time_field, settings.time_unit or "ms", settings.max_ahead),)
+
+
+def prepare_messages(
+    settings: Settings, splitter: Splitter, messages: DataFrame, batch_time: Column
+) -> tuple[Splitter, DataFrame]:
+    """The splitter and the messages of a batch of this time, such that messages are rejected by their times, too."""
+    if settings.uses_message_time:
+        ahead = settings.max_ahead if settings.time == "event" and settings.time_field is None else None
+        splitter = reject_times(splitter, batch_time, ahead)
+    if splitter.columns:
+        messages = messages.withColumn(NOW, F.unix_millis(batch_time))
+    return splitter, messages
 
 
 def open_topic(
@@ -161,11 +183,10 @@ def open_topic(
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     samples = [value for value in (message.value() for message in newest) if value is not None]
     largest = set_portions(spark, settings, [] if count_bytes else samples)
-    found = choose_splitter(settings, samples)
-    if settings.uses_message_time:
-        ahead = settings.max_ahead if settings.time == "event" else None
-        found = reject_times(found, make_batch_time(ahead_ms), ahead)
-    messages = read_topic(spark, settings)
+    batch_time = make_batch_time(ahead_ms)
+    found, messages = prepare_messages(
+        settings, choose_splitter(settings, samples), read_topic(spark, settings), batch_time
+    )
     if largest is not None:
         value = F.col("value")
         refused = F.raise_error(F.lit(TOO_LARGE)).cast("binary")
@@ -194,22 +215,29 @@ def is_contradicted(settings: Settings, time_ms: int) -> bool | None:
     """
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     latest = time_ms + 1000 * settings.max_ahead
-    times = [producer_time(message) for message in newest]
+    # Where windows go by a field, a broker's time contradicts the clock as well: no message is exempt because of it.
+    read = producer_time if settings.time_field is None else _get_time
+    times = [read(message) for message in newest]
     return any(ms is not None and latest < ms <= LAST for ms in times) if times else None
 
 
 def find_newest_ms(settings: Settings) -> int:
     """The time (ms) of the newest of the topic's messages that were seen, or 0."""
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
-    return max((message.timestamp()[1] for message in newest), default=0)
+    return max(map(_get_time, newest), default=0)
+
+
+def _get_time(message: Message) -> int:
+    return message.timestamp()[1]
 
 
 def select_messages(settings: Settings, read: DataFrame, splitter: Splitter) -> DataFrame:
     """The topic's messages as ``splitter.open`` gives them, with source, time, and the work's columns."""
+    read_from_fields = {column.name for column in splitter.columns}
     carried = [
         F.col("partition").alias("source"),
-        F.col("timestamp").alias("time"),
-        *map(F.col, settings.carried_columns),
+        *([] if "time" in read_from_fields else [F.col("timestamp").alias("time")]),
+        *(F.col(name) for name in settings.carried_columns if name not in read_from_fields),
     ]
     if settings.rejects_failures:
         carried += [F.col(column).alias(name) for column, name in zip(("partition", "offset"), POSITION, strict=True)]

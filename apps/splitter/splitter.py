@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StringType
+from pyspark.sql.types import DataType, LongType, StringType, StructType
 
+from unskew.apps.splitter.field_columns import FIRST, LAST, NOW, FieldColumn
 from unskew.apps.splitter.json_fields import LONGEST_KEY, MESSAGE, MORE, JsonFields
+from unskew.spark.compat import convert_schema_to_spark
 
 _DOCUMENT = "__document"
 _END = "the end of the message"
@@ -58,11 +60,13 @@ class Splitter:
         If it is ``JsonFields``, the router's task reads the key from these fields in Python, because it sees all tuples
         anyway. If it is a function, Spark makes the key of the value: a string, null if there is a ``reason``. If there
         may be ``several`` keys, the function gives the keys (array of string) of the document
-        (``parse_document``).
+        (``parse_document``). If there are ``columns``, it gives a struct of the key and these.
     reason : value → Column
         Why a message isn't valid for the source type (string). Null if it is.
     several : bool
         Whether a message may have several keys, or none.
+    columns : tuple of FieldColumn
+        Further columns that are read from messages. The messages must then have a column ``NOW``.
     condition : (Column, Column), optional
         A further condition on messages (boolean), and the reason if it isn't met (string).
 
@@ -73,6 +77,7 @@ class Splitter:
     keys: JsonFields | Callable[[Column], Column]
     reason: Callable[[Column], Column]
     several: bool = False
+    columns: tuple[FieldColumn, ...] = ()
     condition: tuple[Column, Column] | None = None
 
     @property
@@ -86,14 +91,19 @@ class Splitter:
         return self.fields is not None and self.fields.number is not None
 
     def open(self, messages: DataFrame, *carry: Column) -> DataFrame:
-        """Messages (with a column ``value``) → rows of ``carry``, and ``MESSAGE`` for ``fields``, or else ``key``."""
+        """Messages (with a column ``value``) → rows of ``carry``, and of what ``fields`` need, or else of ``key``.
+
+        Beside the key stand the further ``columns``.
+        """
         value = F.col("value")
         if isinstance(self.keys, JsonFields):
-            return messages.select(*carry, self._if_met(value).alias(MESSAGE))
+            batch_time = [F.col(NOW)] if self.columns else []
+            return messages.select(*carry, *batch_time, self._if_met(value).alias(MESSAGE))
         if not self.several:
-            return messages.select(
-                *carry, self._if_met(_drop_long_keys(self.keys(value), value, several=False)).alias("key")
-            )
+            read = self.keys(value)
+            further = [read[column.name].alias(column.name) for column in self.columns]
+            key = _drop_long_keys(read["key"] if self.columns else read, value, several=False)
+            return messages.select(*carry, *further, self._if_met(key).alias("key"))
         # The document is a column of its own that the keys name twice, so Spark keeps the column and parses once.
         read = messages.withColumn(_DOCUMENT, parse_document(value))
         keys = self._if_met(_drop_long_keys(self.keys(F.col(_DOCUMENT)), value, several=True))
@@ -105,8 +115,11 @@ class Splitter:
         opened = self.open(messages, *carry)
         if self.fields is None:
             return opened
-        schema = opened.drop(MESSAGE).schema.add("key", StringType())
-        return opened.mapInArrow(self.fields.rows, schema.add("count", LongType()) if self.has_counts else schema)
+        schema = opened.drop(MESSAGE, NOW).schema.add("key", StringType())
+        if self.has_counts:
+            schema = schema.add("count", LongType())
+        further = convert_schema_to_spark(pa.schema([(column.name, column.type) for column in self.columns]))
+        return opened.mapInArrow(self.fields.rows, StructType([*schema, *further]))
 
     def rejects(self, value: Column) -> Column:
         """Whether a message is rejected (boolean)."""
@@ -116,7 +129,8 @@ class Splitter:
         """Why a message is rejected (string). Null if it isn't."""
         reason = self.reason(value)
         if not isinstance(self.keys, JsonFields):
-            size = _measure_longest(self.keys(parse_document(value) if self.several else value), several=self.several)
+            keys = self.keys(parse_document(value) if self.several else value)
+            size = _measure_longest(keys["key"] if self.columns else keys, several=self.several)
             said = F.concat(F.lit("the key has "), size, F.lit(f" bytes, not {LONGEST_KEY} at most"))
             reason = F.coalesce(reason, F.when(size > LONGEST_KEY, said))
         return reason if self.condition is None else F.coalesce(reason, F.when(~self.condition[0], self.condition[1]))
@@ -138,24 +152,33 @@ def _drop_long_keys(keys: Column, value: Column, *, several: bool) -> Column:
     return F.when(short | (F.coalesce(_measure_longest(keys, several=several), F.lit(0)) <= LONGEST_KEY), keys)
 
 
-def apply_to_column(function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], ddl: str, column: Column) -> Column:
-    """A function over a task's Arrow arrays, applied to a column. ``ddl`` is the type of its results."""
+def apply_to_column(
+    function: Callable[[Iterator[pa.Array]], Iterator[pa.Array]], kind: DataType | str, column: Column
+) -> Column:
+    """A function over a task's Arrow arrays, applied to a column. ``kind`` is the type of its results."""
     # Spark reads the kind of the function from its hints.
     function.__annotations__ = {"batches": Iterator[pa.Array], "return": Iterator[pa.Array]}
-    return F.arrow_udf(function, ddl)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    return F.arrow_udf(function, kind)(column)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def make_field_splitter(fields: JsonFields) -> Splitter:
     """The splitter of JSON messages whose keys are read in Python. The same reader gives the reasons."""
 
     def reasons(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
-        yield from map(fields.reasons, batches)
+        for batch in batches:
+            yield fields.reasons(batch) if not fields.columns else fields.reasons(*split_batch_time(batch))
 
-    return Splitter(fields, lambda value: apply_to_column(reasons, "string", value))
+    def reason(value: Column) -> Column:
+        given = F.struct(value.alias("value"), F.col(NOW)) if fields.columns else value
+        return apply_to_column(reasons, "string", given)
+
+    return Splitter(fields, reason, columns=fields.columns)
 
 
-# The times that every part of a run can hold, Python's own among them (ms since the epoch).
-_FIRST, LAST = 0, 253_402_300_799_999
+def split_batch_time(rows: pa.StructArray) -> tuple[pa.Array, int]:
+    """The first field of structs whose last one is ``NOW``, and the batch's time (ms)."""
+    first, *_, now = rows.flatten()
+    return first, now[0].as_py() if len(now) else 0
 
 
 def reject_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitter:
@@ -167,7 +190,7 @@ def reject_times(splitter: Splitter, now: Column, ahead: float | None) -> Splitt
     them counts as ahead.
     """
     ms = F.unix_millis("timestamp")
-    possible = ms.between(_FIRST, LAST)
+    possible = ms.between(FIRST, LAST)
     reason = F.when(~possible, F.concat(F.lit("timestamp "), ms, F.lit(" ms is not in the years 1970 to 9999")))
     if ahead is None:
         return replace(splitter, condition=(possible, reason))

@@ -22,7 +22,7 @@ from unskew.apps.checkpoint.overflow import fetch_blob
 from unskew.apps.metrics.balance_observation import observe_workers
 from unskew.apps.router import tuple_packets
 from unskew.apps.router.router import Routing
-from unskew.apps.router.tuple_packets import make_packet_router
+from unskew.apps.router.tuple_packets import make_packet_router, reads_time
 from unskew.apps.splitter.json_fields import JsonFields
 from unskew.apps.worker.stateful.config import DataflowConfig, KeyedOperatorConfig
 from unskew.apps.worker.stateful.operator import PACKETS, PARCELS, MergerOperator, PandasOperator, WorkerOperator
@@ -68,7 +68,7 @@ def route_to_workers(
     ----------
     tuples : DataFrame
         ``key``, the columns that the config names, ``time`` if it is by event time, ``__time`` if the grouping uses
-        it.
+        it. Those that ``fields`` read aren't needed.
     routing : Routing
         The grouping.
     config : KeyedOperatorConfig
@@ -89,15 +89,16 @@ def route_to_workers(
     """
     carry = ["key", *config.columns]
     columns = list(carry if fields is None else fields.unread(carry))
+    time = "time" if reads_time(fields) else "__time"
     if source is not None:
         tuples = tuples.withColumn("__source", source)
         columns.append("__source")
     uses_time = get_grouping(routing.grouping).uses_time
-    if uses_time:
-        columns.append("__time")
+    if uses_time and time == "__time":
+        columns.append(time)
     if cost:
         columns.append("__cost")
-    own = None if source is None else "__source", "__time" if uses_time else None
+    own = None if source is None else "__source", time if uses_time else None
     route = make_packet_router(routing, "key", *own, carry, fields, "__cost" if cost else None, messages=messages)
     packets = explain_import(add_tokens(route, config, tokens, heartbeats=heartbeats))
     return map_in_arrow(tuples, columns, packets, ROUTED_DDL)

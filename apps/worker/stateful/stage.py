@@ -15,6 +15,7 @@ from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, WorkerHistory
 from unskew.apps.metrics.task_reports import Reports, StateSummary, TaskReports
 from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.router.router import Routing
+from unskew.apps.router.tuple_packets import reads_time
 from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.apps.splitter.kafka_source import choose_splitter
 from unskew.apps.splitter.splitter import Splitter
@@ -176,8 +177,10 @@ class KeyedStage(WorkerStage):
             checkpoint=settings.location,
             partitions=partitions,
         )
-        moment = F.col("time") if settings.time == "event" else make_batch_time(query.ahead_ms)
-        arriving = messages.withColumn("__time", moment)
+        arriving = messages
+        if not reads_time(splitter.fields):
+            moment = F.col("time") if settings.time == "event" else make_batch_time(query.ahead_ms)
+            arriving = messages.withColumn("__time", moment)
         if not splitter.has_counts and "count" in self.work.columns:
             arriving = arriving.withColumn("count", F.lit(1).cast("long"))
         chosen = choose_tokens(history.most, partitions)

@@ -1,0 +1,217 @@
+"""The time of a message's event, read from a field: of JSON and Avro, and of texts of CSV; and the reasons."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from fastavro import schemaless_writer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unskew.apps.splitter.avro_decoder import AvroDecoder, make_columns
+from unskew.apps.splitter.avro_limits import AvroSchema
+from unskew.apps.splitter.field_columns import NOW, EventTime
+from unskew.apps.splitter.formats import get_splitter, read_text_times
+from unskew.apps.splitter.json_fields import MESSAGE, JsonFields
+from unskew.errors import UsageError
+
+DAY = 86_400_000  # ms
+NOON = 1_795_867_200_000  # 2026-11-28T12:00:00Z
+AT = EventTime("at", "ms", 3600.0)
+
+
+def read_json(values, column=AT, now_ms=NOON, **fields):
+    """Of each value of the field: its time (ms) if the message has a key, and the reason if it has none."""
+    messages = pa.array([b'{"key":"k","at":%s}' % value.encode() for value in values], pa.binary())
+    reader = JsonFields(("key",), columns=(column,), **fields)
+    keys, times = reader.read(messages, now_ms)
+    reasons = reader.reasons(messages, now_ms).to_pylist()
+    ms = times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
+    assert keys.to_pylist() == [None if reason else "k" for reason in reasons]
+    return [(reason or time) for time, reason in zip(ms, reasons, strict=True)]
+
+
+LATE = "which is not in the years 1970 to 9999"
+VALUES = {
+    '"2026-11-28T12:00:00Z"': NOON,
+    '"2026-11-28T14:00:00+02:00"': NOON,
+    '"2026-11-28 11:30:00-00:30"': NOON,
+    '"2026-11-28T12:00:00.1Z"': NOON + 100,
+    '"2026-11-28T12:00:00.123999Z"': NOON + 123,
+    '"2026-11-28T12:00:00.123456789Z"': NOON + 123,
+    '"2026-11-28T12:59:59.999999999+00:00"': NOON + 3_599_999,
+    '"2026-11-28\\u005412:00:00Z"': NOON,
+    '"1970-01-01T00:00:00Z"': 0,
+    "0": 0,
+    str(NOON): NOON,
+    "1.7958672e12": NOON,
+    '"2026-11-28T13:00:00.001Z"': "field 'at' is 2026-11-28T13:00:00.001Z, which is more than 3600 s ahead",
+    str(NOON + 3_600_001): "field 'at' is 2026-11-28T13:00:00.001Z, which is more than 3600 s ahead",
+    '"2026-11-28T12:00:00"': "field 'at' is '2026-11-28T12:00:00', which has no offset",
+    '"2026-02-29T12:00:00Z"': "field 'at' is '2026-02-29T12:00:00Z', no time such as 2026-11-28T12:00:00Z",
+    '"2026-11-28T24:00:00Z"': "field 'at' is '2026-11-28T24:00:00Z', no time such as 2026-11-28T12:00:00Z",
+    '"2026-11-28T12:00:60Z"': "field 'at' is '2026-11-28T12:00:60Z', no time such as 2026-11-28T12:00:00Z",
+    '"20261128T120000Z"': "field 'at' is '20261128T120000Z', no time such as 2026-11-28T12:00:00Z",
+    '"2026-11-28"': "field 'at' is '2026-11-28', no time such as 2026-11-28T12:00:00Z",
+    '"1795867200000"': "field 'at' is '1795867200000', no time such as 2026-11-28T12:00:00Z",
+    '"x\\n2026-11-28T12:00:00Z"': "field 'at' is 'x\\n2026-11-28T12:00:00Z', no time such as 2026-11-28T12:00:00Z",
+    '""': "field 'at' is '', no time such as 2026-11-28T12:00:00Z",
+    '"1969-12-31T23:59:59.999Z"': f"field 'at' is '1969-12-31T23:59:59.999Z', {LATE}",
+    '"0000-01-01T00:00:00Z"': f"field 'at' is '0000-01-01T00:00:00Z', {LATE}",
+    '"9999-12-31T23:59:59-01:00"': f"field 'at' is '9999-12-31T23:59:59-01:00', {LATE}",
+    "-1": f"field 'at' is -1 ms, {LATE}",
+    "253402300800000": f"field 'at' is 2.53402e+14 ms, {LATE}",
+    "9" * 400: f"field 'at' is inf ms, {LATE}",
+    "1e400": f"field 'at' is inf ms, {LATE}",
+    "null": "field 'at' is VOID, which is no time",
+    "true": "field 'at' is BOOLEAN, which is no time",
+    "[1]": "field 'at' is ARRAY<BIGINT>, which is no time",
+}  # fmt: skip
+
+
+def test_times_of_json():
+    assert read_json(VALUES) == list(VALUES.values())
+    assert [read_json([value])[0] for value in VALUES] == list(VALUES.values()), "no other message matters"
+    often = [*VALUES] * 200
+    assert read_json(often) == [*VALUES.values()] * 200, "messages that repeat each other are read once"
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "ms"),
+    [
+        ("s", "1795867200", NOON),
+        ("s", "1795867200.123", NOON + 123),
+        ("s", "1795867200.9999", NOON + 999),
+        ("ms", "1795867200123.9", NOON + 123),
+        ("us", "1795867200123999", NOON + 123),
+        ("us", "1795867200123999.0", NOON + 123),
+        ("ns", "1795867200123999999", NOON + 123),
+    ],
+)
+def test_units_of_numbers(unit, number, ms):
+    assert read_json([number, '"2026-11-28T12:00:00Z"'], EventTime("at", unit, 3600.0)) == [ms, NOON]
+
+
+@given(
+    st.integers(2 * DAY, 8000 * 365 * DAY), st.integers(0, 999), st.integers(-1439, 1439), st.sampled_from(["T", " "])
+)
+def test_texts_are_read_as_python_reads_them(expected, more, minutes, between):
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=expected, microseconds=more)
+    moment = moment.astimezone(timezone(timedelta(minutes=minutes)))
+    assert read_json([json.dumps(moment.isoformat(between))], EventTime("at")) == [expected]
+
+
+def test_a_field_that_is_missing_and_a_nested_one():
+    reader = JsonFields(("key",), columns=(EventTime("user.at"),))
+    reasons = {
+        '{"key":"k","user":{"at":5}}': None,
+        '{"user":{"at":5},"key":7}': "field 'key' is BIGINT, not STRING",
+        '{"key":"k"}': "no field 'user.at'",
+        '{"key":"k","user":"at"}': "no field 'user.at'",
+        '{"key":"k","user":{"at":5},"user":{"at":6}}': "not JSON",
+    }
+    messages = pa.array([message.encode() for message in reasons], pa.binary())
+    assert reader.reasons(messages, NOON).to_pylist() == list(reasons.values())
+    assert reader.read(messages, NOON)[0].to_pylist() == ["k", *[None] * 4]
+
+
+def test_the_router_gets_keys_counts_and_times_instead_of_messages():
+    reader = JsonFields(("bid", "auction"), "n", scalars=True, optional=True, columns=(EventTime("bid.at", "s", 10.0),))
+    assert reader.gives == ("key", "count", "time")
+    assert reader.unread(["offset", "time", "count", "key"]) == [MESSAGE, NOW, "offset"]
+    messages = [
+        b'{"bid":{"auction":7,"at":1795867205},"n":3}',
+        b'{"bid":null}',
+        b'{"bid":{"auction":8,"at":1795867211},"n":3}',
+        b"?",
+    ]
+    given = pa.record_batch(
+        [pa.array(range(4)), pa.array([NOON] * 4), pa.array(messages, pa.binary())], ["offset", NOW, MESSAGE]
+    )
+    found = reader(given)
+    assert found.schema.names == ["offset", "key", "count", "time"]
+    assert found.column("offset").to_pylist() == [0, 2, 3]
+    assert found.column("key").to_pylist() == ["7", None, None]
+    assert found.column("time")[0].as_py() == datetime(2026, 11, 28, 12, 0, 5, tzinfo=UTC)
+    assert reader(given.slice(0, 0)).num_rows == 0
+
+
+LOCAL = "field 'at' is local-timestamp-{}, which has no offset"
+TIMES = [
+    ("long", NOON, NOON),
+    ("double", NOON + 0.5, NOON),
+    ("string", "2026-11-28T12:00:00+00:00", NOON),
+    ({"type": "long", "logicalType": "timestamp-millis"}, NOON, NOON),
+    ({"type": "long", "logicalType": "timestamp-micros"}, 1000 * NOON + 999, NOON),
+    ({"type": "long", "logicalType": "timestamp-micros"}, -1, f"field 'at' is -1 us, {LATE}"),
+    ({"type": "long", "logicalType": "local-timestamp-millis"}, NOON, LOCAL.format("millis")),
+    ({"type": "long", "logicalType": "local-timestamp-micros"}, NOON, LOCAL.format("micros")),
+    ({"type": "int", "logicalType": "date"}, 20_000, "field 'at' is date, which is no time"),
+    (["null", "long"], None, "field 'at' is null, which is no time"),
+    ("boolean", True, "field 'at' is bool, which is no time"),
+    ("bytes", b"7", "field 'at' is bytes, which is no time"),
+    ("string", "yesterday", "field 'at' is 'yesterday', no time such as 2026-11-28T12:00:00Z"),
+    ("long", NOON + 3_600_001, "field 'at' is 2026-11-28T13:00:00.001Z, which is more than 3600 s ahead"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), TIMES)
+def test_times_of_avro(kind, value, expected):
+    def record(of):
+        fields = [{"name": "key", "type": "string"}, {"name": "at", "type": of}]
+        return {"type": "record", "name": "R", "fields": fields}
+
+    bare = kind["type"] if isinstance(kind, dict) else kind
+    decoder = AvroDecoder("key", schema=AvroSchema.of(json.dumps(record(kind))), columns=(AT,))
+    out = io.BytesIO()
+    schemaless_writer(out, record(bare), {"key": "k", "at": value})
+    read = decoder.read(out.getvalue())
+    keys, reasons, times = make_columns(decoder.columns, [read, (None, "not Avro", None)], NOON)
+    if isinstance(expected, str):
+        assert (keys.to_pylist(), reasons.to_pylist()) == ([None, None], [expected, "not Avro"])
+    else:
+        assert (keys.to_pylist(), reasons.to_pylist()) == (["k", None], [None, "not Avro"])
+        assert times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist() == [expected, None]
+
+
+def test_times_of_csv():
+    expected = {
+        str(NOON): NOON,
+        f"{NOON}.9": NOON,
+        "2026-11-28T12:00:00Z": NOON,
+        "-1": f"field '2' is -1 ms, {LATE}",
+        "1e12": "field '2' is '1e12', no time such as 2026-11-28T12:00:00Z",
+        "nan": "field '2' is 'nan', no time such as 2026-11-28T12:00:00Z",
+        "": "field '2' is '', no time such as 2026-11-28T12:00:00Z",
+        None: "nothing in column 2",
+    }
+    read = read_text_times(EventTime("2", "ms", 3600.0), pa.array(expected, pa.string()), NOON)
+    times, reasons = read.flatten()
+    ms = times.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    assert [reason or time for time, reason in zip(ms, reasons.to_pylist(), strict=True)] == list(expected.values())
+
+
+@pytest.mark.parametrize(
+    ("source_type", "form", "path", "message"),
+    [
+        ("COLUMN", None, "a..b", "--time-field is 'a..b'; valid: a field of the messages, as at, user.at"),
+        ("COLUMN", "csv", "at", "--time-field is 'at'; valid with --format csv: the column's number, from 1 to 999"),
+        ("COLUMN", "text", "at", "--time-field is 'at'; valid with --format text: none, its messages have no fields"),
+        ("TWITTER_ELECTION", None, "at", "valid with sourceType TWITTER_ELECTION: none"),
+        ("NEXMARK", None, "", "--time-field is ''"),
+    ],
+)
+def test_what_cannot_have_a_time_is_refused(source_type, form, path, message):
+    key = {None: "key", "csv": "1", "text": None}[form] if source_type == "COLUMN" else None
+    with pytest.raises(UsageError) as error:
+        get_splitter(source_type, key, form, columns=(EventTime(path),))
+    assert message in str(error.value)
+
+
+def test_every_source_of_json_may_have_its_time_in_a_field():
+    for name in ("COUNTRY_SKEW_R80", "NEXMARK", "WIKIPEDIA_PAGEVIEWS_BY_LANG", "COLUMN"):
+        split = get_splitter(name, columns=(AT,))
+        assert split.fields is not None
+        assert split.fields.columns == split.columns == (AT,)
