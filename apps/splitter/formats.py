@@ -237,8 +237,9 @@ def _add_text_time(split: Splitter, cell: Callable[[Column, str], Column], time:
             yield read_text_times(time, texts, now_ms)
 
     def given(value: Column) -> Column:
-        text = F.struct(cell(value.cast("string"), time.path).alias("text"), F.col(NOW))
-        return apply_to_column(read, f"{time.name} timestamp, reason string", text)
+        text = value.cast("string")
+        part = F.when(F.is_valid_utf8(text), cell(text, time.path))
+        return apply_to_column(read, f"{time.name} timestamp, reason string", F.struct(part.alias("text"), F.col(NOW)))
 
     def keys(value: Column) -> Column:
         found = given(value)[time.name]
