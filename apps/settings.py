@@ -65,7 +65,8 @@ class Settings:
     conf, options : mapping
         Any Spark settings, and the grouping's own parameters.
     work, work_columns : Work, KeyedOperator or None, tuple of str
-        The workers' work (None: counting), and the message columns that it reads. A keyed operator names its own.
+        The workers' work (None: counting), and what it reads of a message: Kafka's columns, and fields. A keyed
+        operator names its own.
 
     """
 

@@ -85,7 +85,11 @@ class OperatorOptions:
         ),
     ] = None
     work_columns: Annotated[
-        str, typer.Option(help="Message columns that the work needs besides key: value,offset,… (comma-separated).")
+        str,
+        typer.Option(
+            help="What the work needs of a message besides key, separated by commas: Kafka's columns (value, offset, "
+            "…), or fields of JSON and Avro (user.age)."
+        ),
     ] = ""
 
     def settings(self) -> dict[str, Any]:

@@ -18,7 +18,12 @@ from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.plans.feedback_loop import record_workers, require_known_plans
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.json_fields import FRAME
-from unskew.apps.splitter.kafka_source import count_lost_messages, count_skipped_messages, describe_loss
+from unskew.apps.splitter.kafka_source import (
+    count_lost_messages,
+    count_skipped_messages,
+    describe_loss,
+    make_field_columns,
+)
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 from unskew.kafka.reader import newest_messages
 from unskew.kafka.topics import COMMITS_TOPIC, count_partitions, end_offsets, ensure_topic, missing_topic, topic_id
@@ -55,8 +60,8 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 def require_fields(settings: Settings) -> None:
     """Refuse a field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
 
-    It is the key's field of a user's own topic, or that of the events' time. For a run that has begun it isn't asked:
-    its messages had the field.
+    It is the key's field of a user's own topic, or a further field that the run reads. For a run that has begun it
+    isn't asked: its messages had the field.
 
     Raises
     ------
@@ -65,15 +70,15 @@ def require_fields(settings: Settings) -> None:
 
     """
     key_field = settings.key_field if settings.source_type.upper() == "COLUMN" else None
-    wanted = {"--key-field": key_field, "--time-field": settings.time_field}
-    wanted = {option: field for option, field in wanted.items() if field is not None}
+    wanted = [("--key-field", key_field)] if key_field is not None else []
+    wanted += [(column.option, column.path) for column in make_field_columns(settings)]
     if settings.format not in (None, "json") or not wanted:
         return
     found = [
         _list_fields(message.value() or b"") for message in newest_messages(settings.connection, settings.topic, 100)
     ]
     objects = [fields for fields in found if fields]
-    for option, field in wanted.items():
+    for option, field in wanted:
         if objects and not any(field in fields for fields in objects):
             raise UsageError(
                 f"{option} is {field!r}, but none of the {len(objects)} newest objects in topic {settings.topic} has "

@@ -8,9 +8,11 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, ClassVar
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,9 @@ NOW = "__now"
 #: The times that every part of a run can hold, Python's own among them (ms since the epoch).
 FIRST, LAST = 0, 253_402_300_799_999
 
+#: The columns of a message that are Kafka's. Other names are paths of fields.
+KAFKA_COLUMNS = ("value", "topic", "partition", "offset", "timestamp", "timestampType")
+
 #: Unit of a number → the milliseconds of one, as a fraction.
 UNITS = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
@@ -30,6 +35,7 @@ _CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
 _LOCAL = rf"^{_DAY}[T ]{_CLOCK}:[0-5]\d(\.\d{{1,9}})?"
 # RFC 3339. A leap second (:60) isn't a time of its own in Unix time.
 _RFC_3339 = rf"{_LOCAL}(Z|[+-]{_CLOCK})$"
+_TEXTS = (int, float, Decimal, UUID)
 _SHOWN = 64  # characters of a text in a reason
 
 
@@ -46,7 +52,7 @@ class FieldColumn(ABC):
     type : DataType
         Its type.
     option : str
-        The option that names the field.
+        What names the field: an option, in errors.
 
     """
 
@@ -129,17 +135,75 @@ class EventTime(FieldColumn):
 
     def explain(self, value: Any, now_ms: int) -> str:
         """Why a text is no time, or why a time isn't taken."""
-        field, ms = f"field {self.path!r}", value
+        ms = value
         if type(value) is str:
-            field = f"{field} is {value[:_SHOWN]!r}"
+            given = f"field {self.path!r} is {value[:_SHOWN]!r}"
             ms = _parse_texts(pa.array([value], pa.string()))[0].as_py()
             if ms is None:
                 local = re.search(rf"{_LOCAL}$", value, re.ASCII)
-                return f"{field}, which has no offset" if local else f"{field}, no time such as 2026-11-28T12:00:00Z"
+                return f"{given}, which has no offset" if local else f"{given}, no time such as 2026-11-28T12:00:00Z"
             if not FIRST <= ms <= LAST:
-                return f"{field}, which is not in the years 1970 to 9999"
+                return f"{given}, which is not in the years 1970 to 9999"
         shown = datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms % 1000:03d}Z"
         return f"field {self.path!r} is {shown}, which is more than {self.ahead:g} s ahead"
+
+
+@dataclass(frozen=True)
+class FieldValue(FieldColumn):
+    """A field that the work reads, as a number or a text. No value is null: messages without one are rejected.
+
+    Parameters
+    ----------
+    kind : DataType
+        ``int64``, ``double`` or ``string``. A double may also be written as an integer, and a string as any number or
+        truth value.
+
+    """
+
+    option: ClassVar[str] = "the work's column"
+
+    kind: pa.DataType = field(default_factory=pa.string)
+
+    @classmethod
+    def of(cls, path: str, wanted: pa.DataType | None) -> "FieldValue":
+        """The field for a work that casts it to a type. None: to none, so that it is a text."""
+        if wanted is not None and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
+            return cls(path, pa.float64())
+        return cls(path, pa.int64() if wanted is not None and pa.types.is_integer(wanted) else pa.string())
+
+    @property
+    def name(self) -> str:
+        """The path."""
+        return self.path
+
+    @property
+    def type(self) -> pa.DataType:
+        """The kind."""
+        return self.kind
+
+    def convert(self, value: Any) -> str | float | None:
+        """A value of the column's type."""
+        if self.type == pa.string():
+            if type(value) is str:
+                return value
+            return str(value).lower() if type(value) is bool else str(value) if isinstance(value, _TEXTS) else None
+        if type(value) is bool:
+            return None
+        if self.type == pa.float64():
+            return float(value) if isinstance(value, int | float | Decimal) else None
+        return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
+
+    def refuse(self, value: Any, kind: str) -> str:
+        """Why a value isn't of the column's type."""
+        return f"field {self.path!r} is {kind}, not {self.type}"
+
+    def array(self, values: Sequence[Any], now_ms: int) -> pa.Array:
+        """The values."""
+        return pa.array(values, self.type)
+
+    def explain(self, value: Any, now_ms: int) -> str:
+        """Never called: all converted values are valid."""
+        raise AssertionError
 
 
 def to_milliseconds(number: float, unit: str) -> int | None:

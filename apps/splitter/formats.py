@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.splitter.avro_decoder import AvroDecoder, make_avro_splitter, read_schema_file
 from unskew.apps.splitter.avro_refusals import SchemaRefusals
-from unskew.apps.splitter.field_columns import NOW, EventTime, FieldColumn, explain_row, make_arrays
+from unskew.apps.splitter.field_columns import KAFKA_COLUMNS, NOW, EventTime, FieldColumn, explain_row, make_arrays
 from unskew.apps.splitter.json_fields import JsonFields
 from unskew.apps.splitter.schema_registry import SchemaRegistry, find_schema_numbers
 from unskew.apps.splitter.splitter import (
@@ -206,7 +206,8 @@ def _require_paths(columns: Sequence[FieldColumn]) -> None:
 def _require_no_columns(what: str, columns: Sequence[FieldColumn]) -> None:
     """Refuse columns of messages that have no fields."""
     for column in columns:
-        raise UsageError(f"{column.option} is {column.path!r}; valid with {what}: none, its messages have no fields")
+        valid = "none, its messages have no fields" if isinstance(column, EventTime) else ", ".join(KAFKA_COLUMNS)
+        raise UsageError(f"{column.option} is {column.path!r}; valid with {what}: {valid}")
 
 
 def _make_csv_splitter(field: str | None, columns: tuple[FieldColumn, ...]) -> Splitter:

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.avro_refusals import SchemaRefusals
-from unskew.apps.splitter.field_columns import LAST, NOW, EventTime, FieldColumn
+from unskew.apps.splitter.field_columns import KAFKA_COLUMNS, LAST, NOW, EventTime, FieldColumn, FieldValue
 from unskew.apps.splitter.formats import SchemaSource, get_splitter
 from unskew.apps.splitter.splitter import POSITION, Splitter, reject_times
 from unskew.kafka.connection import Connection
@@ -53,7 +53,12 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
 
     """
     rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
-    if samples and set(settings.carried_columns) <= _SMALL and settings.batch_limit <= MOST_TUPLES and rows > 0:
+    if (
+        samples
+        and set(settings.carried_columns) & set(KAFKA_COLUMNS) <= _SMALL
+        and settings.batch_limit <= MOST_TUPLES
+        and rows > 0
+    ):
         if ROWS not in settings.conf:
             rows = min(rows, max(1, MOST_BYTES // max(1, *(_MARGIN * len(sample) for sample in samples))))
         size = _UNCHECKED
@@ -145,9 +150,12 @@ def choose_splitter(settings: Settings, samples: Sequence[bytes] = ()) -> Splitt
 
 def make_field_columns(settings: Settings) -> tuple[FieldColumn, ...]:
     """The columns that a run reads from fields of the messages, beside the key."""
+    types = getattr(settings.work, "types", {})
+    names = [name for name in settings.carried_columns if name not in KAFKA_COLUMNS]
+    values = tuple(FieldValue.of(name, types.get(name)) for name in names)
     if settings.time_field is None:
-        return ()
-    return (EventTime(settings.time_field, settings.time_unit or "ms", settings.max_ahead),)
+        return values
+    return (EventTime(settings.time_field, settings.time_unit or "ms", settings.max_ahead), *values)
 
 
 def prepare_messages(

@@ -45,8 +45,6 @@ from unskew.grouping.registry import SINGLE_OWNER
 from unskew.spark.compat import choose_tokens, convert_schema_to_spark, convert_type_to_arrow
 from unskew.spark.micro_batches import make_batch_time, read_heartbeats
 
-#: The columns of a message that a keyed operator may read.
-MESSAGE = ("value", "topic", "partition", "offset", "timestamp")
 _START = "__start"
 
 
@@ -91,11 +89,6 @@ class KeyedStage(WorkerStage):
         assert isinstance(work, KeyedOperator)
         if settings.work_errors != "fail":
             raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
-        missing = [name for name in settings.carried_columns if name not in MESSAGE]
-        if missing:
-            raise UsageError(
-                f"{type(work).__name__} reads the column {missing[0]!r}; a message has: {', '.join(MESSAGE)}"
-            )
         split = splits_keys(work, settings.grouping, settings.workers, SINGLE_OWNER)
         window_ms, ttl_ms = parse_lifetime(work, settings.window if work.ttl_ms is None else None, settings.ttl)
         event = settings.time == "event"

@@ -175,7 +175,10 @@ def test_lifetimes_and_periods():
     [
         ({"work": None, "ttl": 5.0}, "ttl is 5.0, but no work has states"),
         ({"work_errors": "reject"}, "work_errors is 'reject'; valid for a work with states: fail"),
-        ({"work": Tally("speed")}, "Tally reads the column 'speed'; a message has: value, topic"),
+        (
+            {"work": Tally("speed"), "source_type": "TWITTER_ELECTION"},
+            "the work's column is 'speed'; valid with sourceType TWITTER_ELECTION: value, topic",
+        ),
         ({"grouping": "KEY", "merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
         ({"merge_every": "often"}, "merge_every is 'often'; valid: a duration"),
         ({"ttl": 0.0}, "ttl is 0"),

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, skewed
+from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.apps.stateful.tallies import published
@@ -17,6 +17,7 @@ from tests.harness.topology import START
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.worker.stateful.stage import KeyedStage
 from unskew.apps.worker.stateful.state_reader import States
+from unskew.operators import Statistics
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
@@ -47,6 +48,31 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     assert counts == {state: n for state, (n, _) in expected.items()}
     assert reports[-1].totals.tuples == len(keys)
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
+
+
+@pytest.mark.ci
+def test_statistics_of_a_field_by_the_time_in_another(settings, drain, connection, topic):
+    keys = skewed(3_000)
+    orders = [(key, START + 7 * i, i / 4) for i, key in enumerate(keys)]  # 21 s, in order
+    values = [orjson.dumps({"user": {"id": key}, "at": at, "amount": amount}) for key, at, amount in orders]
+    publish(connection, topic, 2, [*values, orjson.dumps({"user": {"id": "x"}, "at": START, "amount": "much"})])
+    work = Statistics("amount", when="end")
+    fields = {"source_type": "COLUMN", "key_field": "user.id", "time_field": "at", "work": work}
+    run = settings("D_CHOICES", window=5.0, lateness=1.0, max_tuples=1_000, merge_every="2 batches", **fields)
+    _, reports = drain(run)
+    truth = defaultdict(list)
+    for key, at, amount in orders:
+        truth[str(np.datetime64(at // 5000 * 5000, "ms")) + "Z", key].append(amount)
+    topics = list_result_topics(run)
+    found = {
+        (value["tags"]["window"], value["key"]): (value["fields"]["count"], value["fields"]["sum"])
+        for value in dict(records(connection, topics["results"])).values()
+    }
+    assert found == {state: (len(amounts), sum(amounts)) for state, amounts in truth.items()}
+    assert (reports[-1].totals.late, reports[-1].totals.rejected) == (0, 1)
+    assert [value["reason"] for _, value in records(connection, topics["rejected"])] == [
+        "field 'amount' is STRING, not double"
+    ]
 
 
 @pytest.mark.nightly(group="keyed")

@@ -162,6 +162,18 @@ def test_the_users_work(settings, drain, connection, topic):
     assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
 
 
+@pytest.mark.nightly(group="groupings")
+def test_the_users_work_reads_a_field(settings, drain, connection, topic):
+    def add_amounts(tuples: pa.RecordBatch) -> pa.RecordBatch:
+        return pa.record_batch([tuples.column("key"), tuples.column("order.amount").cast(pa.int64())], ["key", "count"])
+
+    amounts = [*range(1, 101)]
+    publish(connection, topic, 2, [orjson.dumps({"country": "Chad", "order": {"amount": n}}) for n in amounts])
+    run = settings("SHUFFLE", work=add_amounts, work_columns=("order.amount",))
+    drain(run)
+    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"Chad": sum(amounts)}
+
+
 def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, topic):
     run = settings("PARTIAL_KEY")
     publish(connection, topic, 2, countries(skewed(1_000, 1)))
