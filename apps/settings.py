@@ -96,18 +96,18 @@ class Settings:
     window: Annotated[float, Gt(0), Doc("Length of a window (s)."), OptionStyle(STREAM)] = 15.0
     time: Annotated[
         str | None,
-        Doc("Windows by 'batch' time (no tuple is late) or 'event' time (Kafka's timestamps, or --time-field)."),
-        OptionStyle(STREAM, default="batch"),
+        Doc("Windows by 'batch' time (the default; no tuple is late) or 'event' time (Kafka's timestamps)."),
+        OptionStyle(STREAM),
     ] = None
     time_field: Annotated[
         str | None,
-        Doc("Event time: where messages have their time: a field of JSON or Avro (user.at), a column number of CSV."),
-        OptionStyle(STREAM, default="Kafka's timestamps"),
+        Doc("Event time from a field of the messages: of JSON or Avro (user.at), a column number of CSV (3)."),
+        OptionStyle(STREAM),
     ] = None
     time_unit: Annotated[
         str | None,
-        Doc("--time-field: unit of times that are numbers: s, ms, us, ns. Texts are as 2026-11-28T12:00:00Z."),
-        OptionStyle(STREAM, default="ms"),
+        Doc("Unit of such times that are numbers: s, ms (default), us, ns. Texts are as 2026-11-28T12:00:00Z."),
+        OptionStyle(STREAM),
     ] = None
     lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s)."), OptionStyle(STREAM)] = 10.0
     trigger: Annotated[

@@ -125,10 +125,13 @@ class EventTime(FieldColumn):
     def array(self, values: Sequence[Any], now_ms: int) -> pa.Array:
         """The times of n values."""
         kinds = {*map(type, values)}
-        texts = values if int not in kinds else [value if type(value) is str else None for value in values]
-        numbers = values if str not in kinds else [value if type(value) is int else None for value in values]
-        times = _parse_texts(pa.array(texts, pa.string())) if str in kinds else pa.scalar(None, pa.int64())
-        columns = [times, pa.array(numbers, pa.int64()), pa.scalar(-1, pa.int64())]
+
+        def select(kind: type) -> Sequence[Any]:
+            only = kinds <= {kind, type(None)}
+            return values if only else [value if type(value) is kind else None for value in values]
+
+        columns = [_parse_texts(pa.array(select(str), pa.string()))] if str in kinds else []
+        columns += [pa.array(select(int), pa.int64()), pa.scalar(-1, pa.int64())]
         ms = pc.call_function("coalesce", columns).to_numpy()
         latest = min(LAST, now_ms + 1000 * self.ahead)
         return pa.array(1000 * ms, mask=(ms < FIRST) | (ms > latest)).cast(self.type)
