@@ -9,11 +9,12 @@ import pytest
 from fastavro import schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import functions as F
 
 from unskew.apps.splitter.avro_decoder import AvroDecoder, make_columns
 from unskew.apps.splitter.avro_limits import AvroSchema
 from unskew.apps.splitter.field_columns import NOW, EventTime
-from unskew.apps.splitter.formats import get_splitter, read_text_times
+from unskew.apps.splitter.formats import NO_SCHEMAS, SchemaSource, get_splitter, read_text_times
 from unskew.apps.splitter.json_fields import MESSAGE, JsonFields
 from unskew.errors import UsageError
 
@@ -165,9 +166,7 @@ def test_times_of_avro(kind, value, expected):
 
     bare = kind["type"] if isinstance(kind, dict) else kind
     decoder = AvroDecoder("key", schema=AvroSchema.of(json.dumps(record(kind))), columns=(AT,))
-    out = io.BytesIO()
-    schemaless_writer(out, record(bare), {"key": "k", "at": value})
-    read = decoder.read(out.getvalue())
+    read = decoder.read(avro(record(bare), {"key": "k", "at": value}))
     keys, reasons, times = make_columns(decoder.columns, [read, (None, "not Avro", None)], NOON)
     if isinstance(expected, str):
         assert (keys.to_pylist(), reasons.to_pylist()) == ([None, None], [expected, "not Avro"])
@@ -215,3 +214,44 @@ def test_every_source_of_json_may_have_its_time_in_a_field():
         split = get_splitter(name, columns=(AT,))
         assert split.fields is not None
         assert split.fields.columns == split.columns == (AT,)
+
+
+def avro(schema, value):
+    out = io.BytesIO()
+    schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "key", "type": "string"}, {"name": "at", "type": ["string", "long"]}],
+}
+MESSAGES = {
+    "json": (b'{"key":"k","at":%d}' % NOON, b'{"key":"k","at":"late"}', b'{"key":"k","at":%d}' % (NOON + 2 * DAY)),
+    "csv": (b"k,%d" % NOON, b"k,late", b"k,%d" % (NOON + 2 * DAY)),
+    "avro": tuple(avro(ORDER, {"key": "k", "at": at}) for at in (NOON, "late", NOON + 2 * DAY)),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("form", MESSAGES)
+def test_times_through_spark(spark, form, tmp_path):
+    (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
+    schemas = SchemaSource(file=str(tmp_path / "order.avsc")) if form == "avro" else NO_SCHEMAS
+    key, at = ("1", "2") if form == "csv" else ("key", "at")
+    split = get_splitter("COLUMN", key, form, schemas=schemas, columns=(EventTime(at, "ms", 3600.0),))
+    rows = spark.createDataFrame([*enumerate([*MESSAGES[form], None])], "i int, value binary").repartition(1)
+    rows = rows.withColumn("partition", F.lit(0)).withColumn(NOW, F.lit(NOON).cast("long"))
+    tuples = split.split(rows, F.col("i"))
+    found = tuples.select("i", "key", F.unix_millis("time").alias("ms")).orderBy("i").collect()
+    assert [tuple(row) for row in found] == [(0, "k", NOON), *((i, None, None) for i in (1, 2, 3))]
+    why = [row["why"] for row in rows.select("i", split.why(F.col("value")).alias("why")).orderBy("i").collect()]
+    assert why == [
+        None,
+        f"field '{at}' is 'late', no time such as 2026-11-28T12:00:00Z",
+        f"field '{at}' is 2026-11-30T12:00:00.000Z, which is more than 3600 s ahead",
+        "no value",
+    ]
+    plan = str(split.open(rows, F.col("i"))._jdf.queryExecution().executedPlan())
+    assert plan.count("ArrowEvalPython") == (form != "json"), "a message is read once, and in the router if it is JSON"
