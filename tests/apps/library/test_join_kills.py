@@ -4,6 +4,7 @@ import json
 import os
 import random
 import sys
+import time
 from collections import Counter
 
 import numpy as np
@@ -60,6 +61,13 @@ def join_rows(left, right):
     return pairs, [own for *_, own in left if own not in ours], [own for *_, own in right if own not in theirs]
 
 
+def is_idle(query, batches):
+    """Whether all files are read, and the batch without rows is done that the last watermark brings."""
+    done = query.committed()
+    time.sleep(8)
+    return done == query.committed() and done >= batches
+
+
 def list_committed(folder):
     """The files of Spark's sink whose batches are done: tasks that were killed have left others."""
     lines = [line for log in (folder / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines()[1:]]
@@ -88,9 +96,7 @@ def test_each_pair_and_each_lone_row_is_there_once(tmp_path, seed):
             query.await_batches(rng.randint(1, 2), rng.random())
             query.kill()
         query.start()
-        awaited(lambda: query.is_running() and query.committed() >= batches - 1, "all files", every=1.0)
-        done = query.committed()
-        awaited(lambda: query.is_running() and query.committed() > done, "a batch for the last watermark", every=1.0)
+        awaited(lambda: query.is_running() and is_idle(query, batches), "all files", every=1.0)
     finally:
         query.kill()
     files = [pq.read_table(file, columns=["left", "right"]) for file in list_committed(tmp_path / "out")]
