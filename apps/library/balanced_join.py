@@ -213,8 +213,8 @@ def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> 
         As ``balanced_join``.
 
     """
-    for side in (left, right):
-        require_frame(side)
+    for name, side in (("left", left), ("right", right)):
+        require_frame(side, name)
     if left.isStreaming != right.isStreaming:
         raise UsageError(
             "one side of balanced_join is a stream and the other isn't; valid: both, none, or a stream's batch in "

@@ -275,11 +275,11 @@ def is_simple(name: str) -> bool:
     return not {".", "`"} & set(name)
 
 
-def require_frame(df: Any) -> None:
-    """Raise ``UsageError`` for what isn't a DataFrame of Spark, such as one of pandas."""
+def require_frame(df: Any, name: str = "df") -> None:
+    """Raise ``UsageError`` for an argument that isn't a DataFrame of Spark, such as one of pandas."""
     if not (hasattr(df, "isStreaming") and hasattr(df, "sparkSession")):
         kind = f"{type(df).__module__}.{type(df).__qualname__}".removeprefix("builtins.")
-        raise UsageError(f"df is a {kind}; valid: a DataFrame of Spark, as spark.createDataFrame(…) makes one")
+        raise UsageError(f"{name} is a {kind}; valid: a DataFrame of Spark, as spark.createDataFrame(…) makes one")
 
 
 def find_same_column(df: DataFrame, name: str) -> str | None:

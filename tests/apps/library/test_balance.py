@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import unskew.apps.library.balance
-from unskew import kafka_sink, keyed_map, observed
+from unskew import balanced_join, balanced_lookup, kafka_sink, keyed_map, observed
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.termination import describe_cause
 from unskew.apps.library.balance import balance, balanced_map
@@ -563,6 +563,10 @@ def test_what_is_no_dataframe_of_spark_is_named():
             lambda df: keyed_map(df, "user", 2, Sessions(gap=1.0)),
             lambda df: observed(df, "user", 2),
             lambda df: kafka_sink(df, "numbers"),
+            lambda df: balanced_lookup(df, "user", 2, list, "name string"),
+            lambda df: balanced_join(df, df, "user"),
         ):
-            with pytest.raises(UsageError, match=f"df is a .*{type(wrong).__name__}; valid: a DataFrame of Spark"):
+            with pytest.raises(
+                UsageError, match=f"(df|left) is a .*{type(wrong).__name__}; valid: a DataFrame of Spark"
+            ):
                 call(wrong)
