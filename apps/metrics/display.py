@@ -40,6 +40,11 @@ _HISTORY = 40  # batches
 _BESIDE_WORKERS = 3  # lines: title, heading, caption
 _ABOVE_KEYS = 9  # lines
 _ABOVE_BARS = 5  # lines
+#: What the words of a summary mean that aren't plain.
+LEGEND = (
+    "STD_DEV: of the workers' shares of the tuples (%). DIST_COST: workers a key in a window. imbalance: highest load "
+    "− mean load. worker time: 1 is even; above it the slowest worker (straggler) holds up each batch."
+)
 # Where the output isn't a terminal, a line is printed at most so often.
 _LINE_EVERY = 5.0  # s
 _WAITING_EVERY = 15.0  # s
@@ -322,6 +327,7 @@ class Display:
             table.add_row(name, value)
         console = Console()
         console.print(table)
+        console.print(LEGEND, style="dim", highlight=False)
         batches = f"{outcome.batches} batch" + "es" * (outcome.batches != 1)
         ending = f"drained after {batches}."
         if not outcome.drained:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
 from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
 from unskew.apps.metrics.colours import get_colour
@@ -27,6 +28,11 @@ _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone r
 CAPTION = (
     f"bound: no assignment whose busiest worker has at most {CAP:g} times the mean has less state. Loads are of the "
     f"second half, max/mean of a tenth of it. cost: max/mean × state over the bound's, hardware times memory."
+)
+#: What the words of the measures mean that aren't plain.
+LEGEND = (
+    "imbalance: highest load − mean load. STD_DEV: of the workers' shares of the tuples (%). skew S: 0 is even, 1 is "
+    "all at one worker. completion: from a tuple's arrival to its end. makespan: until all have ended."
 )
 
 #: Name of a measure → its text for an outcome.
@@ -286,7 +292,7 @@ def make_detail_tables(outcomes: Mapping[str, SimulationOutcome], width: int) ->
         for what in shown:
             part.add_row(what, *(MEASURES[what](outcomes[label]) for label in labels[at : at + room]))
         tables.append(part)
-    return Group(_format_title(first), *tables)
+    return Group(_format_title(first), *tables, Text(LEGEND, style="dim"))
 
 
 def save_simulation(outcomes: Mapping[tuple[str, int], SimulationOutcome], folder: Path, stream: str) -> list[Path]:

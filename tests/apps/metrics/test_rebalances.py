@@ -8,7 +8,7 @@ from tests.apps.local_settings import settings
 from tests.apps.metrics.live_view import report, shown
 from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.display import LiveView
+from unskew.apps.metrics.display import LEGEND, LiveView, summarise_rows
 from unskew.apps.metrics.metrics_reporter import MetricsReporter, sample_batch
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.grouping.feedback_loop import Rebalance
@@ -61,3 +61,13 @@ def test_the_summary_and_the_terminal_add_them_up(batches):
     for batch in batches:
         view.batch(batch)
     assert "2 rebalances, in batch 8 plan 4:" in " ".join(shown(view).split())
+
+
+def test_what_the_legend_explains_is_in_the_summary(batches):
+    tally = JobTally("MIXED")
+    for batch in batches:
+        tally(batch)
+    names = " ".join(name for name, _ in summarise_rows(tally.summary()))
+    explained = [sentence.partition(":")[0] for sentence in LEGEND.split(". ")]
+    assert explained == ["STD_DEV", "DIST_COST", "imbalance", "worker time"]
+    assert all(word in names for word in explained)

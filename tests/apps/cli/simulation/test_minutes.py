@@ -275,6 +275,7 @@ def test_the_command_prints_advice_and_details_only_when_asked():
     assert "replication" not in plain.output
     assert plain.output in detailed.output
     assert "replication" in detailed.output
+    assert "imbalance: highest load − mean load." in detailed.output, "words are explained beside the table"
 
 
 @pytest.mark.parametrize(
