@@ -18,6 +18,7 @@ from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.lease import NAME_VARIABLE, Lease, describe_holder
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.driver.batch_committer import BatchCommitter, BatchReport
+from unskew.apps.driver.clock_supervisor import ClockSupervisor
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.idle import IdleWait, choose_trigger
 from unskew.apps.driver.listeners import Follower, Listeners, follow_progress
@@ -44,9 +45,8 @@ from unskew.apps.driver.termination import (
 from unskew.apps.metrics.query_progress import add_held_back, get_taken_offsets
 from unskew.apps.metrics.task_reports import Reports
 from unskew.apps.settings import Settings
-from unskew.apps.splitter.kafka_source import TOO_LARGE, find_newest_ms, is_contradicted
+from unskew.apps.splitter.kafka_source import TOO_LARGE
 from unskew.apps.worker.stage import QueryContext
-from unskew.kafka.clock import broker_time
 from unskew.kafka.consumer_group import ConsumerGroup
 from unskew.kafka.reader import EndOffsets
 from unskew.kafka.topics import end_offsets, topic_id
@@ -58,8 +58,6 @@ _LOOK_EVERY = 0.2  # s; each look asks the JVM
 _ATTEMPTS = 5  # tries of a batch, if Python started too late or another driver was still at work
 _SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
 _LOOK_AT_HOLDER = 10.0  # s
-_ASK_EVERY = 60.0  # s
-_SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query waits for it
 
 
 @dataclass(frozen=True)
@@ -122,10 +120,6 @@ class StreamingJob:
             self._draining.set()
         self._halt = threading.Event()
         self._halted = False
-        self._set_back = False
-        self._agreed = False  # the topic's messages, or the brokers, with the clock
-        self._ask_again = 0.0  # the monotonic time before which the brokers aren't asked again
-        self._unplanned = 0  # number of the first batch that the query plans itself
         self._count_bytes = False
         self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
@@ -133,6 +127,7 @@ class StreamingJob:
         self._batches = 0
         self._checkpoint = Checkpoint(settings.location)
         self._lease = Lease(settings.location)
+        self._clocks = ClockSupervisor(settings, self._lease)
         claimed = self._checkpoint.read_record()
         require_topic(settings, begun=bool(claimed))
         if not claimed:
@@ -232,7 +227,6 @@ class StreamingJob:
         """Whether the query was drained; it runs again where a clock, a large message or a late Python ended it."""
         late = 0
         while True:
-            self._set_back = False
             done = self._batches
             try:
                 drained = self._one_query(spark, publisher, deadline, flush_at)
@@ -251,7 +245,7 @@ class StreamingJob:
                     raise
                 log.warning("%s: %s, the batch is tried again", error, error.why)
                 continue
-            if not self._set_back or self._stop.is_set():
+            if not self._clocks.restarts or self._stop.is_set():
                 return drained
 
     def _one_query(
@@ -291,11 +285,10 @@ class StreamingJob:
         reports = Reports(spark.sparkContext)
         self._last = None
         self._newest = -1
-        self._agreed = False
-        self._unplanned = self._checkpoint.first_unplanned()
-        ahead_ms = self._checkpoint.clock.ahead_ms
+        clock = self._checkpoint.clock
+        self._clocks.begin_query(clock, self._checkpoint.first_unplanned())
         address = planner.address if planner is not None else None
-        rows = self._dataflow.rows(spark, QueryContext(reports, flush_at, ahead_ms, self._count_bytes, address))
+        rows = self._dataflow.rows(spark, QueryContext(reports, flush_at, clock.ahead_ms, self._count_bytes, address))
         committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner)
         self._halt.clear()
         self._halted = False
@@ -304,14 +297,14 @@ class StreamingJob:
             # A flag says that the query was halted: an error's text quotes this function's lines, so it proves nothing.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
             self._lease.require()
-            if batch is None or self._reset_clock(batch):
+            if batch is None or self._clocks.change_lead(batch):
                 self._halted = True
                 raise QueryHalted
             if batch.start != batch.end:
                 self._require_same_topic(batch)
             committer(df, batch)
             if self._last is not None:
-                idle(self._last, self._checkpoint.clock.ahead_ms)
+                idle(self._last, clock.ahead_ms)
             self._lease.require()  # or Spark would commit the batch while the other driver is at it
 
         return (
@@ -322,100 +315,6 @@ class StreamingJob:
             .start()
         )
 
-    def _reset_clock(self, batch: Batch) -> bool:
-        """Whether batch time's lead over the clock is changed before a batch, which then begins again with it."""
-        clock = self._checkpoint.clock
-        if self._settings.time == "batch":
-            ahead_ms, of = self._lead_of_batches(batch), "that of the batch before"
-        else:
-            ahead_ms, of = self._lead_of_brokers(batch), "the brokers' clock"
-        if ahead_ms is None or ahead_ms == clock.ahead_ms:
-            return False
-        self._set_back = True
-        if ahead_ms > max(0, clock.ahead_ms):
-            log.warning("the clock is %.1f s behind %s: batch time goes on from there", ahead_ms / 1000, of)
-        elif ahead_ms < 0:
-            log.warning("the clock is %.1f s ahead of the brokers' clock: batch time goes by theirs", -ahead_ms / 1000)
-        elif clock.ahead_ms < 0:
-            log.warning("batch time is no longer %.1f s behind the clock", -clock.ahead_ms / 1000)
-        else:
-            log.warning("batch time is no longer %.1f s ahead of the clock", (clock.ahead_ms - ahead_ms) / 1000)
-        self._lease.require()  # brokers may have taken long to answer
-        clock.set_ahead(batch.number, ahead_ms)
-        return True
-
-    def _lead_of_batches(self, batch: Batch) -> int | None:
-        """The least lead (ms) of a right batch time that goes on from the batch before. None: it stays as it is.
-
-        A lead is given up when the clock has come to where batch time is, and not bit by bit. A batch that an earlier
-        query planned may have had effects with its time, so it keeps its lead if it can.
-        """
-        ahead_ms = self._checkpoint.clock.ahead_ms
-        planned_ms = batch.time_ms - ahead_ms
-        right = self._lead_over_wrong_clock(batch, planned_ms)
-        least = max(right, batch.watermark_ms - planned_ms)
-        if least > ahead_ms:
-            return least
-        answered = right != min(0, ahead_ms)
-        return least if batch.number >= self._unplanned and (least == right or answered) else None
-
-    def _lead_over_wrong_clock(self, batch: Batch, planned_ms: int) -> int:
-        """The lead (ms) that batch time should have: 0, or negative, if this clock is ahead of the brokers'.
-
-        Windows of the future could never be undone, because the watermark doesn't go back. So before a query's first
-        new batch the brokers are asked, if neither the batch before nor a message is nearly as new as the clock. They
-        are asked once, and again when the clock was set.
-        """
-        before = min(0, self._checkpoint.clock.ahead_ms)
-        if self._agreed or batch.number < self._unplanned:
-            return before
-        self._agreed = True
-        doubted_ms = planned_ms - 1000 * self._settings.max_ahead
-        if batch.watermark_ms >= doubted_ms or find_newest_ms(self._settings) >= doubted_ms:
-            return 0
-        there = broker_time(self._settings.connection, self._clock_topic)
-        if there is None:
-            log.info("the brokers' clock can't be asked for (topic %s)", self._clock_topic)
-            return before
-        lead = min(0, there - round(1000 * time.time()))
-        return lead if abs(lead - before) > 1000 * _SET_BACK else before
-
-    def _lead_of_brokers(self, batch: Batch) -> int | None:
-        """How far (ms) the brokers' clock is ahead of this one, at least 0. None: batch time's lead stays as it is.
-
-        The brokers are asked if a message is from the future, or if batch time has a lead. The message decides nothing,
-        because a producer may give it any time. After an answer, or if messages agree with the clock, nothing is asked
-        until the clock is set. Without an answer they are asked again a minute later.
-
-        A batch that an earlier query planned may have rejected messages already, so its time stays.
-        """
-        clock = self._checkpoint.clock
-        if self._last is not None and batch.time_ms < self._last.batch.time_ms - 1000 * _SET_BACK:
-            self._agreed = False
-        looks = not self._agreed and time.monotonic() >= self._ask_again
-        if not looks or batch.number < self._unplanned or batch.start == batch.end:
-            return None
-        doubted = is_contradicted(self._settings, batch.time_ms)
-        self._agreed = doubted is not None
-        if not doubted and not clock.ahead_ms:
-            return None
-        there = broker_time(self._settings.connection, self._clock_topic)
-        if there is None:
-            self._agreed = False
-            if not self._ask_again:
-                log.warning(
-                    "the brokers' clock can't be asked for (topic %s): whether this machine's is right is not known",
-                    self._clock_topic,
-                )
-            self._ask_again = time.monotonic() + _ASK_EVERY
-            return None
-        ahead_ms = max(0, there - round(1000 * time.time()))
-        return ahead_ms if abs(ahead_ms - clock.ahead_ms) > 1000 * _SET_BACK else None
-
-    @property
-    def _clock_topic(self) -> str:
-        return f"{self._settings.topic}-unskew-clock"
-
     def _require_same_topic(self, batch: Batch) -> None:
         topic = self._settings.topic
         found = topic_id(self._admin, topic)
@@ -425,17 +324,10 @@ class StreamingJob:
 
     def _await(self, query: StreamingQuery, deadline: float, *, flushing: bool) -> bool:
         drained = False
-        set_at = time.time() - time.monotonic()
         try:
             while query.isActive and not self._stop.is_set() and not drained and time.monotonic() < deadline:
-                set_now = time.time() - time.monotonic()
-                if set_now < set_at - _SET_BACK:
-                    # Spark waits for its next trigger until the clock shows the time that was planned for it.
-                    self._set_back = True
+                if self._clocks.is_set_back():
                     break
-                if set_now > set_at + _SET_BACK:
-                    self._agreed = False
-                set_at = max(set_at, set_now)  # a clock that was put on may be set back to the right time later
                 drained = self._draining.is_set() and self._is_drained(flushing=flushing)
                 time.sleep(_LOOK_EVERY)
         finally:

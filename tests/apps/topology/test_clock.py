@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.local_settings import settings as local_settings
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.lease import Lease
 from unskew.apps.checkpoint.versions import BatchClock
 from unskew.apps.cli.result_topics.reader import Record, RecordSelection
+from unskew.apps.driver.clock_supervisor import ClockSupervisor
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.kafka.reader import TopicReader
 from unskew.operators import Statistics
@@ -26,6 +29,21 @@ def test_what_a_replay_finds(tmp_path):
     clock.set_ahead(7, 100)
     clock.set_ahead(9, 20)
     assert clock.ahead_ms == BatchClock(str(tmp_path)).ahead_ms == 20
+
+
+@pytest.mark.parametrize(("seconds", "back"), [(0.5, False), (-0.5, False), (3600, False), (-3600, True)])
+def test_a_query_begins_again_when_its_clock_was_set_back(tmp_path, monkeypatch, seconds, back):
+    """A clock that goes back by less than a second is slewed."""
+    clock, run = time.time, local_settings(checkpoint=str(tmp_path))
+    clocks = ClockSupervisor(run, Lease(run.location))
+    clocks.begin_query(BatchClock(run.location), 0)
+    assert not clocks.is_set_back()
+    monkeypatch.setattr(time, "time", lambda: clock() + seconds)
+    assert (clocks.is_set_back(), clocks.restarts) == (back, back)
+    clocks.begin_query(BatchClock(run.location), 0)
+    assert (clocks.is_set_back(), clocks.restarts) == (False, False)
+    monkeypatch.setattr(time, "time", lambda: clock() + seconds - 3600)
+    assert clocks.is_set_back(), "also one that was put on before"
 
 
 def by_a_clock_that_was_ahead(checkpoint: str) -> None:
@@ -102,7 +120,7 @@ def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connectio
     for n, (ahead_ms, checkpoint) in enumerate([(HOUR // 3, ""), (HOUR // 6, ""), (0, "-new")], 1):
         publish(connection, topic, 2, countries(["a"] * 100), ms=[now + i for i in range(100)])
         monkeypatch.setattr(
-            "unskew.apps.driver.streaming_job.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of
+            "unskew.apps.driver.clock_supervisor.broker_time", lambda *_, of=ahead_ms: round(1000 * time.time()) + of
         )
         runs.append(StreamingJob(replace(run, checkpoint=f"{run.checkpoint}{checkpoint}"), [stop]))
         runs[-1].run(spark)

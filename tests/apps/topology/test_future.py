@@ -8,8 +8,11 @@ from evidence.faults.preloaded import Clock as PreloadedClock
 from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.driver import streaming_job as run_
+from unskew.apps.checkpoint.lease import Lease
+from unskew.apps.checkpoint.versions import BatchClock
+from unskew.apps.driver import clock_supervisor
 from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.clock_supervisor import ClockSupervisor
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.splitter.kafka_source import is_contradicted
 from unskew.deploy.servers.broker import Broker
@@ -124,13 +127,18 @@ def test_brokers_that_give_no_answer_are_asked_again(settings, connection, topic
     ensure_topic(connection, topic, 2, LENIENT)
     publish(connection, topic, 2, countries(["a"]), ms=[now + 2 * HOUR])
     answers = [None, now + HOUR]
-    monkeypatch.setattr(run_, "broker_time", lambda *_: answers.pop(0))
-    monkeypatch.setattr(run_, "_ASK_EVERY", 0.0)
-    going = StreamingJob(settings("KEY", time="event"), [])
+    monkeypatch.setattr(clock_supervisor, "broker_time", lambda *_: answers.pop(0))
+    monkeypatch.setattr(clock_supervisor, "_ASK_EVERY", 0.0)
+    run = settings("KEY", time="event")
+    lease, clock = Lease(run.location), BatchClock(run.location)
+    lease.acquire()
+    clocks = ClockSupervisor(run, lease)
+    clocks.begin_query(clock, 0)
     batch = Batch(1, now, 0, 0, {topic: {"0": 0}}, {topic: {"0": 1}})
-    assert going._lead_of_brokers(batch) is None
-    assert abs(going._lead_of_brokers(batch) - HOUR) < HOUR / 60
-    assert going._lead_of_brokers(batch) is None
+    assert not clocks.change_lead(batch)
+    assert clocks.change_lead(batch)
+    assert abs(clock.ahead_ms - HOUR) < HOUR / 60
+    assert not clocks.change_lead(batch)
     assert not answers
 
 
@@ -158,7 +166,7 @@ def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain
     first = StreamingJob(run, [])
     with monkeypatch.context() as patch:
         patch.setattr(BatchCommitter, "__call__", dies)
-        patch.setattr("unskew.apps.driver.streaming_job.broker_time", lambda *_: None)
+        patch.setattr("unskew.apps.driver.clock_supervisor.broker_time", lambda *_: None)
         with pytest.raises(EnvironmentFault, match="the query failed"):
             first.run(spark)
     before = records(ahead, list_result_topics(run)["rejected"])
