@@ -175,15 +175,12 @@ class Settings:
         str | None, Doc("COLUMN: format of the messages: json (default), avro, csv, text."), OptionStyle(STREAM)
     ] = None
     schema: Annotated[
-        str | None, Doc("Avro: file with the schema of all messages."), OptionStyle(STREAM, metavar="FILE")
-    ] = None
-    schema_registry: Annotated[
         str | None,
         Doc(
-            "Avro: registry of the schemas that messages name: https://USER:PASSWORD@HOST:PORT "
-            "(default: $SCHEMA_REGISTRY_URL)."
+            "Avro: file with the schema of all messages, or registry of the schemas that messages name: "
+            "https://USER:PASSWORD@HOST:PORT (default: $SCHEMA_REGISTRY_URL)."
         ),
-        OptionStyle(STREAM, metavar="URL"),
+        OptionStyle(STREAM, metavar="FILE|URL"),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedOperator | None" = None
     work_columns: tuple[str, ...] = ()

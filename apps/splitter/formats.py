@@ -107,13 +107,12 @@ _CSV = {"escape": '"', "maxColumns": str(_COLUMNS)}  # RFC 4180: a quote inside 
 
 @dataclass(frozen=True)
 class SchemaSource:
-    """The source of Avro's schemas: a file, or a schema registry (default: ``$SCHEMA_REGISTRY_URL``).
+    """The source of Avro's schemas: a file's path, or a registry's URL (default: ``$SCHEMA_REGISTRY_URL``).
 
     ``refusals`` are those of the stream to which the messages belong, if there is one.
     """
 
-    file: str | None = None
-    registry: str | None = field(default=None, repr=False)
+    address: str | None = field(default=None, repr=False)  # it may have a password
     refusals: SchemaRefusals | None = field(default=None, compare=False)
 
     def decoder(self, path: str, samples: Sequence[bytes], columns: tuple[FieldColumn, ...] = ()) -> AvroDecoder:
@@ -127,18 +126,16 @@ class SchemaSource:
             The registry doesn't give the samples' schemas.
 
         """
-        address = self.registry or (None if self.file else os.environ.get(REGISTRY_VARIABLE))
-        if (self.file is None) == (address is None):
-            raise UsageError(
-                f"--format avro needs --schema FILE or --schema-registry URL (${REGISTRY_VARIABLE}), not both"
-            )
-        if self.file is not None:
-            return AvroDecoder(path, schema=read_schema_file(self.file), columns=columns)
+        address = self.address or os.environ.get(REGISTRY_VARIABLE)
+        if not address:
+            raise UsageError(f"--format avro needs --schema; valid: a file, a registry's URL (or ${REGISTRY_VARIABLE})")
+        if "://" not in address:
+            return AvroDecoder(path, schema=read_schema_file(address), columns=columns)
         wanted = find_schema_numbers(samples)
         if wanted and self.refusals:
             # A batch that is replayed refuses them again, even if the registry has them now.
             wanted = self.refusals.newest().filter_allowed(wanted)
-        registry = SchemaRegistry.at(str(address)).with_schemas(wanted)
+        registry = SchemaRegistry.at(address).with_schemas(wanted)
         return AvroDecoder(path, registry=registry, columns=columns)
 
 
@@ -180,7 +177,7 @@ def make_column_splitter(
     if form not in FORMATS:
         raise UsageError(f"unknown format {form!r}{suggest_names(form, FORMATS)}")
     if schemas != NO_SCHEMAS and form != "avro":
-        raise UsageError(f"--schema and --schema-registry are for --format avro, not {form}")
+        raise UsageError(f"--schema is for --format avro, not {form}")
     if form == "text":
         if field is not None:
             raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")

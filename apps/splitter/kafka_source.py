@@ -141,9 +141,7 @@ def choose_splitter(settings: Settings, samples: Sequence[bytes] = ()) -> Splitt
         There is no such source type, or it has no such field or format.
 
     """
-    schemas = SchemaSource(
-        settings.schema, settings.schema_registry, SchemaRefusals(settings.location, get_batch_number)
-    )
+    schemas = SchemaSource(settings.schema, SchemaRefusals(settings.location, get_batch_number))
     columns = make_field_columns(settings)
     return get_splitter(settings.source_type, settings.key_field, settings.format, samples, schemas, columns)
 

@@ -77,7 +77,7 @@ def avsc(tmp_path):
 
 @pytest.mark.spark
 def test_every_kind_of_message_by_a_file(spark, avsc):
-    reader = get_splitter("COLUMN", "user.id", "avro", schemas=SchemaSource(file=avsc))
+    reader = get_splitter("COLUMN", "user.id", "avro", schemas=SchemaSource(avsc))
     expected = [*KINDS, (None, None, "no value")]
     got = split(spark, reader, [message for message, _, _ in expected])
     assert got == {i: (key, why and why.format("the schema")) for i, (_, key, why) in enumerate(expected)}
@@ -104,7 +104,7 @@ def test_every_kind_of_message_by_a_registry(spark):
         registry.subjects["a%2Fb", "1"] = {"schema": json.dumps(USER)}
         registry.put(3, {}, schemaType="JSON")
         address = url.replace("http://", "http://me:s3cret%20word@")
-        reader = get_splitter("COLUMN", "user.id", "avro", [click("u1", 1)], SchemaSource(registry=address))
+        reader = get_splitter("COLUMN", "user.id", "avro", [click("u1", 1)], SchemaSource(address))
         assert registry.paths == ["/schemas/ids/1"]
         got = split(spark, reader, [message for message, _, _ in expected])
         assert got == {i: (key, why) for i, (_, key, why) in enumerate(expected)}
@@ -174,7 +174,7 @@ def test_a_password_is_not_shown():
     registry = SchemaRegistry.at("https://me:s3cret@registry:8081/api/")
     assert registry.url == "https://registry:8081/api"
     assert SchemaRegistry.at("https://me:s3cret@[2001:DB8::7]/api").url == "https://[2001:db8::7]/api"
-    assert "s3cret" not in repr(registry) + repr(SchemaSource(registry="https://me:s3cret@registry:8081"))
+    assert "s3cret" not in repr(registry) + repr(SchemaSource("https://me:s3cret@registry:8081"))
     assert pickle.loads(pickle.dumps(registry)) == registry
     with pytest.raises(UsageError, match="is 'http://:8081'"):
         SchemaRegistry.at("http://:8081")
@@ -290,7 +290,7 @@ def test_what_a_batch_rejects_it_rejects_again(tmp_path):
         stream.batch = 1
         assert stream.read(9) == ("u1", None)
         stream.batch = 0
-        schemas = SchemaSource(registry=url, refusals=stream.refusals)
+        schemas = SchemaSource(url, refusals=stream.refusals)
         known = schemas.decoder("user.id", [click("u1", 9), click("u1", 8)]).registry.schemas
         assert set(known) == set()
         assert stream.read(9) == refused, "by a replay, of a driver to which the registry gives the schema"
@@ -340,7 +340,7 @@ def test_a_producer_can_name_any_number_of_schemas(tmp_path, monkeypatch):
             assert [again.read(packet) for packet in packets] == first, "if the registry has them all meanwhile, too"
         assert len(wrote) == 1
 
-        schemas = SchemaSource(registry=url, refusals=stream.refusals)
+        schemas = SchemaSource(url, refusals=stream.refusals)
         samples = [click("u1", number) for number in (1, 2, 3, 1000, 3999)]
         restarted = schemas.decoder("user.id", samples).registry
         assert set(restarted.schemas) == {1, 2}, "a new driver fetches nothing that the batch refuses in a replay"
@@ -389,11 +389,17 @@ def test_what_is_counted_is_not_rejected_as_well(tmp_path):
 def test_a_registry_of_the_environment_is_for_avro_alone(monkeypatch, avsc):
     monkeypatch.setenv("SCHEMA_REGISTRY_URL", "http://me:s3cret@registry:8081")
     assert SchemaSource().decoder("x", []).registry == SchemaRegistry.at("http://me:s3cret@registry:8081")
-    assert SchemaSource(file=avsc).decoder("x", []).registry is None
+    assert SchemaSource(avsc).decoder("x", []).registry is None
     get_splitter("COUNTRY_SKEW_R80")
-    for schemas in SchemaSource(file=avsc, registry="http://registry"), SchemaSource(file=avsc):
-        with pytest.raises(UsageError, match="not both" if schemas.registry else "not json"):
-            get_splitter("COLUMN", "x", "avro" if schemas.registry else "json", schemas=schemas)
+    with pytest.raises(UsageError, match="--schema is for --format avro, not json"):
+        get_splitter("COLUMN", "x", "json", schemas=SchemaSource(avsc))
+
+
+def test_a_schema_is_a_file_or_at_a_registry():
+    with pytest.raises(UsageError, match=r"--schema is 'host'; valid: a file, http://HOST:PORT, https://…"):
+        SchemaSource("ftp://me:s3cret@host").decoder("x", [])
+    with pytest.raises(UsageError, match="--schema host:8081 is no Avro schema: "):
+        SchemaSource("host:8081").decoder("x", [])
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "recor"}'])
@@ -411,7 +417,7 @@ def test_a_topic_in_avro(settings, drain, connection, topic):
         registry.put(1, CLICK)
         registry.late[9] = CLICK, 2  # it isn't there for the driver and for the router, and then it is
         publish(connection, topic, 2, [*(click(f"u{i % 3}", 1) for i in range(60)), b"broken", click("u1", 9)])
-        run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id", format="avro", schema_registry=url)
+        run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id", format="avro", schema=url)
         _, reports = drain(run)
     assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"u0": 20, "u1": 20, "u2": 20}
     assert reports[-1].totals.rejected == 2

@@ -76,7 +76,12 @@ def test_a_topic_of_ones_own(settings, drain, connection, topic):
     ("source_type", "field", "form", "message"),
     [
         ("COLUMN", "x", "xml", "unknown format 'xml'; valid: json, avro, csv, text"),
-        ("COLUMN", "x", "avro", "--format avro needs --schema FILE or --schema-registry URL"),
+        (
+            "COLUMN",
+            "x",
+            "avro",
+            "--format avro needs --schema; valid: a file, a registry's URL (or $SCHEMA",
+        ),
         ("COLUMN", None, "json", "--key-field is None; valid with --format json: a field, as user, user.id"),
         ("COLUMN", "a..b", None, "--key-field is 'a..b'"),
         ("COLUMN", "user", "csv", "--key-field is 'user'; valid with --format csv: the column's number"),

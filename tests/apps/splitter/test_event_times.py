@@ -238,7 +238,7 @@ MESSAGES = {
 @pytest.mark.parametrize("form", MESSAGES)
 def test_times_through_spark(spark, form, tmp_path):
     (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
-    schemas = SchemaSource(file=str(tmp_path / "order.avsc")) if form == "avro" else NO_SCHEMAS
+    schemas = SchemaSource(str(tmp_path / "order.avsc")) if form == "avro" else NO_SCHEMAS
     key, at = ("1", "2") if form == "csv" else ("key", "at")
     split = get_splitter("COLUMN", key, form, schemas=schemas, columns=(EventTime(at, "ms", 3600.0),))
     rows = spark.createDataFrame([*enumerate([*MESSAGES[form], None])], "i int, value binary").repartition(1)
