@@ -154,15 +154,6 @@ class Settings:
         OptionStyle(STREAM),
     ] = "at-least-once"
     master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N])."), OptionStyle(SPARK)] = None
-    state_partitions: Annotated[
-        int | None,
-        Gt(0),
-        Doc(
-            "Number of the state's partitions, fixed once a checkpoint is made (default: the cores, 4 to 128; "
-            "W for a work with states whose tuples have a cost)."
-        ),
-        OptionStyle(SPARK, compared=False),
-    ] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(GROUPING)] = 0

@@ -162,7 +162,15 @@ class KafkaOptions:
         return Connection.of(self.bootstrap_servers, self.kafka_config)
 
 
-Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any Spark setting.", rich_help_panel=SPARK)]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Any Spark setting, such as spark.sql.shuffle.partitions=8: the number of the state's partitions, fixed "
+        "once a checkpoint is made (default: the cores, 4 to 128; W for a work with states whose tuples have a cost).",
+        rich_help_panel=SPARK,
+    ),
+]
 LiveOption = Annotated[
     bool,
     typer.Option(

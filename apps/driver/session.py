@@ -231,10 +231,8 @@ def _ship_package(spark: SparkSession, stage: WorkerStage) -> None:
 
 
 def _choose_partitions(stage: WorkerStage, spark: SparkSession) -> int:
-    """How many partitions the state of a new checkpoint gets."""
+    """How many partitions the state of a new checkpoint gets, unless the user's settings of Spark say it."""
     settings = stage.settings
-    if settings.state_partitions is not None:
-        return settings.state_partitions
     if stage.by_worker:
         return min(settings.workers, _MOST_TASKS)
     local = settings.mode == "LOCAL"

@@ -73,7 +73,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings,
     grouping, short, *options = rng.choice(groupings)
     harms = rng.sample(harms, len(harms))
     print(f"{grouping}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *options)
+    topology = launch(grouping, "--max-tuples", str(most), "--conf", "spark.sql.shuffle.partitions=3", *options)
     for harm in harms:
         topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)

@@ -191,7 +191,7 @@ def start(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callab
         folder.mkdir()
         command = [sys.executable, "-m", "tests.apps.faults.paused", *place] if place else UNSKEW
         topology = Topology(
-            *(connection, topic, folder, "MIXED", "--state-partitions", "3", *SESSIONS, *ALWAYS),
+            *(connection, topic, folder, "MIXED", "--conf", "spark.sql.shuffle.partitions=3", *SESSIONS, *ALWAYS),
             location=Location(str(tmp_path / "checkpoint")),
             command=command,
         )

@@ -45,7 +45,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grou
     merges = rng.choice([[], ["--merge-every", "2 batches"]])  # fragments stay at the workers for a batch, or don't
     more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
     print(f"{work[1]}, {more}: {', '.join(harm.__name__ for harm in harms)}")
-    topology = launch(grouping, "--max-tuples", str(most), "--state-partitions", "3", *work, *more)
+    topology = launch(grouping, "--max-tuples", str(most), "--conf", "spark.sql.shuffle.partitions=3", *work, *more)
     for harm in harms:
         topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)

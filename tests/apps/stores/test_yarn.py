@@ -138,7 +138,7 @@ def test_states_with_the_python_that_the_nodes_have(hdfs, connection, topic, tmp
     environment = {"HADOOP_CONF_DIR": str(hdfs.yarn())}
     location = hdfs.location(topic)
     topology = launch(
-        *("MIXED", *options(), "--max-tuples", "1000", "--state-partitions", "3", *SESSIONS, *ALWAYS),
+        *("MIXED", *options(), "--max-tuples", "1000", "--conf", "spark.sql.shuffle.partitions=3", *SESSIONS, *ALWAYS),
         mode="CLUSTER",
         location=location,
         environment=environment,
