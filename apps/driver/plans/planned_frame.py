@@ -1,12 +1,18 @@
 """PLANNED over a DataFrame that isn't a stream, without Python at the executors.
 
-Spark SQL counts the rows by key, the driver makes the plan, and Spark SQL routes by it. What the plan moves or splits
-is in small tables, which are joined by broadcast. All else goes to its home, by Spark's own hash of the key.
+Spark SQL counts the rows, the driver makes the plan, and Spark SQL routes by it. What the plan moves or splits is in
+small tables, which are joined by broadcast. All else goes to its home, by Spark's own hash of the key.
+
+Hot keys and buckets are counted by sketches, where Spark has ``approx_top_k`` (4.1 and later), so that keys aren't
+shuffled to be counted. A hot key's count is then an estimate. By that a worker gets at most 1 % of the mean load more,
+or else each key is counted. Costs are summed by key.
 
 A key that the plan splits is divided by chance: each of its rows draws one of the key's workers, as often as the plan
 says. So a worker has some √n rows more or fewer than planned, of n rows that are drawn. A bucket that the plan splits
 is divided by the hashes of its keys, and each of these stays whole.
 """
+
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +24,10 @@ from unskew.apps.checkpoint.visibility import require_own_query
 from unskew.apps.driver.plans.planner import BatchPlans
 from unskew.apps.router.planner_protocol import QUOTAS, unpack_value
 from unskew.apps.router.router import Routing
-from unskew.grouping.planned.counts import BUCKETS, SourceCounts
+from unskew.grouping.planned.counts import BUCKETS, SourceCounts, bucket_homes
 from unskew.grouping.planned.planned import Planned
 from unskew.grouping.planned.quotas import Quotas
+from unskew.spark.compat import has_function
 from unskew.spark.micro_batches import get_driver_batch
 
 #: A name for the column of the workers, where users don't see it.
@@ -29,6 +36,11 @@ _KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", 
 _OWN = "__unskew_own"
 _SOURCE = 0  # of the whole DataFrame
 _BITS = 53  # of a number that a row draws, as many as a double has
+#: A sketch tracks so many times as many keys as can be hot: at least 7 times, to find them all.
+_TRACKED = 20
+_MOST_TRACKED = 3 << 17  # of which a task's sketch takes some 20 MB
+#: How much of the mean load a worker may get because hot keys were estimated.
+_ERROR = 0.01
 
 
 class PlannedBySpark(Planned):
@@ -36,6 +48,15 @@ class PlannedBySpark(Planned):
 
     def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
         return (keys.view(np.int64) % (BUCKETS * self.workers)).view(np.uint64)
+
+    def find_buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        """The bucket of each key; a bucket's is itself."""
+        return self._buckets(keys)
+
+    def find_overfull(self, counts: SourceCounts) -> NDArray[np.bool_]:
+        """Which workers would be beyond their caps if each key were at its home, bool[W]."""
+        loads = np.bincount(bucket_homes(self._buckets(counts.keys)), counts.loads, self.workers)
+        return loads > self._caps(float(counts.tuples))
 
     def list_remembered(self) -> NDArray[np.int64]:
         """The hashes of the keys of which replicas are remembered, each once."""
@@ -160,17 +181,127 @@ def _choose_workers(hashed: DataFrame, quotas: Quotas, routing: Routing) -> Data
 
 def _count_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
     """What a router counts: keys alone if they are hot or remembered, the others by their buckets."""
+    tracked = _choose_tracked(planner)
+    if tracked is not None and has_function(hashed.sparkSession, "approx_top_k"):
+        counted, keys, estimates = _count_frequent_keys(hashed, planner, tracked)
+        counts = _separate_hot_keys(counted, keys, estimates, tracked, planner)
+        if counts is not None:
+            return counts
+    return _count_all_keys(hashed, planner)
+
+
+def _choose_tracked(planner: PlannedBySpark) -> int | None:
+    """How many keys a sketch of the frequent ones tracks. None: it would be too large, or loads aren't counts."""
+    most = _TRACKED * planner.workers
+    if planner.uses_cost or most > _MOST_TRACKED * planner.threshold:
+        return None
+    # As many as its table has room for: three quarters of a power of two.
+    return 3 << max(0, math.ceil(math.log2(most / planner.threshold / 3)))
+
+
+def _mark_remembered(df: DataFrame, planner: PlannedBySpark) -> DataFrame:
+    """The DataFrame with the column ``remembered``, which is null for keys of which no replica is remembered."""
+    remembered = planner.list_remembered()
+    if not len(remembered):
+        return df.withColumn("remembered", F.lit(None).cast("boolean"))
+    table = pa.table({_KEY: remembered, "remembered": np.ones(len(remembered), np.bool_)})
+    return df.join(F.broadcast(df.sparkSession.createDataFrame(table)), _KEY, "left")
+
+
+def _count_frequent_keys(
+    hashed: DataFrame, planner: PlannedBySpark, tracked: int
+) -> tuple[SourceCounts, NDArray[np.uint64], NDArray[np.float64]]:
+    """Count the remembered keys and the buckets exactly, and the frequent keys nearly so, in one pass.
+
+    Both are sketches of a task's rows, so that no keys are shuffled. One that tracks as many items as there are is
+    exact. A frequent key's estimate may be too high, as ``_separate_hot_keys`` says, and is never too low.
+    """
+    items = BUCKETS * planner.workers + len(planner.list_remembered())
+    marked = _mark_remembered(hashed.select(_KEY, _BUCKET), planner)
+    item = F.when(F.col("remembered"), F.col(_KEY)).otherwise(F.col(_BUCKET))
+    found = (
+        marked.select(item.alias("item"), F.col(_KEY).alias("key"))
+        .agg(
+            F.expr(f"approx_top_k(item, {items}, {items})").alias("item"),
+            F.expr(f"approx_top_k(key, {tracked}, {tracked})").alias("key"),
+        )
+        .toArrow()
+    )
+    (keys, loads), (frequent, estimates) = (_read_top(found.column(name)) for name in ("item", "key"))
+    order = np.argsort(keys)
+    return SourceCounts(int(loads.sum()), keys[order], loads[order]), frequent, estimates
+
+
+def _read_top(top: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+    """The items and counts that ``approx_top_k`` has found."""
+    entries = pa.concat_arrays([chunk.flatten() for chunk in top.chunks])
+    item, count = (entries.field(name).to_numpy(zero_copy_only=False) for name in ("item", "count"))
+    return item.astype(np.int64).view(np.uint64), count.astype(np.float64)
+
+
+def _separate_hot_keys(
+    counted: SourceCounts,
+    keys: NDArray[np.uint64],
+    estimates: NDArray[np.float64],
+    tracked: int,
+    planner: PlannedBySpark,
+) -> SourceCounts | None:
+    """Take the hot ones of the frequent keys out of their buckets.
+
+    Parameters
+    ----------
+    counted : SourceCounts
+        The exact counts of the buckets, and of the remembered keys.
+    keys : uint64[n]
+        The frequent keys: all whose count is above twice the greatest error of the sketch.
+    estimates : float64[n]
+        Their counts, which may be too high by the error.
+    tracked : int
+        How many keys the sketch has tracked.
+    planner : PlannedBySpark
+        Whose counts they are.
+
+    Returns
+    -------
+    SourceCounts or None
+        A bucket and its hot keys have together what is in the bucket. None: keys that leave a worker may have less
+        than it seems by more than ``_ERROR`` of the mean load, so that the worker would be left with too much.
+
+    Notes
+    -----
+    The sketch is that of Anderson et al., *A High-Performance Algorithm for Identifying Frequent Items in Data
+    Streams*, IMC 2017. Its error is at most the others' load / (tracked/3 − hot keys) with near certainty (theorem 4).
+    And it lists no key whose estimate isn't above twice the error.
+
+    """
+    workers, total = planner.workers, counted.tuples
+    least = (estimates.min(initial=np.inf) - 1) / 2
+    hot = (estimates >= planner.threshold * total / workers) & (keys >= BUCKETS * workers)
+    hot &= ~np.isin(keys, counted.keys)
+    keys, estimates = keys[hot], estimates[hot]
+    buckets = planner.find_buckets(keys)
+    at = np.searchsorted(counted.keys, buckets)
+    claimed = np.bincount(at, estimates, len(counted.keys))
+    estimates = np.floor(estimates * np.minimum(1, counted.loads / np.maximum(claimed, 1))[at])
+    others = counted.loads - np.bincount(at, estimates, len(counted.keys))
+    error = min(least, (total - estimates.sum()) / (tracked / 3 - len(keys)))
+    leave = np.bincount(bucket_homes(buckets), minlength=workers)
+    if (leave[planner.find_overfull(counted)] * error).max(initial=0) > _ERROR * total / workers:
+        return None
+    keys, loads = np.concatenate([counted.keys, keys]), np.concatenate([others, estimates])
+    order = np.argsort(keys)
+    return SourceCounts(total, keys[order], loads[order])
+
+
+def _count_all_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
+    """Count each key, by a shuffle of all keys."""
     load = F.sum(_COST) if planner.uses_cost else F.count("*")
     counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
     total = counted.agg(F.sum("load").alias("total"))
     alone = (F.col("load") > 0) & (F.col("load") >= F.col("total") * (planner.threshold / planner.workers))
-    counted = counted.crossJoin(F.broadcast(total))
-    remembered = planner.list_remembered()
-    if len(remembered):
-        table = pa.table({_KEY: remembered, "remembered": np.ones(len(remembered), np.bool_)})
-        counted = counted.join(F.broadcast(hashed.sparkSession.createDataFrame(table)), _KEY, "left")
-        alone = alone | F.col("remembered").isNotNull()
-    of_bucket = ~alone | (F.col(_KEY) == F.col(_BUCKET))  # a hash that is a bucket's number belongs to that bucket
+    counted = _mark_remembered(counted.crossJoin(F.broadcast(total)), planner)
+    # A hash that is a bucket's number belongs to that bucket.
+    of_bucket = ~(alone | F.col("remembered").isNotNull()) | (F.col(_KEY) == F.col(_BUCKET))
     found = (
         counted.groupBy(F.when(of_bucket, F.col(_BUCKET)).otherwise(F.col(_KEY)).alias("key"))
         .agg(F.sum("load").alias("load"), F.sum("tuples").alias("tuples"))

@@ -344,6 +344,11 @@ def is_on(spark: SparkSession, name: str) -> bool:
         return False
 
 
+def has_function(spark: SparkSession, name: str) -> bool:
+    """Whether SQL has a function. pyspark doesn't have all of them: ``approx_top_k``, of Spark 4.1, it lacks in 4.2."""
+    return spark.catalog.functionExists(name)
+
+
 def get_plan(df: DataFrame) -> str:
     """The physical plan of a DataFrame as text, as ``explain`` prints it.
 

@@ -1,6 +1,7 @@
 """PLANNED over DataFrames that aren't streams: Spark SQL counts and routes, and the driver plans."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -8,6 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,6 +21,8 @@ from unskew.apps.driver.plans import planned_frame
 from unskew.apps.driver.plans.planned_frame import PlannedBySpark, route_frame
 from unskew.apps.router.router import Routing
 from unskew.errors import UsageError
+from unskew.grouping.planned.counts import BUCKETS, SourceCounts
+from unskew.grouping.planned.quotas import Quotas
 from unskew.spark.compat import get_plan
 
 WORKERS = 20
@@ -54,6 +60,119 @@ def test_buckets_are_those_of_spark():
     hashes = np.array([-1, -(2**63), 2**63 - 1, 0, 1279, 1280], np.int64)
     buckets = PlannedBySpark(WORKERS)._buckets(hashes.view(np.uint64))
     assert buckets.tolist() == [int(each) % 1280 for each in hashes]
+
+
+class FrequentItems:
+    """The sketch behind ``approx_top_k``: when its table is full, its median is subtracted from all counts."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.error, self.counts = most, 0, Counter()
+
+    def add(self, items: Iterable[int], number: int = 1) -> None:
+        for item in items:
+            self.counts[item] += number
+            if len(self.counts) > self.most:
+                median = int(np.median(list(self.counts.values())))
+                self.error += median
+                self.counts = Counter({item: count - median for item, count in self.counts.items() if count > median})
+
+    def merge(self, other: "FrequentItems") -> None:
+        for item, count in other.counts.items():
+            self.add([item], count)
+        self.error += other.error
+
+    def list_top(self) -> tuple[list[int], list[int]]:
+        """The items that surely have more than the error, and their estimates."""
+        found = {item: count + self.error for item, count in self.counts.items() if count > self.error}
+        return list(found), list(found.values())
+
+
+def divide(quotas: Quotas, counts: dict[int, int], planner: PlannedBySpark) -> NDArray[np.float64]:
+    """What each worker gets of keys with these counts, where rows and keys are drawn just as often as planned."""
+    loads = np.zeros(planner.workers)
+    own = {int(key): quotas.get_parts(quota) for quota, key in enumerate(quotas.keys)}
+    for key, count in counts.items():
+        bucket = key % (BUCKETS * planner.workers)
+        workers, amounts = own.get(key) or own.get(bucket) or (np.array([bucket // BUCKETS]), np.ones(1))
+        np.add.at(loads, workers, count * amounts / amounts.sum() if amounts.sum() else count / len(workers))
+    return loads
+
+
+def count_rows(rows: NDArray[np.int64]) -> dict[int, int]:
+    return dict(zip(*(each.tolist() for each in np.unique(rows, return_counts=True)), strict=True))
+
+
+def count_frequent_keys(
+    rows: NDArray[np.int64], tasks: int, planner: PlannedBySpark
+) -> tuple[SourceCounts | None, int]:
+    """What a plan is made of, and the error of the sketch: ``_count_frequent_keys`` without Spark."""
+    tracked = planned_frame._choose_tracked(planner)
+    assert tracked is not None
+    sketch = FrequentItems(tracked)
+    for part in np.array_split(rows, tasks):
+        of_task = FrequentItems(tracked)
+        of_task.add(part.tolist())
+        sketch.merge(of_task)
+    buckets, loads = np.unique(rows % (BUCKETS * planner.workers), return_counts=True)
+    keys, estimates = sketch.list_top()
+    counted = SourceCounts(len(rows), buckets.astype(np.uint64), loads.astype(np.float64))
+    found = planned_frame._separate_hot_keys(
+        counted, np.array(keys, np.uint64), np.array(estimates, np.float64), tracked, planner
+    )
+    return found, sketch.error
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    exponent=st.floats(0, 2),
+    hot=st.floats(0, 0.9),
+    tasks=st.integers(1, 3),
+    order=st.sampled_from(["drawn", "sorted", "hot last"]),
+)
+def test_estimated_keys_are_planned_as_well_as_counted_ones(seed, exponent, hot, tasks, order):
+    """The plan keeps its bound, up to what estimates may cost, however the rows are ordered."""
+    rng = np.random.default_rng(seed)
+    number, workers, threshold = 20_000, 4, 0.2
+    hashes = rng.integers(2**12, 2**63, 8_000)
+    share = (1 + np.arange(len(hashes))) ** -exponent
+    rows = rng.choice(hashes, number, p=share / share.sum())
+    rows[rng.random(number) < hot] = hashes[0]
+    if order != "drawn":
+        rows = np.sort(rows)
+    if order == "hot last":
+        rows = rows[np.argsort(rows == hashes[0], kind="stable")]
+    planner = PlannedBySpark(workers, threshold=threshold)
+    found, error = count_frequent_keys(rows, tasks, planner)
+    counts = count_rows(rows)
+    event("every key is counted" if found is None else "estimated" if error else "exact")
+    if found is None:
+        return
+    assert found.loads.sum() == number
+    assert (found.loads >= 0).all()
+    assert {key for key, count in counts.items() if count >= threshold * number / workers} <= {*found.keys.tolist()}
+    quotas = planner.divide([found])[0]
+    cap = 1.05 * number / workers + 1
+    assert divide(quotas, counts, planner).max() <= cap + planned_frame._ERROR * number / workers
+
+
+def test_keys_are_counted_where_estimates_would_cost_too_much(monkeypatch):
+    """After 20,000 keys of one row each, ten hot keys of one home are estimated too high, and most of them leave."""
+    planner = PlannedBySpark(4, threshold=0.1)
+    hot = BUCKETS * 4 * np.arange(10**6, 10**6 + 10) + np.arange(10)
+    rows = np.concatenate([2**40 + 7 * np.arange(20_000), np.repeat(hot, 1_000)])
+    assert count_frequent_keys(rows, 1, planner)[0] is None
+    monkeypatch.setattr(planned_frame, "_ERROR", np.inf)
+    found, _ = count_frequent_keys(rows, 1, planner)
+    assert found is not None
+    assert divide(planner.divide([found])[0], count_rows(rows), planner).max() > 1.06 * len(rows) / 4
+
+
+def test_what_a_sketch_tracks():
+    """Three quarters of a power of two; nothing if it would be too large, or for costs."""
+    tracked = [planned_frame._choose_tracked(PlannedBySpark(workers)) for workers in (1, 16, 196, 197)]
+    assert tracked == [3_072, 49_152, 393_216, None]
+    for options in ({"threshold": 0.0}, {"balance": "cost"}):
+        assert planned_frame._choose_tracked(PlannedBySpark(4, **options)) is None
 
 
 @pytest.mark.parametrize("there", ["none", "another"])
