@@ -23,7 +23,7 @@ from unskew.apps.router.router import Routing
 from unskew.errors import UsageError
 from unskew.grouping.planned.counts import BUCKETS, SourceCounts
 from unskew.grouping.planned.quotas import Quotas
-from unskew.spark.compat import get_plan
+from unskew.spark.compat import get_plan, has_function
 
 WORKERS = 20
 ROWS = 200_000
@@ -209,6 +209,29 @@ def test_a_frame_is_balanced_without_python(spark, shuffled):
     assert None in counts
     assert loads.max() <= most(ROWS)
     assert [key for key, number in split.items() if number > 1] == ["hot"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("workers", "keys"), [(WORKERS, 2_000), (1, 50_000)])
+def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
+    """Exactly if there are no more keys than a sketch tracks; hot keys up to its error if there are more.
+
+    In the second round replicas are remembered.
+    """
+    number = F.pmod(F.xxhash64("id"), F.lit(keys))
+    rows = spark.range(ROWS, numPartitions=4).select(F.when(F.col("id") % 5 != 0, -1).otherwise(number).alias("user"))
+    planner = PlannedBySpark(workers)
+    tracked = planned_frame._choose_tracked(planner)
+    hashed = planned_frame._hash_keys(rows, F.col("user"), Routing("PLANNED", workers))
+    for _ in range(2):
+        exact, found = planned_frame._count_all_keys(hashed, planner), planned_frame._count_keys(hashed, planner)
+        assert found.tuples == exact.tuples == ROWS
+        assert found.keys.tolist() == exact.keys.tolist()
+        error = 0 if tracked > keys or not has_function(spark, "approx_top_k") else 3 * ROWS / tracked
+        assert np.abs(found.loads - exact.loads).max() <= error
+        planner.begin()
+        planner.divide([exact])
+    assert len(planner.list_remembered()) == (workers > 1)
 
 
 @pytest.mark.spark
