@@ -231,7 +231,7 @@ def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
         assert np.abs(found.loads - exact.loads).max() <= error
         planner.begin()
         planner.divide([exact])
-    assert len(planner.list_remembered()) == (workers > 1)
+    assert bool(len(planner.list_remembered())) == (workers > 1)
 
 
 @pytest.mark.spark
