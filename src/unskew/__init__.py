@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unskew.apps.library.balance import balance, balanced_map
     from unskew.apps.library.balanced_join import balanced_join
     from unskew.apps.library.balanced_lookup import balanced_lookup
+    from unskew.apps.library.balanced_write import balanced_write
     from unskew.apps.library.kafka_sink import kafka_sink
     from unskew.apps.library.keyed_map import keyed_map
     from unskew.apps.library.spark_settings import check_session, spark_settings
@@ -44,6 +45,7 @@ __all__ = [
     "balanced_join",
     "balanced_lookup",
     "balanced_map",
+    "balanced_write",
     "check_session",
     "create",
     "kafka_sink",
@@ -68,6 +70,7 @@ _HOMES = {
     "balanced_join": "unskew.apps.library.balanced_join",
     "balanced_lookup": "unskew.apps.library.balanced_lookup",
     "balanced_map": "unskew.apps.library.balance",
+    "balanced_write": "unskew.apps.library.balanced_write",
     "check_session": "unskew.apps.library.spark_settings",
     "create": "unskew.grouping",
     "kafka_sink": "unskew.apps.library.kafka_sink",
@@ -83,8 +86,8 @@ _PYSPARK = "unskew[spark], or a pyspark of your own"
 _EXTRAS = {
     **dict.fromkeys(
         (
-            *("balance", "balanced_join", "balanced_map", "check_session", "observed", "spark_settings"),
-            *("ship_to_executors", "watch"),
+            *("balance", "balanced_join", "balanced_map", "balanced_write", "check_session", "observed"),
+            *("ship_to_executors", "spark_settings", "watch"),
         ),
         _PYSPARK,
     ),

@@ -18,8 +18,8 @@ for name in unskew.GROUPINGS:
     print(name, unskew.create(name, workers=4).route(["tr"] * 20, times=0, costs=1.0).tolist())
 """
 #: What needs a pyspark, or an extra.
-_MORE = {"Topology", "balance", "balanced_join", "balanced_lookup", "balanced_map", "check_session", "kafka_sink"}
-_MORE |= {"keyed_map", "observed", "spark_settings", "ship_to_executors", "watch"}
+_MORE = {"Topology", "balance", "balanced_join", "balanced_lookup", "balanced_map", "balanced_write", "check_session"}
+_MORE |= {"kafka_sink", "keyed_map", "observed", "spark_settings", "ship_to_executors", "watch"}
 
 
 @pytest.mark.slow

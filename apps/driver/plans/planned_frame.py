@@ -13,6 +13,7 @@ is divided by the hashes of its keys, and each of these stays whole.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,7 @@ WORKER = "__unskew_worker"
 _KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_cost"
 _OWN = "__unskew_own"
 _SOURCE = 0  # of the whole DataFrame
+_SEED = 0  # of what is divided afresh
 _BITS = 53  # of a number that a row draws, as many as a double has
 #: A sketch tracks so many times as many keys as can be hot: at least 7 times, to find them all.
 _TRACKED = 20
@@ -65,6 +67,103 @@ class PlannedBySpark(Planned):
 
     def _identity(self) -> str:
         return f"{super()._identity()} hash=xxhash64"
+
+
+class KeyLoads(NamedTuple):
+    """The k keys of a DataFrame.
+
+    Attributes
+    ----------
+    keys : uint64[k]
+        Their hashes, ascending.
+    loads : float64[k]
+        The sum of each key's costs.
+    tuples : int64[k]
+        Each key's rows.
+
+    """
+
+    keys: NDArray[np.uint64]
+    loads: NDArray[np.float64]
+    tuples: NDArray[np.int64]
+
+
+class KeyDivision(NamedTuple):
+    """How the loads of k keys are divided between W workers, in p parts.
+
+    Attributes
+    ----------
+    key : int64[p]
+        The number of the key of each part. A key has at least one part.
+    worker : int32[p]
+        The worker of each part.
+    amounts : float64[p]
+        The load of each part. It is 0 only if the key's load is.
+    workers : int
+        W.
+
+    """
+
+    key: NDArray[np.int64]
+    worker: NDArray[np.int32]
+    amounts: NDArray[np.float64]
+    workers: int
+
+    def count_divided(self) -> int:
+        """How many keys have several parts."""
+        return int((np.bincount(self.key) > 1).sum())
+
+    def find_fullest(self) -> float:
+        """The load of the fullest worker, over the mean. 1 if there is no load."""
+        loads = np.bincount(self.worker, self.amounts, self.workers)
+        return float(loads.max() / loads.mean()) if loads.any() else 1.0
+
+
+def count_loads(df: DataFrame, key: Column, cost: Column) -> KeyLoads:
+    """Count a DataFrame by every key, by a job of Spark's. ``key`` and ``cost`` are as for ``route_frame``."""
+    hashed = df.select(F.xxhash64(F.lit(_SEED), key).alias(_KEY), cost.alias(_COST))
+    found = hashed.groupBy(_KEY).agg(F.sum(_COST).alias("load"), F.count("*").alias("tuples")).toArrow()
+    keys, loads, tuples = (found.column(name).to_numpy() for name in (_KEY, "load", "tuples"))
+    keys = keys.astype(np.int64).view(np.uint64)
+    order = np.argsort(keys)
+    return KeyLoads(keys[order], loads[order].astype(np.float64), tuples[order].astype(np.int64))
+
+
+def divide_keys(counted: KeyLoads, workers: int, slack: float) -> tuple[Quotas, KeyDivision]:
+    """Divide keys between W workers afresh: k keys have at most k + W − 1 parts."""
+    planner = PlannedBySpark(workers, seed=_SEED, slack=slack, threshold=0.0, balance="cost")
+    quotas = planner.divide([SourceCounts(int(counted.tuples.sum()), counted.keys, counted.loads)])[0]
+    away = np.searchsorted(counted.keys, quotas.keys)
+    stays = np.ones(len(counted.keys), np.bool_)
+    stays[away] = False
+    key = np.concatenate([np.flatnonzero(stays), np.repeat(away, np.diff(quotas.firsts))])
+    worker = np.concatenate([bucket_homes(planner.find_buckets(counted.keys[stays])), quotas.workers])
+    parts = [quotas.get_parts(quota)[1] for quota in range(len(quotas.keys))]
+    amounts = np.concatenate([counted.loads[stays], *parts])
+    some = (amounts > 0) | (counted.loads[key] == 0)
+    return quotas, KeyDivision(key[some], worker[some], amounts[some], workers)
+
+
+def divide_frame(
+    df: DataFrame, key: Column, counted: KeyLoads, workers: int, slack: float
+) -> tuple[DataFrame, KeyDivision]:
+    """Add the column ``WORKER``, as ``divide_keys`` says. No plan is kept, and none of an earlier batch followed.
+
+    Parameters
+    ----------
+    df, key
+        As for ``route_frame``.
+    counted : KeyLoads
+        What ``count_loads`` has counted of these.
+    workers : int
+        W ≥ 1.
+    slack : float
+        PLANNED's.
+
+    """
+    quotas, division = divide_keys(counted, workers, slack)
+    routing = Routing("PLANNED", workers, seed=_SEED)
+    return _choose_workers(_hash_keys(df, key, routing), quotas, routing), division
 
 
 def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from unskew.spark.compat import count_tasks, is_remote
 
 _BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
+_QUERY = "sql.streaming.queryId"  # that in which they have their query's id
 # The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
 _PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
@@ -26,7 +27,7 @@ def get_batch_number() -> int | None:
 def get_query_id() -> str:
     """The id of the calling task's streaming query. It stays when the query starts again from its checkpoint."""
     context = TaskContext.get()
-    return (context.getLocalProperty("sql.streaming.queryId") if context is not None else None) or ""
+    return (context.getLocalProperty(_QUERY) if context is not None else None) or ""
 
 
 def get_run_id() -> str:
@@ -65,6 +66,11 @@ def get_driver_batch(spark: SparkSession) -> int | None:
     """
     number = None if is_remote(spark) else spark.sparkContext.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
+
+
+def get_driver_query_id(spark: SparkSession) -> str:
+    """The id of the query whose ``foreachBatch`` the driver's calling thread runs. Empty: it runs none."""
+    return spark.sparkContext.getLocalProperty(_QUERY) or ""
 
 
 def get_partition() -> int:

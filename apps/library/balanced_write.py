@@ -1,0 +1,347 @@
+"""``balanced_write``: a partitioned table with few files, written by tasks that have equally much to do.
+
+Spark writes a table's partitions in one of two ways. By a hash of the partition a partition has one file, but the task
+of the largest one has all of it. Without a shuffle each task writes a file of each partition. Here the partitions are
+counted, and PLANNED divides them between W writers. A partition has one writer, unless it has more than a writer's
+share. Each of W − 1 cuts adds a file at most.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    MapType,
+    ShortType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from unskew.apps.driver.plans.planned_frame import WORKER, KeyDivision, KeyLoads, count_loads, divide_frame
+from unskew.apps.router.order import stabilise_order
+from unskew.apps.router.row_keys import make_key_column
+from unskew.apps.router.tuple_packets import make_cost_column
+from unskew.errors import UsageError
+from unskew.grouping.arguments import check_choice, check_integer, check_number
+from unskew.spark.compat import (
+    explain_missing_column,
+    find_same_column,
+    get_field,
+    place_rows,
+    quote_name,
+    require_frame,
+)
+from unskew.spark.micro_batches import get_driver_batch, get_driver_query_id
+from unskew.spark.setting_names import PARTITIONS
+
+FORMATS = ("parquet", "json", "csv")
+MODES = ("append", "overwrite", "ignore", "error", "errorifexists")
+#: The partition column of a table that is written in batches.
+BATCH = "batch_id"
+_BATCH_ID = re.compile(r"[A-Za-z0-9.-]+")
+#: The folder of the rows whose partition column is null or empty, as Spark and Hive name it.
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+#: The bytes of a value. Those of other types have 8, or a length of their own.
+_WIDTHS = {BooleanType: 1, ByteType: 1, ShortType: 2, IntegerType: 4, FloatType: 4, DateType: 4}
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """What ``balanced_write`` has planned. Rows of divided partitions draw their writers, so it holds up to chance.
+
+    Attributes
+    ----------
+    files : int
+        The files. There are fewer if a writer draws no row of a partition.
+    partitions : int
+        The partitions that have rows.
+    divided : int
+        The partitions of several writers.
+    writers : int
+        The writers, at most ``workers``.
+    fullest : float
+        The cost of the fullest writer, over the mean.
+
+    """
+
+    files: int
+    partitions: int
+    divided: int
+    writers: int
+    fullest: float
+
+    def __repr__(self) -> str:
+        return (
+            f"WriteReport(files={self.files}, partitions={self.partitions}, divided={self.divided}, "
+            f"writers={self.writers}, fullest={self.fullest:.3f})"
+        )
+
+
+def balanced_write(
+    df: DataFrame,
+    path: str,
+    by: str | Column | Sequence[str | Column],
+    workers: int | None = None,
+    format: str = "parquet",  # noqa: A002  as in Spark
+    *,
+    mode: str | None = None,
+    batch_id: int | str | None = None,
+    cost: str | Column | int | None = None,
+    sort_by: str | Column | Sequence[str | Column] = (),
+    target_file_size: int | None = None,
+    min_file_size: int | None = None,
+    slack: float = 0.05,
+    **options: Any,
+) -> WriteReport:
+    """Write a table in partitions, with few files and with tasks that have equally much to do.
+
+    Parameters
+    ----------
+    df : DataFrame
+        No stream; it may be a stream's batch in ``foreachBatch``. It is read twice, first by a job that counts its
+        partitions: cache it if that is dear.
+    path : str
+        The folder of the table, as ``df.write.save`` takes it.
+    by : str, Column, or a list of these
+        The columns that partition the table. An expression is one that ``df`` doesn't have, under its alias.
+    workers : int
+        W ≥ 1: the most tasks that write. Default: ``spark.sql.shuffle.partitions``.
+    format : str
+        ``parquet``, ``json`` or ``csv``.
+    mode : str, optional
+        ``append``, ``overwrite``, ``ignore`` or ``error``, as of ``DataFrameWriter.mode``. Default: ``error``, if there
+        is no ``batch_id``.
+    batch_id : int or str, optional
+        What the table doesn't have twice: the folder ``batch_id=…`` in ``path`` is replaced. Letters, digits, dots and
+        hyphens. Default: in ``foreachBatch`` without a ``mode`` the batch's number, and the beginning of the query's
+        id. Through Spark Connect neither is known: give the number that ``foreachBatch`` gives you.
+    cost : str or Column, number, or 1
+        What a row costs its writer. 1: rows are counted. Default: a row's bytes as estimated from the types of its
+        columns and the lengths of its strings, before any encoding and compression.
+    sort_by : str, Column, or a list of these
+        The order of the rows in each file.
+    target_file_size : int, optional
+        A writer begins a new file of a partition beyond so much cost (bytes by default; Parquet's files are smaller).
+    min_file_size : int, optional
+        There are so few writers that each of them has so much cost: a small batch isn't divided at all.
+    slack : float, default 0.05
+        From 0 to 10: how much more than the mean a writer may get. Smaller: more partitions are divided.
+    **options
+        Options of the format, such as ``compression``, as of ``DataFrameWriter.options``.
+
+    Returns
+    -------
+    WriteReport
+        How many files and partitions there are, and how even the writers are.
+
+    Raises
+    ------
+    UsageError
+        ``df`` is a stream, an argument is invalid, a column is missing or has a type that partitions can't have, or
+        all columns are partition columns. ``mode`` and ``batch_id`` are both given.
+
+    Notes
+    -----
+    *What is promised*: of K partitions that have rows, at most K + W − 1 files, unless ``target_file_size`` asks for
+    more. No writer is planned to have more than 1 + ``slack`` times the mean cost. The rows of a divided partition draw
+    their writers, so that one with n such rows has some √n more or fewer.
+
+    *A batch that runs again* replaces its folder, so that the table has it once as soon as the query is beyond it.
+    Until then a reader may see a part of it: files are published one by one, and a replacement first removes the old
+    ones. With ``mode="append"`` a batch that runs again is there twice. A query with a new checkpoint has another id,
+    and adds its batches to those of the old one. Two runs at a time of the same batch aren't kept apart.
+
+    *Each batch has files of its own*, at least one for each of its partitions. So the table needs compaction if there
+    are many batches.
+
+    Examples
+    --------
+    Half of the rows have the same day:
+
+    >>> import tempfile
+    >>> rows = spark.range(100_000).selectExpr("if(id % 2 = 0, 0, id % 50) AS day", "id")
+    >>> folder = tempfile.mkdtemp()
+    >>> report = balanced_write(rows, f"{folder}/table", "day", workers=8)
+    >>> report.partitions, report.divided <= 7, report.files <= 26 + 7, report.fullest < 1.051
+    (26, True, True, True)
+    >>> spark.read.parquet(f"{folder}/table").count()
+    100000
+
+    """
+    require_frame(df)
+    if df.isStreaming:
+        raise UsageError("df is a stream; valid: a static DataFrame, or a stream's batch in foreachBatch")
+    spark = df.sparkSession
+    workers = int(spark.conf.get(PARTITIONS) or 1) if workers is None else workers
+    workers = check_integer("workers", workers, 1, held=2**31 - 1)
+    check_choice("format", format, FORMATS)
+    slack = check_number("slack", slack, 0, 10)
+    for name, size in (("target_file_size", target_file_size), ("min_file_size", min_file_size)):
+        if size is not None:
+            check_integer(name, size, 1)
+    where, mode = _choose_folder(spark, path, mode, batch_id)
+    df, names = _add_partition_columns(df, by, batched=where != path)
+    order = _list_columns("sort_by", sort_by, least=0)
+    for each in order:
+        if isinstance(each, str):
+            get_field(df, each)
+    costs = _make_cost(df, cost, names)
+    key = make_key_column(df, [quote_name(name) for name in names])
+    counted = count_loads(df, key, costs)
+    writers = _choose_writers(workers, float(counted.loads.sum()), min_file_size)
+    routed, division = divide_frame(stabilise_order(df, "PLANNED"), key, counted, writers, slack)
+    rows, files = _limit_files(division, counted, target_file_size)
+    placed = place_rows(routed, writers, F.col(WORKER)).drop(WORKER)
+    # Sorted by partition, a task has one file open at a time.
+    placed = placed.sortWithinPartitions(*(F.col(quote_name(name)) for name in names), *order)
+    writer = placed.write.format(format).mode(mode).options(**options).partitionBy(*names)
+    if rows is not None:
+        writer = writer.option("maxRecordsPerFile", rows)
+    if where != path:  # also partitions that only an earlier attempt has written are replaced
+        writer = writer.option("partitionOverwriteMode", "static")
+    writer.save(where)
+    return WriteReport(files, len(counted.keys), division.count_divided(), writers, division.find_fullest())
+
+
+def _choose_folder(spark: SparkSession, path: str, mode: str | None, batch_id: int | str | None) -> tuple[str, str]:
+    """The folder to which the rows go, and Spark's mode for it."""
+    if mode is not None:
+        check_choice("mode", mode, MODES)
+        if batch_id is not None:
+            raise UsageError(f"mode is {mode!r} and batch_id is {batch_id!r}; valid: one of both")
+        return path, mode
+    number = get_driver_batch(spark)
+    if batch_id is None and number is not None:
+        batch_id = f"{number:08d}-{get_driver_query_id(spark)[:8]}"
+    if batch_id is None:
+        return path, "error"
+    if not isinstance(batch_id, int | str) or not _BATCH_ID.fullmatch(str(batch_id)):
+        raise UsageError(f"batch_id is {batch_id!r}; valid: a number, or letters, digits, dots and hyphens")
+    return f"{path.rstrip('/')}/{BATCH}={batch_id}", "overwrite"
+
+
+def _list_columns(name: str, value: Any, least: int) -> list[str | Column]:
+    found = [value] if isinstance(value, str | Column) else [*value] if isinstance(value, Sequence) else None
+    if found is None or len(found) < least or not all(isinstance(each, str | Column) for each in found):
+        raise UsageError(f"{name} is {value!r}; valid: a column's name, a Column, or a list of these")
+    return found
+
+
+def _add_partition_columns(df: DataFrame, by: Any, *, batched: bool) -> tuple[DataFrame, list[str]]:
+    """The DataFrame with the partition columns, and their names.
+
+    Raises
+    ------
+    UsageError
+        As ``balanced_write``.
+
+    """
+    names: list[str] = []
+    for each in _list_columns("by", by, least=1):
+        name = get_field(df, each).name if isinstance(each, Column) else find_same_column(df, each)
+        if name is None:
+            raise explain_missing_column(df, cast("str", each))
+        if name in names:
+            raise UsageError(f"by has {name!r} twice; valid: each column once")
+        if isinstance(each, Column):
+            if find_same_column(df, name) is not None:
+                raise UsageError(f"by has an expression {name!r}, as a column of df; valid: its name, or an alias")
+            df = df.withColumn(name, each)
+        names.append(name)
+    if len(names) == len(df.columns):
+        raise UsageError(f"by has all columns of df ({', '.join(names)}); valid: some, so that files have the others")
+    if batched and (same := find_same_column(df, BATCH)) is not None:
+        raise UsageError(f"df has a column {same!r}, by which batches are kept apart; rename it, or give a mode")
+    return _fill_nulls(df, names), names
+
+
+def _fill_nulls(df: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The DataFrame without null in partition columns of strings. Raises ``UsageError`` for other types.
+
+    Null and "" have one folder. Where a column may be null, Spark would sort the rows anew when it writes them.
+    """
+    for name in names:
+        column, kind = F.col(quote_name(name)), get_field(df, quote_name(name)).dataType
+        if isinstance(kind, ArrayType | MapType | StructType | VariantType | BinaryType):
+            raise UsageError(f"by has {name!r}, which is {kind.simpleString()}; valid: a number, string, date or time")
+        if isinstance(kind, StringType):
+            df = df.withColumn(name, F.coalesce(F.nullif(column, F.lit("")), F.lit(_NULL)))
+    return df
+
+
+def _make_cost(df: DataFrame, cost: str | Column | int | None, names: Sequence[str]) -> Column:
+    """The cost of a row, double."""
+    if cost is None:
+        return estimate_bytes({field.name: field.dataType for field in df.schema if field.name not in names})
+    if isinstance(cost, str | Column):
+        return make_cost_column(df, cost)
+    if cost != 1:
+        raise UsageError(f"cost is {cost!r}; valid: a column's name, a Column, or 1")
+    return F.lit(1.0)
+
+
+def estimate_bytes(kinds: Mapping[str, DataType]) -> Column:
+    """The bytes of a row's columns, double, as Arrow would hold them: an expression of SQL."""
+    fixed, lengths = 0, []
+    for name, kind in kinds.items():
+        column = F.col(quote_name(name))
+        width, more = _estimate_width(column, kind)
+        fixed, lengths = fixed + width, [*lengths, *more]
+    total = F.lit(float(max(fixed, 1)))
+    for length in lengths:
+        total = total + F.coalesce(length, F.lit(0))
+    return total
+
+
+def _estimate_width(column: Column, kind: DataType) -> tuple[int, list[Column]]:
+    """The fixed bytes of a value, and the lengths that differ from row to row."""
+    if isinstance(kind, StringType | BinaryType):
+        return 4, [F.octet_length(column)]
+    if isinstance(kind, StructType):
+        parts = [_estimate_width(column.getField(field.name), field.dataType) for field in kind]
+        return sum(width for width, _ in parts), [length for _, lengths in parts for length in lengths]
+    if isinstance(kind, ArrayType):
+        width, lengths = _estimate_width(column, kind.elementType)
+        if not lengths and not isinstance(kind.elementType, ArrayType | MapType | StructType):
+            return 4, [F.when(column.isNotNull(), F.size(column) * width)]
+    if isinstance(kind, ArrayType | MapType | VariantType):
+        return 4, [F.octet_length(column.cast("string"))]
+    if isinstance(kind, DecimalType):
+        return 8 if kind.precision <= 18 else 16, []
+    return _WIDTHS.get(cast("Any", type(kind)), 8), []
+
+
+def _choose_writers(workers: int, total: float, least: int | None) -> int:
+    """How many writers there are, so that each has ``least`` cost."""
+    return workers if least is None else max(1, min(workers, math.floor(total / least)))
+
+
+def _limit_files(division: KeyDivision, counted: KeyLoads, target: int | None) -> tuple[int | None, int]:
+    """The most rows of a file, and how many files there are.
+
+    Spark limits files by rows alone. So the limit is that of the largest rows, of the partitions of which a writer has
+    more than the target.
+    """
+    large = division.amounts > (np.inf if target is None else target)
+    if target is None or not large.any():
+        return None, len(division.key)
+    each = (counted.loads / counted.tuples)[division.key]
+    most = max(1, math.floor(target / each[large].max()))
+    # (A row that costs nothing doesn't tell how many there are.)
+    rows = np.where(each > 0, division.amounts / np.where(each > 0, each, 1), counted.tuples[division.key])
+    return most, int(np.ceil(rows / most - 1e-9).sum())
