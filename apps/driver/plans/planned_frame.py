@@ -396,8 +396,10 @@ def _count_all_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
     """Count each key, by a shuffle of all keys."""
     load = F.sum(_COST) if planner.uses_cost else F.count("*")
     counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
-    total = counted.agg(F.sum("load").alias("total"))
-    alone = (F.col("load") > 0) & (F.col("load") >= F.col("total") * (planner.threshold / planner.workers))
+    # With both sums this is the same aggregate as that of the keys. Otherwise Spark would make it anew for the total.
+    total = counted.agg(F.sum("load").alias("total"), F.sum("tuples").alias("rows"))
+    least = F.when(F.col("rows") > 0, F.col("total") * (planner.threshold / planner.workers))
+    alone = (F.col("load") > 0) & (F.col("load") >= least)
     counted = _mark_remembered(counted.crossJoin(F.broadcast(total)), planner)
     # A hash that is a bucket's number belongs to that bucket.
     of_bucket = ~(alone | F.col("remembered").isNotNull()) | (F.col(_KEY) == F.col(_BUCKET))
