@@ -137,7 +137,7 @@ def balance(
 
     With PLANNED, a DataFrame that isn't a stream is counted by a job that runs in this call, and routed by Spark SQL
     without Python (``unskew.apps.driver.plans.planned_frame``). So it is for batches in ``foreachBatch``, too, where
-    Python may not be run. Its workers' caps are kept up to chance.
+    Python may not be run. Its workers' caps are kept up to chance, and to 1 % of the mean where hot keys are estimated.
 
     Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
     rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
