@@ -7,7 +7,7 @@ and each side is shuffled once. Streams are joined by workers of our own (``stre
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,9 +15,7 @@ from pyspark.sql.types import DataType, NumericType
 
 from unskew.apps.driver.plans.planned_frame import WORKER, route_pair
 from unskew.apps.library.route_options import RouteOptions
-from unskew.apps.library.stream_join import HOW, TimeBounds, join_streams
 from unskew.apps.router.row_keys import make_key_column
-from unskew.apps.worker.joining.config import Condition
 from unskew.durations import Duration
 from unskew.errors import UsageError
 from unskew.spark.compat import (
@@ -32,6 +30,9 @@ from unskew.spark.compat import (
 )
 from unskew.spark.setting_names import CO_PARTITION, PARTITIONS
 
+if TYPE_CHECKING:
+    from unskew.apps.worker.joining.config import Condition
+
 log = logging.getLogger(__name__)
 
 #: A join as a user may call it → as Spark does.
@@ -43,6 +44,8 @@ JOINS = {
     **dict.fromkeys(("right", "rightouter", "right_outer"), "right"),
     **dict.fromkeys(("full", "fullouter", "full_outer", "outer"), "full"),
 }
+#: The joins of two streams, and of others.
+_STREAMS = ("inner", "left", "right", "full")
 _STATIC = ("inner", "left", "leftsemi", "leftanti")
 _BROADCASTS = ("BroadcastHashJoin", "BroadcastNestedLoopJoin")
 
@@ -66,7 +69,7 @@ def balanced_join(
     right_time: str | Column | None = None,
     lateness: Duration = 10.0,
     max_ahead: Duration = 3600.0,
-    where: Condition | None = None,
+    where: "Condition | None" = None,
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
@@ -168,6 +171,8 @@ def balanced_join(
         if within is None or left_time is None or right_time is None:
             lacking = next(each for each in ("within", "left_time", "right_time") if of_streams[each] is None)
             raise UsageError(f"{lacking} is missing; valid: a join of streams has within, left_time and right_time")
+        from unskew.apps.library.stream_join import TimeBounds, join_streams  # what other joins do without
+
         bounds = TimeBounds(within, after, left_time, right_time, lateness, max_ahead)
         return join_streams(
             left, right, kinds, workers, how, checkpoint, bounds,
@@ -249,7 +254,7 @@ def _check_kind(given: Mapping[str, Any], *, stream: bool) -> None:
 
 
 def _parse_join(how: str, *, stream: bool) -> str:
-    valid = HOW if stream else _STATIC
+    valid = _STREAMS if stream else _STATIC
     if JOINS.get(how) not in valid:
         raise UsageError(f"how is {how!r}; valid{' for streams' * stream}: {', '.join(valid)}")
     return JOINS[how]

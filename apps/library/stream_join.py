@@ -44,8 +44,6 @@ from unskew.spark.compat import (
 )
 from unskew.spark.micro_batches import make_batch_time
 
-#: The joins of two streams.
-HOW = ("inner", "left", "right", "full")
 #: How the observation of a join calls its grouping.
 GROUPING = "SPLIT_JOIN"
 
@@ -98,7 +96,7 @@ def join_streams(
     bounds : TimeBounds
         Which times the rows of a pair may have.
     how : str
-        One of ``HOW``.
+        ``inner``, ``left``, ``right`` or ``full``.
     workers, checkpoint, where, observe, most_workers, seed
         As for ``balanced_join``, whose errors it raises.
 
