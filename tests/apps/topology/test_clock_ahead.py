@@ -36,9 +36,9 @@ def batch_of(clock, number, planned_ms, watermark_ms=0):
 
 def test_one_start_with_the_clock_ahead_leaves_nothing_behind(settings, connection, topic, caplog, monkeypatch):
     """The topic is empty, and the first batch has but its heartbeat."""
-    clock = time.time
+    real = time.time
     with caplog.at_level(logging.WARNING), monkeypatch.context() as patch:
-        patch.setattr(time, "time", lambda: clock() + YEARS / 1000)
+        patch.setattr(time, "time", lambda: real() + YEARS / 1000)
         (clocks, clock), wrong = supervise(settings, connection, topic), round(1000 * time.time())
         assert clocks.change_lead(batch_of(clock, 0, wrong))
         assert clocks.restarts
