@@ -54,6 +54,8 @@ class BatchBalance:
         The states that left their worker in the batch because a plan gave their keys to another one.
     grouping : str
         The grouping's name. Empty: unknown.
+    pairs : tuple of int, [W]
+        The pairs that each worker has found. Empty unless the workers are those of a join of streams.
     rejected : int
         The rows that ``keyed_map`` has left out by event time, because they have no time or one that is too far ahead.
 
@@ -71,6 +73,7 @@ class BatchBalance:
     moved: int = 0
     grouping: str = ""
     rejected: int = 0
+    pairs: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """What was measured: without the fields that are empty or 0."""
@@ -92,6 +95,8 @@ class WorkerLoad:
         Its states after the batch, and their bytes. None: it has no states.
     moved : int
         The states that it released to other workers.
+    pairs : int, optional
+        The pairs that it has found. None: it isn't a join's.
 
     """
 
@@ -101,12 +106,13 @@ class WorkerLoad:
     states: int | None = None
     size: int | None = None
     moved: int = 0
+    pairs: int | None = None
 
     def text(self) -> str:
         """The report as a row has it.
 
         >>> WorkerLoad(5, 2, 0.25).text()
-        '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0}'
+        '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0, "pairs": null}'
         """
         return json.dumps(asdict(self))
 
@@ -250,6 +256,7 @@ def _read_batch(batch: int, time: str, measured: Mapping[str, Any]) -> BatchBala
         moved=sum(each.moved for each in reports),
         grouping=measured[_GROUPING],
         rejected=measured[_REJECTED],
+        pairs=tuple(each.pairs or 0 for each in reports) if any(each.pairs is not None for each in reports) else (),
     )
 
 

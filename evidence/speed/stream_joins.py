@@ -18,11 +18,14 @@ from evidence.speed.measuring import in_turns
 from evidence.speed.processes import spent
 from evidence.tables import make_table, print_table
 from unskew import balanced_join, create, watch
+from unskew.grouping.split_join.controller import SplitJoinLoop
 
 WORKERS, SALT, KEYS, FIRST_HOT = 16, 16, 20_000, 2
 #: The hot key's shares of the left side's rows. Of the right side it has one row in 10,000.
 SHARES, RIGHT_SHARE = (0.0, 0.01, 0.1, 0.5), 1e-4
 BATCH_MS, WITHIN = 10_000, "10 seconds"
+#: What a pair costs its worker, where a row costs 1: as the planner of a split join has it.
+PAIR_COST = SplitJoinLoop(1).pair_cost
 #: The left rows for each right one.
 RATIO = 5
 
@@ -31,7 +34,8 @@ RATIO = 5
 class JoinRun:
     """What a run took a batch from the third hot one on: seconds, CPU seconds; and how its workers were loaded.
 
-    ``fullest``: The fullest worker ÷ the mean of one copy of each row, the median over these batches, and the most.
+    ``fullest``: The fullest worker ÷ the mean, the median over these batches, and the most. The load is the rows that
+    come, and ``PAIR_COST`` for each pair; of the mean, one copy of each row.
     ``sent``: Right rows that were sent ÷ right rows. ``copied``: Rows that were copied later, ÷ the rows of a batch.
     """
 
@@ -108,21 +112,42 @@ def run_streams(spark: SparkSession, way: str, share: float, rows: int, batches:
         query.stop()
     from_here = FIRST_HOT + 2
     seconds, cpu = (float(np.median(each)) for each in zip(*took[from_here:], strict=True))
-    salt = SALT if "salted" in way else 1
-    loads = [np.array(batch.loads) for batch in ours] or [_hash_loads(tables, salt) for tables in drawn]
-    mean = sum(sizes) / WORKERS
-    fullest = [float(each.max() / mean) for each in loads[from_here:]]
-    sent = float(np.mean([(each.sum() - sizes[0]) / sizes[1] for each in loads[from_here:]]))
+    if ours:
+        loads = [(np.array(batch.loads), np.array(batch.pairs)) for batch in ours]
+    else:
+        loads = _hash_loads(drawn, SALT if "salted" in way else 1)
+    fullest = []
+    for came, pairs in loads[from_here:]:
+        mean = (sum(sizes) + PAIR_COST * pairs.sum()) / WORKERS
+        fullest.append(float((came + PAIR_COST * pairs).max() / mean))
+    sent = float(np.mean([(came.sum() - sizes[0]) / sizes[1] for came, _ in loads[from_here:]]))
     copied = float(np.mean([batch.moved for batch in ours[1:]])) / sum(sizes) if ours else 0.0
     return JoinRun(seconds, cpu, (float(np.median(fullest)), max(fullest)), sent, copied)
 
 
-def _hash_loads(tables: list[pa.Table], salt: int) -> NDArray[np.int64]:
-    """The rows of each worker by a hash of the key and its salt."""
-    left, right = (table["key"].to_numpy() * salt for table in tables)
-    left = left + np.random.default_rng(0).integers(0, salt, len(left))
-    right = (right[:, None] + np.arange(salt)).reshape(-1)
-    return np.bincount(create("KEY", WORKERS).route(np.concatenate([left, right])), minlength=WORKERS)
+def _hash_loads(drawn: list[list[pa.Table]], salt: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The rows and the pairs of each worker in each batch, by a hash of the key and its salt."""
+    router, rng = create("KEY", WORKERS), np.random.default_rng(0)
+    found: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
+    before: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+    others: list[NDArray[np.int64]] = []
+    for left, right in drawn:
+        keys = (left["key"].to_numpy() * salt + rng.integers(0, salt, len(left)), right["key"].to_numpy() * salt)
+        workers = [router.route(keys[0]), router.route((keys[1][:, None] + np.arange(salt)).reshape(-1))]
+        came = np.bincount(np.concatenate(workers), minlength=WORKERS)
+        lines = [side["key"].to_numpy() * (1 << 42) + side["at"].cast(pa.int64()).to_numpy() for side in (left, right)]
+        # What comes meets what has come before, and the batch's own rows meet.
+        meeting = [(lines[0], workers[0], [*others, lines[1]]), *((rows, of, [lines[1]]) for rows, of in before)]
+        pairs = np.zeros(WORKERS, np.int64)
+        for rows, of, partners in meeting:
+            for ordered in map(np.sort, partners):
+                bounds = (
+                    np.searchsorted(ordered, rows + way * BATCH_MS, side) for way, side in ((1, "right"), (-1, "left"))
+                )
+                pairs += np.bincount(of, np.subtract(*bounds), WORKERS).astype(np.int64)
+        found.append((came, pairs))
+        before, others = [(lines[0], workers[0])], [lines[1]]
+    return found
 
 
 def compare_streams(spark: SparkSession, rows: int, batches: int, repeats: int) -> None:

@@ -111,7 +111,7 @@ def run_join_batch(
     if config.routing.reports is not None:
         config.routing.reports.send(batch.number, worker, report)
     if config.observe is not None:
-        shown = WorkerLoad(tuples, report.keys, report.busy, join.rows, join.size, copied[0])
+        shown = WorkerLoad(tuples, report.keys, report.busy, join.rows, join.size, copied[0], int(load.pairs.sum()))
         yield Parcel(REPORT, worker, shown.text().encode())
 
 
