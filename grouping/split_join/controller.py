@@ -68,7 +68,7 @@ def make_report(
 
 
 @dataclass
-class _Key:
+class _JoinKey:
     """What is known of a key that was reported, or that the table has.
 
     Attributes
@@ -164,24 +164,24 @@ class SplitJoinLoop:
     def _find_home(self, key: int) -> int:
         return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
 
-    def _gather(self, table: JoinTable, reports: Reports) -> dict[int, _Key]:
+    def _gather(self, table: JoinTable, reports: Reports) -> dict[int, _JoinKey]:
         """All keys of the table and of the reports, by their hashes, ascending."""
-        found: dict[int, _Key] = {}
+        found: dict[int, _JoinKey] = {}
         for entry, key in enumerate(table.keys.tolist()):
             own = slice(table.starts[entry], table.starts[entry + 1])
             columns = (column[own].tolist() for column in (table.places, table.weights, table.since))
-            found[key] = _Key([0, 0], 0.0, int(table.split[entry]), *columns)
+            found[key] = _JoinKey([0, 0], 0.0, int(table.split[entry]), *columns)
         for _, report in sorted(reports.items()):
             columns = (np.asarray(report[name]).tolist() for name in ("keys", "left", "right", "pairs"))
             for key, left, right, pairs in zip(*columns, strict=True):
-                each = found.setdefault(key, _Key(places=[self._find_home(key)], weights=[1.0], since=[0]))
+                each = found.setdefault(key, _JoinKey(places=[self._find_home(key)], weights=[1.0], since=[0]))
                 for side, rows in ((LEFT, left), (RIGHT, right)):
                     copied = each.split is not None and side != each.split
                     each.rows[side] = max(each.rows[side], rows) if copied else each.rows[side] + rows
                 each.pairs += pairs
         return dict(sorted(found.items()))
 
-    def _find_fixed(self, worker: int, table: JoinTable, reports: Reports, keys: Mapping[int, _Key]) -> float:
+    def _find_fixed(self, worker: int, table: JoinTable, reports: Reports, keys: Mapping[int, _JoinKey]) -> float:
         """A worker's load that no plan divides: of keys that weren't named, and of copied rows."""
         report: Mapping[str, Any] = reports.get(worker, {})
         rest = report.get("rest_rows", 0) + self.pair_cost * report.get("rest_pairs", 0)
@@ -189,7 +189,7 @@ class SplitJoinLoop:
         return float(rest + sum(each.rows[1 - each.split] for each in copied if each.split is not None))
 
     def _assign(
-        self, moving: list[int], keys: Mapping[int, _Key], fixed: NDArray[np.float64]
+        self, moving: list[int], keys: Mapping[int, _JoinKey], fixed: NDArray[np.float64]
     ) -> dict[int, dict[int, float]]:
         """How much of each key's load goes to which worker: keys stay where they are, unless load doesn't fit there."""
         if not moving:
@@ -225,7 +225,7 @@ class SplitJoinLoop:
 
     def _write(
         self,
-        keys: Mapping[int, _Key],
+        keys: Mapping[int, _JoinKey],
         targets: Mapping[int, Mapping[int, float]],
         table: JoinTable,
         reports: Reports,
@@ -234,7 +234,7 @@ class SplitJoinLoop:
         """The table of the keys with these targets."""
         grow: list[tuple[int, int, int, int]] = []
         leave: list[tuple[int, int]] = []
-        entries: list[tuple[int, _Key]] = []
+        entries: list[tuple[int, _JoinKey]] = []
         for key, each in keys.items():
             target = targets[key]
             new = [worker for worker in target if worker not in each.places]
@@ -270,13 +270,13 @@ class SplitJoinLoop:
         )
 
 
-def _choose_split_side(key: _Key, *, alone: bool) -> None:
+def _choose_split_side(key: _JoinKey, *, alone: bool) -> None:
     """Choose the side that is split of a key that gets its first further place: the one with more rows."""
     if key.split is None and not alone:
         key.split = LEFT if key.rows[LEFT] >= key.rows[RIGHT] else RIGHT
 
 
-def _is_empty(key: int, worker: int, of: _Key, target: Mapping[int, float], reports: Reports) -> bool:
+def _is_empty(key: int, worker: int, of: _JoinKey, target: Mapping[int, float], reports: Reports) -> bool:
     """Whether a place of a key surely has no row of its split side, and gets none."""
     since = of.since[of.places.index(worker)]
     report: Mapping[str, Any] = reports.get(worker, {})
@@ -286,7 +286,7 @@ def _is_empty(key: int, worker: int, of: _Key, target: Mapping[int, float], repo
 
 
 def _list_places(
-    key: _Key, target: Mapping[int, float], new: Iterable[int], left: list[int], number: int
+    key: _JoinKey, target: Mapping[int, float], new: Iterable[int], left: list[int], number: int
 ) -> list[tuple[int, float, int]]:
     """(place, weight, since) of a key in plan ``number``."""
     before = dict(zip(key.places, key.since, strict=True))

@@ -108,11 +108,19 @@ def run_join_batch(
         states=StateReport(join.rows, join.size, kept - join.rows, 0),
         migration=MigrationReport(progress.taken, plan, *copied, wrote=bool(copied[1])),
     )
+    yield from _send_report(config, worker, batch, report, int(load.pairs.sum()))
+
+
+def _send_report(
+    config: JoinConfig, worker: int, batch: WorkerBatch, report: WorkerReport, pairs: int
+) -> Iterator[Parcel]:
+    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the config says."""
     if config.routing.reports is not None:
         config.routing.reports.send(batch.number, worker, report)
-    if config.observe is not None:
-        shown = WorkerLoad(tuples, report.keys, report.busy, join.rows, join.size, copied[0], int(load.pairs.sum()))
-        yield Parcel(REPORT, worker, shown.text().encode())
+    if config.observe is not None and report.states is not None:
+        kept, moved = report.states, report.migration.keys
+        load = WorkerLoad(report.tuples, report.keys, report.busy, kept.states, kept.bytes, moved, pairs)
+        yield Parcel(REPORT, worker, load.text().encode())
 
 
 def _read_plan(config: JoinConfig, batch: WorkerBatch, progress: OperatorProgress) -> tuple[int, JoinTable]:
