@@ -20,11 +20,21 @@ def number_by_group(group: NDArray[np.int64], time: NDArray[np.int64], reach: in
         The times are so far from each other that there is no such number.
 
     """
-    first = int(time.min(initial=0))
-    span = int(time.max(initial=0)) - first + reach + 2
-    if (int(group.max(initial=0)) + 2) * span >= 1 << 62:
+    if int(group.max(initial=0)) >= count_groups(time, reach):
         raise ValueError("the tuples' times are too far from each other")
+    first, span = _find_span(time, reach)
     return (group + 1) * span + (time - first)
+
+
+def count_groups(time: NDArray[np.int64], reach: int) -> int:
+    """How many groups ``number_by_group`` can number with these times."""
+    return max(0, ((1 << 62) - 1) // _find_span(time, reach)[1] - 1)
+
+
+def _find_span(time: NDArray[np.int64], reach: int) -> tuple[int, int]:
+    """The first time, and how far apart the numbers of two groups begin."""
+    first = int(time.min()) if len(time) else 0
+    return first, int(time.max(initial=first)) - first + reach + 2
 
 
 def find_close_pairs(

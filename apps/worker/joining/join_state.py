@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.operators.time_pairs import find_close_pairs, number_by_group
+from unskew.apps.operators.time_pairs import count_groups, find_close_pairs, number_by_group
 from unskew.apps.worker.joining.config import JoinConfig
 from unskew.apps.worker.joining.row_table import (
     MATCHED,
@@ -134,9 +134,12 @@ class JoinState:
             return
         groups = np.concatenate([keys.codes[mine].astype(np.int64), codes[theirs]])
         moments = np.concatenate([times[mine], piece.rows.column(TIME).to_numpy()[theirs]])
-        lines = number_by_group(groups, moments, back + ahead)
-        for i, j in find_close_pairs(lines[: len(mine)], lines[len(mine) :], back, ahead):
-            yield mine[i], theirs[j]
+        rows_of, most = np.concatenate([mine, theirs]), count_groups(moments, back + ahead)
+        for first in range(0, len(keys.hashes), most):  # rarely more than once: of very long bounds and many keys
+            some = np.flatnonzero((groups >= first) & (groups < first + most))
+            lines, own = number_by_group(groups[some] - first, moments[some], back + ahead), some < len(mine)
+            for i, j in find_close_pairs(lines[own], lines[~own], back, ahead):
+                yield rows_of[some[own][i]], rows_of[some[~own][j]]
 
     def _make_pairs(
         self, side: int, own: pa.RecordBatch, partners: pa.RecordBatch

@@ -1,0 +1,46 @@
+"""A join's worker by itself: what needs no batches, crashes or plans to be wrong."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from unskew.apps.router.router import Routing
+from unskew.apps.worker.joining.config import JoinConfig
+from unskew.apps.worker.joining.join_state import JoinState
+from unskew.apps.worker.stateful.operator_output import read_rows
+from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.grouping.split_join.plan import LEFT, RIGHT
+
+COLUMNS = pa.schema([("c0", pa.int64())])
+DAY = 86_400_000_000
+
+
+def make_config(within_us, where=None):
+    names = (["id"], ["id"])
+    return JoinConfig(pa.int64(), (COLUMNS, COLUMNS), names, within_us, within_us, Routing("KEY", 1, None), where)
+
+
+def make_rows(config, keys, times):
+    ids = np.arange(len(keys))
+    return pa.record_batch([pa.array(keys, pa.int64()), pa.array(times, pa.int64()), ids], schema=config.row_schema(0))
+
+
+def join(config, left, right):
+    state = JoinState(config, MemoryStore(), 0)
+    parcels = [*state.add(LEFT, make_rows(config, *left)), *state.add(RIGHT, make_rows(config, *right))]
+    rows = [row for parcel in parcels for row in read_rows(parcel.blob).to_pylist()]
+    return sorted((row["c1"], row["c2"]) for row in rows)
+
+
+def test_a_long_bound_and_many_keys_of_a_batch_fit():
+    n = 1_000
+    keys, times = np.arange(n), np.full(n, 100 * 365 * DAY)
+    within = 100 * 365 * DAY
+    assert join(make_config(within), (keys, times - within), (keys, times)) == [(each, each) for each in range(n)]
+
+
+@pytest.mark.parametrize("first", [1_700_000_000_000_000, -DAY, 0])
+def test_a_batch_of_many_keys_fits_whenever_it_is(first):
+    n = 20_000
+    rows = np.arange(n), first + np.arange(n)
+    assert join(make_config(2_000_000), rows, rows) == [(each, each) for each in range(n)]
