@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.grouping.arguments import check_integer
 from unskew.grouping.feedback import Plan, Reports
 from unskew.grouping.feedback_loop import Interval, PlanState
 from unskew.grouping.hashing import choose_homes, hash_function
@@ -111,8 +112,13 @@ class SplitJoinLoop:
         By which share of the mean load a worker may exceed it.
     pair_cost : float
         What a pair costs, where a row costs 1.
-    most_workers : int, optional
+    most_workers : int, at least 1, optional
         How many places a key has at most.
+
+    Raises
+    ------
+    UsageError
+        ``most_workers`` is invalid.
 
     """
 
@@ -121,6 +127,10 @@ class SplitJoinLoop:
     slack: float = 0.05
     pair_cost: float = 0.02
     most_workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.most_workers is not None:
+            check_integer("most_workers", self.most_workers, 1)
 
     def after(self, before: PlanState, interval: Interval) -> PlanState:
         """The plan state after an interval."""

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unskew.errors import UsageError
 from unskew.grouping import create, encode_keys
 from unskew.grouping.feedback import Plan
 from unskew.grouping.keys import hash_keys
@@ -148,3 +149,9 @@ def test_a_hot_key_is_spread_a_batch_later_and_comes_home_when_it_cools(share, s
     if share == 0.5:
         assert course.fullest[3] > 6
     assert not course.table.find(hash_keys(pa.array([0])))[0] >= 0, "the hot key is home again"
+
+
+@pytest.mark.parametrize("most", [0, -1, 1.5, "2"])
+def test_a_number_of_places_that_is_none_is_refused(most):
+    with pytest.raises(UsageError, match="most_workers is"):
+        SplitJoinLoop(WORKERS, most_workers=most)
