@@ -248,7 +248,7 @@ class _Side:
 
 
 def _name_results(sides: Sequence[_Side], on: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The names of the results' columns of each side.
+    """The names of the results' columns of each side. Names that differ in case alone are the same, as to Spark.
 
     Raises
     ------
@@ -257,9 +257,10 @@ def _name_results(sides: Sequence[_Side], on: Sequence[str]) -> tuple[list[str],
 
     """
     left, right = ([field.name for field in side.fields] for side in sides)
-    shown = [f"{name}_right" if name in left else name for name in right]
-    every = [*on, *left, *shown]
-    twice = [name for name in every if every.count(name) > 1]
+    lower = {name.lower() for name in left}
+    shown = [f"{name}_right" if name.lower() in lower else name for name in right]
+    every = [name.lower() for name in (*on, *left, *shown)]
+    twice = [name for name in (*on, *left, *shown) if every.count(name.lower()) > 1]
     if twice:
         raise UsageError(f"two columns of the result would be called {twice[0]!r}: rename one of them")
     return left, shown
