@@ -30,7 +30,7 @@ from unskew.apps.worker.joining.worker import open_copies
 from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, apply_operators, count_partitions, unpack_results
 from unskew.apps.worker.stateful.key_columns import KeyColumns
 from unskew.apps.worker.stateful.operator import PARCELS
-from unskew.durations import Duration, parse_milliseconds
+from unskew.durations import Duration, parse_milliseconds, parse_seconds
 from unskew.errors import UsageError
 from unskew.grouping.split_join.controller import SplitJoinLoop
 from unskew.grouping.split_join.plan import LEFT, RIGHT
@@ -71,7 +71,7 @@ class TimeBounds:
     max_ahead: Duration
 
     def parse(self) -> tuple[int, int, int, int]:
-        """``within``, ``after``, ``lateness`` and ``max_ahead`` in ms.
+        """``within`` and ``after`` in µs, as rows are compared, ``lateness`` and ``max_ahead`` in ms.
 
         Raises
         ------
@@ -79,10 +79,10 @@ class TimeBounds:
             One of them isn't a duration.
 
         """
-        before_ms = parse_milliseconds("within", self.within)
-        after_ms = before_ms if self.after is None else parse_milliseconds("after", self.after)
+        before_us = round(1e6 * parse_seconds("within", self.within))
+        after_us = before_us if self.after is None else round(1e6 * parse_seconds("after", self.after))
         lateness_ms = parse_milliseconds("lateness", self.lateness)
-        return before_ms, after_ms, lateness_ms, parse_milliseconds("max_ahead", self.max_ahead)
+        return before_us, after_us, lateness_ms, parse_milliseconds("max_ahead", self.max_ahead)
 
 
 def join_streams(
@@ -116,7 +116,7 @@ def join_streams(
 
     """
     spark = left.sparkSession
-    before_ms, after_ms, lateness_ms, ahead_ms = bounds.parse()
+    before_us, after_us, lateness_ms, ahead_ms = bounds.parse()
     require_rocksdb(left, "balanced_join of streams")
     place = _find_listen_address(spark)
     outer = how in ("left", "full"), how in ("right", "full")
@@ -135,8 +135,8 @@ def join_streams(
         key=sides[LEFT].by.arrow,
         columns=(sides[LEFT].schema, sides[RIGHT].schema),
         names=([field.name for field in sides[LEFT].travelling], [field.name for field in sides[RIGHT].travelling]),
-        before_us=1000 * before_ms,
-        after_us=1000 * after_ms,
+        before_us=before_us,
+        after_us=after_us,
         routing=routing,
         where=where,
         outer=outer,

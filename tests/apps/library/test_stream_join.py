@@ -52,7 +52,7 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
     def drain(_: int) -> list:
         left, right = read(stream=True)
         found = balanced_join(
-            left, right, "user", WORKERS, checkpoint=checkpoint, within="2 s", after="1500 ms", left_time="at",
+            left, right, "user", WORKERS, checkpoint=checkpoint, within="2 s", after="1500400 us", left_time="at",
             right_time="at", lateness="3 s", observe="own", where=count_odd, seed=seed,
         )  # fmt: skip
         query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
@@ -66,7 +66,7 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
             write_side(folder, numbers, right=right, seed=seed)
         batches += in_time(drain)
     left, right = read(stream=False)
-    close = "r.at BETWEEN l.at - INTERVAL 2 SECONDS AND l.at + INTERVAL 1500 MILLISECONDS"
+    close = "r.at BETWEEN l.at - INTERVAL 2 SECONDS AND l.at + INTERVAL 1500400 MICROSECONDS"
     wanted = left.alias("l").join(right.alias("r"), F.expr(f"l.user = r.user AND {close} AND (l.n + r.n) % 2 = 1"))
     columns = ["user", "at", "n", "price", "at_right", "n_right", "ad"]
     wanted = wanted.select("l.*", F.col("r.at").alias("at_right"), F.col("r.n").alias("n_right"), "r.ad")
