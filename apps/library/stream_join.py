@@ -145,7 +145,8 @@ def join_streams(
     )
     loop = SplitJoinLoop(route.workers, seed, most_workers=most_workers)
     tokens = choose_tokens(route.workers, partitions)
-    claim_checkpoint(spark, location, {**config.identity, "seed": seed, "on": [*kinds]}, (), partitions, tokens)
+    types = {name: kind.simpleString() for name, kind in kinds.items()}  # whose equal values have one plain form each
+    claim_checkpoint(spark, location, {**config.identity, "seed": seed, "on": types}, (), partitions, tokens)
     forget = forget_transfers(route.workers, *(open_copies(location, side) for side in (LEFT, RIGHT)))
     routing = add_plans(spark, routing, loop, place, forget)
     config = replace(config, routing=routing)

@@ -143,5 +143,19 @@ def test_what_does_not_fit_is_refused(spark):
         balanced_join(rows, rows, "id", 2, within="1 s")
 
 
+def test_a_checkpoint_with_keys_of_another_type_is_refused(spark, tmp_path):
+    """1.50 as decimal(9,2) isn't what the states have as 1.500: its rows would find no partner."""
+    stream = spark.readStream.format("rate").load()
+    for scale, day in ((2, "date"), (3, "date"), (2, "int")):
+        own = stream.select("timestamp", F.col("value").cast(f"decimal(9,{scale})").alias("sum"))
+        own = own.withColumn("day", F.unix_date(F.to_date("timestamp")) if day == "int" else F.to_date("timestamp"))
+        given = {"within": "1 s", "left_time": "timestamp", "right_time": "timestamp", "checkpoint": str(tmp_path)}
+        if (scale, day) == (2, "date"):
+            balanced_join(own, own, ["sum", "day"], 2, **given)
+        else:
+            with pytest.raises(UsageError, match=r"decimal\(9,2\)"):
+                balanced_join(own, own, ["sum", "day"], 2, **given)
+
+
 def count_odd(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.Array:
     return pa.array((left.column("n").to_numpy() + right.column("n").to_numpy()) % 2 == 1)
