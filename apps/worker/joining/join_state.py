@@ -216,10 +216,9 @@ class JoinState:
         found = []
         for entry in entries[(table.places == worker) & (table.weights == 0)].tolist():
             hashes, split = table.keys[entry : entry + 1], int(table.split[entry])
-            needed = self.tables[split].read_keys(hashes).num_rows > 0
+            needed = self.tables[split].has_keys(hashes)
             if not needed and self._config.outer[1 - split]:
-                copies = self.tables[1 - split].read_keys(hashes)
-                needed = copies.column(MATCHED).to_numpy(zero_copy_only=False).any()
+                needed = self.tables[1 - split].has_keys(hashes, matched=True)
             if not needed:
                 found.append(table.keys[entry])
         return np.array(found, np.uint64)

@@ -139,6 +139,16 @@ class RowTable:
         ]
         return pa.concat_batches([add_window(0, self.empty()), *parts])
 
+    def has_keys(self, hashes: NDArray[np.uint64], *, matched: bool = False) -> bool:
+        """Whether there are rows of the keys with these hashes, or ``matched`` ones. It reads until it knows."""
+        for each in self.find(hashes):
+            own = np.isin(hash_keys_of(each.rows), hashes)
+            if matched:
+                own &= each.rows.column(MATCHED).to_numpy(zero_copy_only=False).astype(np.bool_)
+            if own.any():
+                return True
+        return False
+
     def remove_keys(self, hashes: NDArray[np.uint64]) -> None:
         """Remove the rows of the keys with these hashes."""
         for each in [*self.find(hashes)]:

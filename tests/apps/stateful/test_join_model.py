@@ -54,7 +54,7 @@ MISTAKES = {
     "late rows of one side are taken": (worker, "rows.filter(pa.array(~late)) if late.any()", "rows if side"),
     "a place that has rows says that it has none": (
         join_state,
-        "needed = self.tables[split].read_keys(hashes).num_rows > 0",
+        "needed = self.tables[split].has_keys(hashes)",
         "needed = False",
     ),
     "a place leaves where alone a copy has a partner": (

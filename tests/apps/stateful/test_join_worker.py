@@ -9,7 +9,8 @@ from unskew.apps.worker.joining.config import JoinConfig
 from unskew.apps.worker.joining.join_state import JoinState
 from unskew.apps.worker.stateful.operator_output import read_rows
 from unskew.apps.worker.stateful.store import MemoryStore
-from unskew.grouping.split_join.plan import LEFT, RIGHT
+from unskew.grouping.keys import hash_keys
+from unskew.grouping.split_join.plan import LEFT, RIGHT, JoinTable
 
 COLUMNS = pa.schema([("c0", pa.int64())])
 DAY = 86_400_000_000
@@ -44,3 +45,28 @@ def test_a_batch_of_many_keys_fits_whenever_it_is(first):
     n = 20_000
     rows = np.arange(n), first + np.arange(n)
     assert join(make_config(2_000_000), rows, rows) == [(each, each) for each in range(n)]
+
+
+class CountingStore(MemoryStore):
+    """Counts what is read."""
+
+    def get(self, key):
+        self.read = getattr(self, "read", 0) + 1
+        return super().get(key)
+
+
+def test_a_place_that_cannot_be_given_up_reads_one_slice_to_know():
+    config, store = make_config(DAY), CountingStore()
+    state = JoinState(config, store, 0)
+    slices = 8
+    [*state.add(LEFT, make_rows(config, np.full(slices, 5), np.arange(slices) * config.slice_us))]
+    key = hash_keys(pa.array([5], pa.int64()))
+    table = JoinTable(
+        key, np.array([LEFT], np.int8), np.array([0, 2]), np.array([1, 0], np.int32), np.array([1.0, 0.0]),
+        np.array([0, 1]),
+    )  # fmt: skip
+    store.read = 0
+    assert not len(state.find_empty(table, 0))
+    assert store.read == 1
+    state.leave(key)
+    assert state.find_empty(table, 0).tolist() == key.tolist()
