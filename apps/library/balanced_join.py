@@ -113,7 +113,7 @@ def balanced_join(
         watermark of its own, and the least counts.
     where : callable, optional
         Streams: which of n pairs count: (n left rows, n right rows) → bool[n]. Both are Arrow record batches with
-        their side's columns but the key. It is called with about a million pairs at a time.
+        their side's columns but the key. It is called with about a million pairs at a time, or fewer of wide rows.
     observe : str, optional
         Streams: the name of an observation in which Spark measures the workers, as for ``keyed_map``.
 

@@ -27,6 +27,8 @@ from unskew.grouping.split_join.controller import make_report
 from unskew.grouping.split_join.plan import LEFT, RIGHT, JoinTable
 
 SIDES = (LEFT, RIGHT)
+#: Pairs are made so many bytes at a time, by the rows' mean. (An array of strings has less than 2 GiB.)
+_PORTION_BYTES = 256 << 20
 
 
 @dataclass
@@ -134,12 +136,15 @@ class JoinState:
             return
         groups = np.concatenate([keys.codes[mine].astype(np.int64), codes[theirs]])
         moments = np.concatenate([times[mine], piece.rows.column(TIME).to_numpy()[theirs]])
+        portion = max(1, int(_PORTION_BYTES // (rows.nbytes / rows.num_rows + piece.rows.nbytes / piece.rows.num_rows)))
         rows_of, most = np.concatenate([mine, theirs]), count_groups(moments, back + ahead)
         for first in range(0, len(keys.hashes), most):  # rarely more than once: of very long bounds and many keys
             some = np.flatnonzero((groups >= first) & (groups < first + most))
             lines, own = number_by_group(groups[some] - first, moments[some], back + ahead), some < len(mine)
             for i, j in find_close_pairs(lines[own], lines[~own], back, ahead):
-                yield rows_of[some[own][i]], rows_of[some[~own][j]]
+                for start in range(0, len(i), portion):
+                    those = slice(start, start + portion)
+                    yield rows_of[some[own][i[those]]], rows_of[some[~own][j[those]]]
 
     def _make_pairs(
         self, side: int, own: pa.RecordBatch, partners: pa.RecordBatch

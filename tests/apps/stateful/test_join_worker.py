@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from unskew.apps.router.router import Routing
+from unskew.apps.worker.joining import join_state
 from unskew.apps.worker.joining.config import JoinConfig
 from unskew.apps.worker.joining.join_state import JoinState
 from unskew.apps.worker.stateful.operator_output import read_rows
@@ -45,6 +46,20 @@ def test_a_batch_of_many_keys_fits_whenever_it_is(first):
     n = 20_000
     rows = np.arange(n), first + np.arange(n)
     assert join(make_config(2_000_000), rows, rows) == [(each, each) for each in range(n)]
+
+
+def test_pairs_of_wide_rows_are_made_a_portion_at_a_time(monkeypatch):
+    sizes = []
+
+    def note_size(left, right):
+        sizes.append(left.num_rows)
+        return np.ones(len(right), np.bool_)
+
+    monkeypatch.setattr(join_state, "_PORTION_BYTES", 1_000)
+    config = make_config(DAY, note_size)
+    rows = np.zeros(50, np.int64), np.arange(50)
+    assert len(join(config, rows, rows)) == 2_500
+    assert max(sizes) <= 1_000 // 24, "a row has 24 bytes, and its partner too"
 
 
 class CountingStore(MemoryStore):
