@@ -367,15 +367,22 @@ class BucketStore:
     def _write(self, rows: pa.RecordBatch) -> bytes:
         blob = rows.serialize()
         if blob.size > LARGEST_STATE:
-            for row in range(rows.num_rows):
-                size = rows.slice(row, 1).nbytes
-                if size > LARGEST_STATE:
-                    key = rows.column(KEY)[row].as_py()
-                    raise StateFault(
-                        f"the state of key {key!r} has {size:,} bytes; valid: {LARGEST_STATE:,} at most "
-                        "(keep a summary, or give it a shorter window or TTL)"
-                    )
+            _require_small_rows(rows)
         return blob.to_pybytes()
+
+
+def _require_small_rows(rows: pa.RecordBatch) -> None:
+    """Raise ``StateFault`` if a row is larger than ``LARGEST_STATE``. Halves that are small aren't looked into."""
+    if rows.nbytes <= LARGEST_STATE:
+        return
+    if rows.num_rows == 1:
+        raise StateFault(
+            f"the state of key {rows.column(KEY)[0].as_py()!r} has {rows.nbytes:,} bytes; valid: {LARGEST_STATE:,} at "
+            "most (keep a summary, or give it a shorter window or TTL)"
+        )
+    half = rows.num_rows // 2
+    for start, stop in ((0, half), (half, rows.num_rows)):
+        _require_small_rows(rows.slice(start, stop - start))
 
 
 def find_rows(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
