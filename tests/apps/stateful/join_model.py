@@ -80,10 +80,13 @@ class JoinModel:
         self.workers, self.before, self.after = rng.choice([2, 3, 5]), rng.choice([0, 3, 10]), rng.choice([0, 2, 10])
         self.dense, self.hot = rng.choice([6, 25]), rng.choice([0, 0.6])
         self.outer = [(False, False), (True, False), (False, True), (True, True)][seed % 4]
+        if seed % 16 == 13:
+            self.workers = 1
+        self.first, self.jump = (0, 1_700_000_000)[seed // 4 % 2], 100 if seed % 3 else 0
         self.folder = tempfile.mkdtemp(prefix="join-model-")
         self.stores = [MemoryStore() for _ in range(self.workers)]
         self.number, self.run, self.ids = 0, 0, 0
-        self.now, self.watermark, self.newest = 10, 0, [0, 0]
+        self.now, self.watermark, self.newest = self.first + 10, 0, [0, 0]
         self.kept: list[tuple[int, str, int, int]] = []  # the rows that weren't late
         self.pairs: Counter = Counter()
         self.zombies = []
@@ -111,7 +114,7 @@ class JoinModel:
     def draw_batch(self) -> Planned:
         """The next batch of both streams, which may have no rows at all."""
         rng = self.rng
-        self.now += rng.randint(2, 5)
+        self.now += rng.randint(2, 5) + (self.jump if self.number % 9 == 8 else 0)
         sources = []
         for side in (0, 1):
             rows = []
@@ -119,7 +122,7 @@ class JoinModel:
                 key = "k0" if rng.random() < self.hot else f"k{rng.randrange(4)}"
                 if self.outer[side] and rng.random() < 0.1:
                     key = None
-                rows.append((side, key, max(0, self.now - rng.randint(0, 14)), self.ids))
+                rows.append((side, key, max(self.first, self.now - rng.randint(0, 14)), self.ids))
                 self.ids += 1
             sources.append(rows)
         return self._plan(sources)
@@ -224,7 +227,7 @@ class JoinModel:
             self.loop.quiet = True
             for _ in range(4):  # what is under way arrives
                 self.complete(self._plan([[], []]))
-            self.watermark = 10**6
+            self.watermark = self.now + 10**6
             self.complete(self._plan([[], []]))
             assert self.pairs == self.find_pairs()
         finally:
