@@ -20,7 +20,7 @@ from unskew.apps.metrics.task_reports import StateReport, WorkerReport
 from unskew.apps.router import tuple_packets
 from unskew.apps.worker.joining.config import JoinConfig
 from unskew.apps.worker.joining.join_state import SIDES, JoinLoad, JoinState
-from unskew.apps.worker.joining.row_table import TIME, set_matched
+from unskew.apps.worker.joining.row_table import TIME, hash_keys_of, set_matched
 from unskew.apps.worker.stateful.config import OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.apps.worker.stateful.operator_output import REPORT, WINDOW, Parcel
@@ -179,13 +179,14 @@ def _send_copies(
     grow = table.grow.where(table.grow.senders == worker)
     for side in np.unique(grow.sides).tolist():
         own = grow.where(grow.sides == side)
+        found = join.tables[side].read_keys(np.unique(own.keys))
+        hashes = hash_keys_of(found)
         rows = {
-            receiver: join.tables[side].read_keys(own.keys[own.receivers == receiver])
+            receiver: found.filter(pa.array(np.isin(hashes, own.keys[own.receivers == receiver])))
             for receiver in np.unique(own.receivers).tolist()
         }
         number += sum(part.num_rows for part in rows.values())
-        schema = next(iter(rows.values())).schema
-        size += open_copies(_get_checkpoint(config), side).write(worker, plan, batch.number, rows, schema)
+        size += open_copies(_get_checkpoint(config), side).write(worker, plan, batch.number, rows, found.schema)
     return number, size
 
 
