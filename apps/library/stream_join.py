@@ -134,7 +134,7 @@ def join_streams(
     config = JoinConfig(
         key=sides[LEFT].by.arrow,
         columns=(sides[LEFT].schema, sides[RIGHT].schema),
-        names=([field.name for field in sides[LEFT].travelling], [field.name for field in sides[RIGHT].travelling]),
+        names=([field.name for field in sides[LEFT].fields], [field.name for field in sides[RIGHT].fields]),
         before_us=before_us,
         after_us=after_us,
         routing=routing,

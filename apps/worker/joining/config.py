@@ -32,7 +32,7 @@ class JoinConfig:
     columns : (Schema, Schema)
         The columns of the left and of the right rows, as their packets have them after the key and the time.
     names : (list of str, list of str)
-        What the user calls these columns.
+        What the user calls these columns, without the key's own if these come at the end.
     before_us, after_us : int
         The bounds of a pair's times: a right row's is at least the left one's less ``before_us`` and at most the left
         one's plus ``after_us``.

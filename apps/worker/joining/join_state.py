@@ -162,8 +162,8 @@ class JoinState:
         """Which pairs the user's condition counts."""
         assert self._config.where is not None
         sides = (
-            pa.RecordBatch.from_arrays(self._get_columns(rows, side), self._config.names[side])
-            for side, rows in ((LEFT, left), (RIGHT, right))
+            pa.RecordBatch.from_arrays(self._get_columns(rows, side)[: len(names)], names)
+            for side, rows, names in zip(SIDES, (left, right), self._config.names, strict=True)
         )
         try:
             counts = pa.array(self._config.where(*sides), pa.bool_()).fill_null(False)
