@@ -121,7 +121,7 @@ def balanced_join(
     -------
     DataFrame
         The columns and rows of ``left.join(right, on, how)``, in W partitions. Of streams, a column of the right side
-        that has the name of a left one has the suffix ``_right``, and a key column whose types differ has the wider one.
+        that has the name of a left one has the suffix ``_right``, and a key column of two types has the wider one.
         A row comes in the batch of the later of its two.
 
     Raises
