@@ -1,6 +1,8 @@
 """The plans of a split join: which keys are split, over which places, by what weights.
 
-All that the next plan is made of is in the plan before and in the workers' reports. Reports are hints: a place is given
+All that the next plan is made of is in the plan before and in the workers' reports. What keys and workers have to do is
+expected to be what it was in the newest batch, or half of what was expected then, if that is more: streams may take
+turns, so that a batch has rows of one side alone, or hardly any. Reports are hints: a place is given
 up only on the word of a worker that has reported of a batch in which the place got no more rows of the split side. So a
 report that is old, or that is lost, makes a plan later and nothing wrong.
 """
@@ -24,6 +26,8 @@ from unskew.grouping.state import Value
 _WORTH, _OVER = 1 / 8, 1 / 32
 #: The table has at most so many keys for each worker.
 _KEYS_PER_WORKER = 4
+#: A batch with less load than that for each worker changes no plan: it is over at once, however uneven it is.
+_LEAST_LOAD = 50
 #: A worker names so many of its heaviest keys besides those of the table.
 NAMED = 32
 
@@ -74,7 +78,7 @@ class _JoinKey:
 
     Attributes
     ----------
-    rows : int[2]
+    rows : float[2]
         The rows of each side: of a copied side those of one place.
     pairs : float
         The pairs.
@@ -85,7 +89,7 @@ class _JoinKey:
 
     """
 
-    rows: list[int] = field(default_factory=lambda: [0, 0])
+    rows: list[float] = field(default_factory=lambda: [0, 0])
     pairs: float = 0.0
     split: int | None = None
     places: list[int] = field(default_factory=list)
@@ -150,32 +154,46 @@ class SplitJoinLoop:
         """The table of plan ``number``, which follows ``table``. None: nothing changes."""
         if not reports:
             return None
-        keys = self._gather(table, reports)
-        fixed = np.array([self._find_fixed(worker, table, reports, keys) for worker in range(self.workers)])
+        size = sum(self._sum_load(report) for report in reports.values())
+        if size < _LEAST_LOAD * self.workers:
+            return None
+        kept = 0.5 ** min(1.0, size / table.size) if table.size else 0.0
+        keys = self._gather(table, reports, kept)
+        rest = self._find_rest(table, reports, keys, kept)
         planned = {key: each for key, each in keys.items() if each.split is not None}
-        mean = (fixed.sum() + sum(each.cost(self.pair_cost) for each in keys.values())) / self.workers
+        fixed = rest + self._count_copies(planned)
+        named = sum(each.cost(self.pair_cost) for each in planned.values())
+        mean = (fixed.sum() + named) / self.workers
         heavy = sorted(keys.items(), key=lambda entry: -entry[1].cost(self.pair_cost))
         room = _KEYS_PER_WORKER * self.workers - len(planned)
         worth = [key for key, each in heavy if each.split is None and each.cost(self.pair_cost) >= _WORTH * mean]
         light = [key for key, each in planned.items() if each.cost(self.pair_cost) < _OVER * mean]
         moving = [*worth[: max(0, room)], *(key for key in planned if key not in light)]
-        for key, each in keys.items():
-            if key not in moving and each.split is None:
-                fixed[each.places[0]] += each.cost(self.pair_cost)
+        for key in worth[: max(0, room)]:
+            rest[keys[key].places[0]] -= keys[key].cost(self.pair_cost)
+        fixed = np.maximum(rest, 0.0) + self._count_copies(planned)
         targets = self._assign(moving, keys, fixed) | {key: {self._find_home(key): 1.0} for key in light}
         if not planned and all([*target] == keys[key].places for key, target in targets.items()):
             return None
         for key in targets:
             _choose_split_side(keys[key], alone=[*targets[key]] == keys[key].places)
-        return self._write(
-            {key: each for key, each in keys.items() if each.split is not None}, targets, table, reports, number
-        )
+        split = {key: each for key, each in keys.items() if each.split is not None}
+        new = self._write(split, targets, table, reports, number)
+        return replace(new, rest=np.maximum(rest, 0.0), size=max(size, kept * table.size))
 
     def _find_home(self, key: int) -> int:
         return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
 
-    def _gather(self, table: JoinTable, reports: Reports) -> dict[int, _JoinKey]:
-        """All keys of the table and of the reports, by their hashes, ascending."""
+    def _sum_load(self, report: Mapping[str, Any]) -> float:
+        """The load of a worker's batch."""
+        rows = report["rest_rows"] + np.sum(report["left"]) + np.sum(report["right"])
+        return float(rows + self.pair_cost * (report["rest_pairs"] + np.sum(report["pairs"])))
+
+    def _gather(self, table: JoinTable, reports: Reports, kept: float) -> dict[int, _JoinKey]:
+        """All keys of the table and of the reports, by their hashes, ascending.
+
+        Of what was expected of the table's keys, the share ``kept`` is expected still.
+        """
         found: dict[int, _JoinKey] = {}
         for entry, key in enumerate(table.keys.tolist()):
             own = slice(table.starts[entry], table.starts[entry + 1])
@@ -189,14 +207,32 @@ class SplitJoinLoop:
                     copied = each.split is not None and side != each.split
                     each.rows[side] = max(each.rows[side], rows) if copied else each.rows[side] + rows
                 each.pairs += pairs
+        for key, rows, pairs in zip(table.keys.tolist(), table.rows.tolist(), table.pairs.tolist(), strict=False):
+            each = found[key]
+            each.rows = [max(now, kept * before) for now, before in zip(each.rows, rows, strict=True)]
+            each.pairs = max(each.pairs, kept * pairs)
         return dict(sorted(found.items()))
 
-    def _find_fixed(self, worker: int, table: JoinTable, reports: Reports, keys: Mapping[int, _JoinKey]) -> float:
-        """A worker's load that no plan divides: of keys that weren't named, and of copied rows."""
-        report: Mapping[str, Any] = reports.get(worker, {})
-        rest = report.get("rest_rows", 0) + self.pair_cost * report.get("rest_pairs", 0)
-        copied = (each for each in keys.values() if each.split is not None and worker in each.places)
-        return float(rest + sum(each.rows[1 - each.split] for each in copied if each.split is not None))
+    def _find_rest(
+        self, table: JoinTable, reports: Reports, keys: Mapping[int, _JoinKey], kept: float
+    ) -> NDArray[np.float64]:
+        """The load of each worker of keys that the table doesn't name, float64[W]: no plan divides it yet."""
+        rest = np.zeros(self.workers)
+        for worker, report in reports.items():
+            given: Mapping[str, Any] = report
+            rest[worker] = given["rest_rows"] + self.pair_cost * given["rest_pairs"]
+        for each in keys.values():
+            if each.split is None:
+                rest[each.places[0]] += each.cost(self.pair_cost)
+        return np.maximum(rest, kept * table.rest) if len(table.rest) else rest
+
+    def _count_copies(self, planned: Mapping[int, _JoinKey]) -> NDArray[np.float64]:
+        """The rows of copied sides that come to each worker, float64[W]."""
+        copies = np.zeros(self.workers)
+        for each in planned.values():
+            assert each.split is not None
+            copies[each.places] += each.rows[1 - each.split]
+        return copies
 
     def _assign(
         self, moving: list[int], keys: Mapping[int, _JoinKey], fixed: NDArray[np.float64]
@@ -277,6 +313,8 @@ class SplitJoinLoop:
             grown=table.grow,
             leave_keys=np.array([key for key, _ in leave], np.uint64),
             leave_places=np.array([worker for _, worker in leave], np.int32),
+            rows=np.array([each.rows for _, each in entries], np.float64).reshape(-1, 2),
+            pairs=np.array([each.pairs for _, each in entries], np.float64),
         )
 
 

@@ -76,6 +76,14 @@ class JoinTable:
         The ``grow`` of the plan before.
     leave_keys, leave_places : uint64[l], int32[l]
         The places that a key has lost with this plan: they drop all rows of the key.
+    rows : float64[q, 2]
+        How many rows of each side the key is expected to have in a batch; of its copied side those of one place.
+    pairs : float64[q]
+        How many pairs these are expected to find.
+    rest : float64[W]
+        The load that each worker is expected to have of all keys that the table doesn't name. Empty: it isn't known.
+    size : float
+        The load of a batch, of which all this is expected.
 
     """
 
@@ -89,6 +97,10 @@ class JoinTable:
     grown: Copies = field(default_factory=Copies)
     leave_keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     leave_places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    rows: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
+    pairs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    rest: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    size: float = 0.0
 
     @classmethod
     def of(cls, plan: Plan | None) -> Self:

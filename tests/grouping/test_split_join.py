@@ -84,7 +84,7 @@ def test_a_place_leaves_by_a_report_of_a_batch_in_which_it_got_nothing():
             2: make_report(table, plan, **rows, empty=table.keys if empty else np.empty(0, np.uint64)),
         }
         loop_targets = {int(table.keys[0]): {7: 1.0}}
-        new = loop._write(loop._gather(table, reports), loop_targets, table, reports, 5)
+        new = loop._write(loop._gather(table, reports, 0.0), loop_targets, table, reports, 5)
         assert new.leave_places.tolist() == [2] * leaves
         assert new.list_places(0) == ([7] if leaves else [7, 2])
 
@@ -105,7 +105,7 @@ class Course:
             routed.append((keys.hashes[keys.codes][rows], workers))
         loads = sum(np.bincount(workers, minlength=WORKERS) for _, workers in routed)
         self.fullest.append(loads.max() / loads.mean())
-        self.sent.append(len(routed[RIGHT][0]) / len(right))
+        self.sent.append(len(routed[RIGHT][0]) / max(1, len(right)))
         self.split_rows.append(
             {
                 (key, worker)
@@ -141,7 +141,7 @@ def test_a_hot_key_is_spread_a_batch_later_and_comes_home_when_it_cools(share, s
         keys[rng.random(rows) < hot] = 0
         return keys
 
-    for number in range(22):
+    for number in range(34):
         hot = share if 3 <= number < 12 else 0.0
         course.run(draw(40_000, hot), draw(8_000, hot / 500))
     assert max(course.fullest[5:12]) < 1.25, course.fullest
@@ -155,3 +155,16 @@ def test_a_hot_key_is_spread_a_batch_later_and_comes_home_when_it_cools(share, s
 def test_a_number_of_places_that_is_none_is_refused(most):
     with pytest.raises(UsageError, match="most_workers is"):
         SplitJoinLoop(WORKERS, most_workers=most)
+
+
+def test_batches_of_one_side_alone_and_of_few_rows_leave_a_hot_key_where_it_is(seed):
+    """As two sources give them that have their own pace."""
+    rng = np.random.default_rng(seed)
+    course = Course(SplitJoinLoop(WORKERS))
+    for number in range(24):
+        left = np.where(rng.random(20_000) < 0.5, 0, rng.integers(1, 2_000, 20_000))
+        right = rng.integers(0, 2_000, 4_000)
+        sides = [(left, right), (left, right[:0]), (left[:0], right), (left[:0], right[:30])][number % 4]
+        course.run(*sides)
+    full = [fullest for number, fullest in enumerate(course.fullest) if number % 4 < 2 and number > 4]
+    assert max(full) < 1.25, full

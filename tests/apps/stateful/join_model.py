@@ -44,7 +44,7 @@ class Drawn(SplitJoinLoop):
     grown = left = 0
 
     def plan(self, table, reports, number):
-        rng, keys = self.rng, self._gather(table, reports)
+        rng, keys = self.rng, self._gather(table, reports, 0.0)
         targets = {}
         for key, each in keys.items():
             now = [place for place, weight in zip(each.places, each.weights, strict=True) if weight]
