@@ -142,7 +142,7 @@ def balanced_join(
     are the work: ``where`` makes fewer of them, but doesn't spare looking at them.
 
     If Spark would broadcast the right side, nothing is counted, and the result is Spark's own join: a broadcast join
-    has no skew. Counting takes nearly as much CPU as a plain join. So a balanced one pays where tasks run side by side,
+    has no skew. It takes half as much CPU again as a plain join. So it pays where tasks run side by side,
     at least some four, and a task has far more rows than the others.
 
     Examples

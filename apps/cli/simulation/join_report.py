@@ -23,7 +23,7 @@ from unskew.apps.cli.simulation.join_loads import (
 from unskew.apps.cli.simulation.tables import shorten_key
 from unskew.errors import UsageError
 
-#: Counting takes nearly as much CPU as the join (docs/library.md), so that the fullest worker must get half at most.
+#: Counting takes CPU, too (docs/library.md): it is worth it if the fullest worker gets half at most.
 LEAST_GAIN = 2.0
 _LITTLE = 1.1  # from which on a plan by cost is better than one by rows
 _ALLOWED = ("workers", "tuples", "batch", "seed", "json")
