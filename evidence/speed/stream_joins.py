@@ -18,14 +18,12 @@ from evidence.speed.measuring import in_turns
 from evidence.speed.processes import spent
 from evidence.tables import make_table, print_table
 from unskew import balanced_join, create, watch
-from unskew.grouping.split_join.controller import SplitJoinLoop
+from unskew.grouping.split_join.plan import PAIR_COST
 
 WORKERS, SALT, KEYS, FIRST_HOT = 16, 16, 20_000, 2
 #: The hot key's shares of the left side's rows. Of the right side it has one row in 10,000.
 SHARES, RIGHT_SHARE = (0.0, 0.01, 0.1, 0.5), 1e-4
 BATCH_MS, WITHIN = 10_000, "10 seconds"
-#: What a pair costs its worker, where a row costs 1: as the planner of a split join has it.
-PAIR_COST = SplitJoinLoop(1).pair_cost
 #: The left rows for each right one.
 RATIO = 5
 

@@ -19,7 +19,7 @@ from unskew.grouping.feedback import Plan, Reports
 from unskew.grouping.feedback_loop import Interval, PlanState
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.planned.assignment import AllowedWorkers, assign_batch
-from unskew.grouping.split_join.plan import LEFT, RIGHT, Copies, JoinTable
+from unskew.grouping.split_join.plan import LEFT, PAIR_COST, RIGHT, Copies, JoinTable
 from unskew.grouping.state import Value
 
 #: A key is planned for from this share of the mean load on, and is sent home below the lower one.
@@ -96,10 +96,11 @@ class _JoinKey:
     weights: list[float] = field(default_factory=list)
     since: list[int] = field(default_factory=list)
 
-    def cost(self, pair_cost: float) -> float:
+    @property
+    def cost(self) -> float:
         """What may be divided of its load, or all of it where it isn't split."""
         rows = sum(self.rows) if self.split is None else self.rows[self.split]
-        return rows + pair_cost * self.pairs
+        return rows + PAIR_COST * self.pairs
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,6 @@ class SplitJoinLoop:
         The seed of the hash function that names a key's home.
     slack : float
         By which share of the mean load a worker may exceed it.
-    pair_cost : float
-        What a pair costs, where a row costs 1.
     most_workers : int, at least 1, optional
         How many places a key has at most.
 
@@ -129,7 +128,6 @@ class SplitJoinLoop:
     workers: int
     seed: int = 0
     slack: float = 0.05
-    pair_cost: float = 0.02
     most_workers: int | None = None
 
     def __post_init__(self) -> None:
@@ -154,7 +152,7 @@ class SplitJoinLoop:
         """The table of plan ``number``, which follows ``table``. None: nothing changes."""
         if not reports:
             return None
-        size = sum(self._sum_load(report) for report in reports.values())
+        size = sum(_sum_load(report) for report in reports.values())
         if size < _LEAST_LOAD * self.workers:
             return None
         kept = 0.5 ** min(1.0, size / table.size) if table.size else 0.0
@@ -162,15 +160,15 @@ class SplitJoinLoop:
         rest = self._find_rest(table, reports, keys, kept)
         planned = {key: each for key, each in keys.items() if each.split is not None}
         fixed = rest + self._count_copies(planned)
-        named = sum(each.cost(self.pair_cost) for each in planned.values())
+        named = sum(each.cost for each in planned.values())
         mean = (fixed.sum() + named) / self.workers
-        heavy = sorted(keys.items(), key=lambda entry: -entry[1].cost(self.pair_cost))
+        heavy = sorted(keys.items(), key=lambda entry: -entry[1].cost)
         room = _KEYS_PER_WORKER * self.workers - len(planned)
-        worth = [key for key, each in heavy if each.split is None and each.cost(self.pair_cost) >= _WORTH * mean]
-        light = [key for key, each in planned.items() if each.cost(self.pair_cost) < _OVER * mean]
+        worth = [key for key, each in heavy if each.split is None and each.cost >= _WORTH * mean]
+        light = [key for key, each in planned.items() if each.cost < _OVER * mean]
         moving = [*worth[: max(0, room)], *(key for key in planned if key not in light)]
         for key in worth[: max(0, room)]:
-            rest[keys[key].places[0]] -= keys[key].cost(self.pair_cost)
+            rest[keys[key].places[0]] -= keys[key].cost
         fixed = np.maximum(rest, 0.0) + self._count_copies(planned)
         targets = self._assign(moving, keys, fixed) | {key: {self._find_home(key): 1.0} for key in light}
         if not planned and all([*target] == keys[key].places for key, target in targets.items()):
@@ -183,11 +181,6 @@ class SplitJoinLoop:
 
     def _find_home(self, key: int) -> int:
         return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
-
-    def _sum_load(self, report: Mapping[str, Any]) -> float:
-        """The load of a worker's batch."""
-        rows = report["rest_rows"] + np.sum(report["left"]) + np.sum(report["right"])
-        return float(rows + self.pair_cost * (report["rest_pairs"] + np.sum(report["pairs"])))
 
     def _gather(self, table: JoinTable, reports: Reports, kept: float) -> dict[int, _JoinKey]:
         """All keys of the table and of the reports, by their hashes, ascending.
@@ -220,10 +213,10 @@ class SplitJoinLoop:
         rest = np.zeros(self.workers)
         for worker, report in reports.items():
             given: Mapping[str, Any] = report
-            rest[worker] = given["rest_rows"] + self.pair_cost * given["rest_pairs"]
+            rest[worker] = given["rest_rows"] + PAIR_COST * given["rest_pairs"]
         for each in keys.values():
             if each.split is None:
-                rest[each.places[0]] += each.cost(self.pair_cost)
+                rest[each.places[0]] += each.cost
         return np.maximum(rest, kept * table.rest) if len(table.rest) else rest
 
     def _count_copies(self, planned: Mapping[int, _JoinKey]) -> NDArray[np.float64]:
@@ -241,7 +234,7 @@ class SplitJoinLoop:
         if not moving:
             return {}
         ordered = sorted(moving)
-        loads = np.array([keys[key].cost(self.pair_cost) for key in ordered])
+        loads = np.array([keys[key].cost for key in ordered])
         places = [keys[key].places for key in ordered]
         starts = np.cumsum([0, *map(len, places)])
         hashes = np.array(ordered, np.uint64)
@@ -316,6 +309,12 @@ class SplitJoinLoop:
             rows=np.array([each.rows for _, each in entries], np.float64).reshape(-1, 2),
             pairs=np.array([each.pairs for _, each in entries], np.float64),
         )
+
+
+def _sum_load(report: Mapping[str, Any]) -> float:
+    """The load of a worker's batch."""
+    rows = report["rest_rows"] + np.sum(report["left"]) + np.sum(report["right"])
+    return float(rows + PAIR_COST * (report["rest_pairs"] + np.sum(report["pairs"])))
 
 
 def _choose_split_side(key: _JoinKey, *, alone: bool) -> None:

@@ -14,6 +14,8 @@ from unskew.grouping.state import Value
 
 #: The sides of a join.
 LEFT, RIGHT = 0, 1
+#: What a pair costs its worker, where a row costs 1.
+PAIR_COST = 0.02
 
 _ONE = 1 << 32  # a whole key, in the whole numbers by which its rows are divided
 #: 2^32 divided by the golden ratio: multiples of it, modulo 2^32, fill a circle evenly however many they are.

@@ -20,9 +20,8 @@ from unskew.grouping.planned import BatchGrouping
 from unskew.grouping.planned.counts import BUCKETS, bucket_homes, find_buckets
 from unskew.grouping.planned.quotas import NONE, Quotas
 from unskew.grouping.simulator.sources import Substreams
+from unskew.grouping.split_join.plan import PAIR_COST
 
-#: What a pair costs its worker, where a row costs 1.
-PAIR_COST = 0.02
 #: Ways to join, as tables name them.
 HASH, BALANCED, BALANCED_BY_COST = "KEY", "balanced_join", "balanced_join, cost"
 _PLACES = 1 << 30  # on a quota's line

@@ -13,7 +13,6 @@ from unskew.apps.cli.simulation.join_loads import (
     BALANCED,
     BALANCED_BY_COST,
     HASH,
-    PAIR_COST,
     JoinedKey,
     JoinFigures,
     JoinSides,
@@ -22,6 +21,7 @@ from unskew.apps.cli.simulation.join_loads import (
 )
 from unskew.apps.cli.simulation.tables import shorten_key
 from unskew.errors import UsageError
+from unskew.grouping.split_join.plan import PAIR_COST
 
 #: Counting takes CPU, too (docs/library.md): it is worth it if the fullest worker gets half at most.
 LEAST_GAIN = 2.0

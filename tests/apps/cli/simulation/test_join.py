@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from unskew.apps.cli.main import app
 from unskew.apps.cli.simulation.join_loads import (
-    PAIR_COST,
     BalancedPlacement,
     JoinSimulation,
     pair_sides,
@@ -19,6 +18,7 @@ from unskew.apps.cli.simulation.join_loads import (
 from unskew.apps.cli.simulation.join_report import advise_join
 from unskew.errors import UserError
 from unskew.grouping import create
+from unskew.grouping.split_join.plan import PAIR_COST
 
 WORKERS, SEED = 6, 3
 
