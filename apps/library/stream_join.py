@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructField, StructType
 
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.driver.plans.batch_planner import add_plans
-from unskew.apps.driver.plans.plan_service import ENABLED, ListenAddress, choose_listen_address
+from unskew.apps.driver.plans.plan_service import require_listen_address
 from unskew.apps.driver.python_processes import start_python
 from unskew.apps.library.route_options import RouteOptions
 from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb
@@ -118,7 +118,7 @@ def join_streams(
     spark = left.sparkSession
     before_us, after_us, lateness_ms, ahead_ms = bounds.parse()
     require_rocksdb(left, "balanced_join of streams")
-    place = _find_listen_address(spark)
+    place = require_listen_address(spark, "balanced_join of streams", "keyed_map with IntervalJoin and KEY")
     outer = how in ("left", "full"), how in ("right", "full")
     sides = [
         _Side.of(left, kinds, bounds.left_time, outer=outer[LEFT]),
@@ -158,24 +158,6 @@ def join_streams(
         mergers = explain_import(make_outer_merger(config, tokens))
         parcels = place_rows(parcels, config.mergers, F.col("merger")).mapInArrow(mergers, PARCELS)
     return _unpack_pairs(parcels, sides, columns, taken, location)
-
-
-def _find_listen_address(spark: SparkSession) -> ListenAddress:
-    """Where the driver listens for those who ask for plans.
-
-    Raises
-    ------
-    UsageError
-        There is no driver of this process.
-
-    """
-    place = choose_listen_address(spark)
-    if place is None:
-        raise UsageError(
-            "balanced_join of streams needs feedback from the workers, which has no way to the driver through Spark "
-            f"Connect, nor if {ENABLED} is false; valid then: keyed_map with IntervalJoin and KEY"
-        )
-    return place
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,10 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans.feedback_loop import PlanLoop, begin_batch, require_known_plans
 from unskew.apps.driver.plans.plan_service import (
-    ENABLED,
     ListenAddress,
     PlanService,
-    choose_listen_address,
     get_plan_service,
+    require_listen_address,
 )
 from unskew.apps.metrics.task_reports import Reports, TaskReports
 from unskew.apps.router.planner_protocol import BEGUN, PlannerAddress
@@ -185,12 +184,7 @@ def prepare_feedback(
     router = routing.router()
     if router.controller() is None or routing.checkpoint is None:
         return None
-    place = choose_listen_address(spark)
-    if place is None:
-        raise UsageError(
-            f"{router.name} needs feedback from the workers, which has no way to the driver through Spark Connect, nor "
-            f"if {ENABLED} is false; valid then: {', '.join(STANDALONE)}"
-        )
+    place = require_listen_address(spark, router.name, ", ".join(STANDALONE))
     if routing.name:
         raise UsageError(f"name is {routing.name!r}, but a query has the plans of one call alone: leave name out")
     loop = FeedbackLoop(routing.router, routing.workers, moving=router.migrates_keys and moving, keyed=moving)

@@ -245,6 +245,24 @@ def _open_socket(at: str, port: int, retries: int) -> socket.socket:
     raise AssertionError  # the last one has returned or raised
 
 
+def require_listen_address(spark: SparkSession, what: str, valid: str) -> ListenAddress:
+    """Where a server of this session listens, for what needs feedback from the workers.
+
+    Raises
+    ------
+    UsageError
+        There is no driver of ours. It says what needs one, and what is valid without; or as ``choose_listen_address``.
+
+    """
+    place = choose_listen_address(spark)
+    if place is None:
+        raise UsageError(
+            f"{what} needs feedback from the workers, which has no way to the driver through Spark Connect, nor if "
+            f"{ENABLED} is false; valid then: {valid}"
+        )
+    return place
+
+
 def choose_listen_address(spark: SparkSession) -> ListenAddress | None:
     """Where a server of this session listens.
 
