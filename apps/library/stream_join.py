@@ -6,7 +6,7 @@ and the driver plans at the beginning of each batch.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -25,11 +25,12 @@ from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.tuple_packets import as_column, make_time_column
 from unskew.apps.worker.joining.config import Condition, JoinConfig
 from unskew.apps.worker.joining.operator import JoinOperator
-from unskew.apps.worker.joining.outer_merger import make_outer_merger
+from unskew.apps.worker.joining.outer_merger import merge_copies
 from unskew.apps.worker.joining.worker import open_copies
 from unskew.apps.worker.stateful.flow import ROUTED_DDL, add_tokens, apply_operators, count_partitions, unpack_results
 from unskew.apps.worker.stateful.key_columns import KeyColumns
 from unskew.apps.worker.stateful.operator import PARCELS
+from unskew.apps.worker.stateful.tasks import make_stateless_merger
 from unskew.durations import Duration, parse_milliseconds, parse_seconds
 from unskew.errors import UsageError
 from unskew.grouping.split_join.controller import SplitJoinLoop
@@ -155,7 +156,7 @@ def join_streams(
     batch_time = make_batch_time(0, F.col("worker"))
     parcels = apply_operators(packets, config, tokens, batch_time, lateness_ms, JoinOperator)
     if any(config.outer):
-        mergers = explain_import(make_outer_merger(config, tokens))
+        mergers = explain_import(make_stateless_merger(config, partial(merge_copies, config)))
         parcels = place_rows(parcels, config.mergers, F.col("merger")).mapInArrow(mergers, PARCELS)
     return _unpack_pairs(parcels, sides, columns, taken, location)
 

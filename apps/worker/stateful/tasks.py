@@ -1,18 +1,22 @@
 """The batch of Spark's operators: a worker makes parcels from packets, and a merger makes results from fragments."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Row
 
 from unskew.apps.checkpoint.overflow import Overflow, fetch_blob
-from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
+from unskew.apps.worker.stateful.config import DataflowConfig, KeyedOperatorConfig, OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.merger import merge_fragments
 from unskew.apps.worker.stateful.operator_output import HEARTBEAT, OUT, SMALL, Parcel
 from unskew.apps.worker.stateful.store import MemoryStore, SparkStore
 from unskew.apps.worker.stateful.worker import advance_time, run_batch
 from unskew.spark.micro_batches import get_batch_number
+
+#: The parcels that a merger gets in a batch, its number, and the batch → the parcels of its results.
+Merge: TypeAlias = Callable[[list[Parcel], int, WorkerBatch], Iterable[Parcel]]
 
 
 def run_worker(
@@ -53,7 +57,7 @@ def run_merger(config: KeyedOperatorConfig, tokens: list[int], state: Any, arriv
     yield from make_rows(merged, tokens, "merger", first["merger"], batch, Overflow(config.checkpoint, config.most))
 
 
-def _read_blobs(config: KeyedOperatorConfig, rows: Iterable[Any]) -> list[Parcel]:
+def _read_blobs(config: DataflowConfig, rows: Iterable[Any]) -> list[Parcel]:
     return [Parcel(row["kind"], row["merger"], fetch_blob(bytes(row["blob"]), config.checkpoint)) for row in rows]
 
 
@@ -69,8 +73,13 @@ def make_rows(
     overflow.forget(name, batch.number)
 
 
-def make_stateless_merger(config: KeyedOperatorConfig) -> Any:
-    """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: every fragment leaves at once."""
+def make_stateless_merger(config: DataflowConfig, merge: Merge | None = None) -> Any:
+    """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: what comes for it leaves at once.
+
+    ``merge`` makes parcels of results of those that a merger gets in a batch. Default: it merges fragments of states.
+    """
+    if merge is None:
+        merge = partial(_merge_at_once, config)
 
     def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows: list[dict[str, Any]] = []
@@ -84,10 +93,13 @@ def make_stateless_merger(config: KeyedOperatorConfig) -> Any:
             rows.sort(key=lambda row: (row["sender"], row["number"]))
             first = rows[0]
             own = WorkerBatch(get_batch_number() or 0, first["batch_ms"], first["watermark_ms"])
-            # It has no batch to come, so that even states with a TTL leave (``unskew.apps.library.static_keyed_map``).
-            arrived = [*_read_blobs(config, rows), Parcel(HEARTBEAT, first["merger"], b"now")]
-            for number, parcel in enumerate(merge_fragments(config, MemoryStore(), first["merger"], arrived, own)):
+            for number, parcel in enumerate(merge(_read_blobs(config, rows), first["merger"], own)):
                 row = first | {"kind": parcel.kind, "sender": first["merger"], "number": number, "blob": parcel.blob}
                 yield pa.RecordBatch.from_pylist([row], schema=schema)
 
     return parcels
+
+
+def _merge_at_once(config: Any, parcels: list[Parcel], merger: int, batch: WorkerBatch) -> Iterator[Parcel]:
+    """The results of fragments, by a merger that has no batch to come: even states with a TTL leave."""
+    return merge_fragments(config, MemoryStore(), merger, [*parcels, Parcel(HEARTBEAT, merger, b"now")], batch)

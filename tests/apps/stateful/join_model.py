@@ -149,14 +149,14 @@ class JoinModel:
         before = dict(self.stores[lost].blobs)
         self.zombies.append(lambda: self._task(lost, given, batch.clock, Memory(), before))
         ordered = [store for _, store in sorted(stores, key=lambda each: each[0])]
-        return ordered, reports.of[batch.clock.number], self._collect(parcels)
+        return ordered, reports.of[batch.clock.number], self._collect(parcels, batch.clock)
 
-    def _collect(self, parcels):
+    def _collect(self, parcels, batch):
         """The results of workers and mergers."""
         results = Counter()
         for merger in range(self.workers):
-            fragments = [p.blob for p in parcels if p.kind == FRAGMENTS and p.merger == merger]
-            parcels += merge_copies([*map(operator_output.read_rows, fragments)], merger, self.config)
+            fragments = [p for p in parcels if p.kind == FRAGMENTS and p.merger == merger]
+            parcels += merge_copies(self.config, fragments, merger, batch)
         for parcel in parcels:
             for row in operator_output.read_rows(parcel.blob).to_pylist() if parcel.kind == RESULTS else []:
                 results[row["c1"], row["c2"]] += 1
