@@ -2,9 +2,9 @@
 
 All that the next plan is made of is in the plan before and in the workers' reports. What keys and workers have to do is
 expected to be what it was in the newest batch, or half of what was expected then, if that is more: streams may take
-turns, so that a batch has rows of one side alone, or hardly any. Reports are hints: a place is given
-up only on the word of a worker that has reported of a batch in which the place got no more rows of the split side. So a
-report that is old, or that is lost, makes a plan later and nothing wrong.
+turns, so that a batch has rows of one side alone, or hardly any. Reports are hints: a place is given up only on the
+word of a worker that has reported of a batch in which the place got no more rows of the split side. So a report that is
+old, or that is lost, makes a plan later and nothing wrong.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ _KEYS_PER_WORKER = 4
 #: A batch with less load than that for each worker changes no plan: it is over at once, however uneven it is.
 _LEAST_LOAD = 50
 #: A worker names so many of its heaviest keys besides those of the table.
-NAMED = 32
+_NAMED = 32
 
 
 def make_report(
@@ -59,7 +59,7 @@ def make_report(
 
     """
     named = table.find(keys) >= 0
-    named[np.argsort(-(rows.sum(axis=1) + pairs), kind="stable")[:NAMED]] = True
+    named[np.argsort(-(rows.sum(axis=1) + pairs), kind="stable")[:_NAMED]] = True
     return {
         "plan": plan,
         "keys": keys[named],
@@ -159,25 +159,25 @@ class SplitJoinLoop:
         keys = self._gather(table, reports, kept)
         rest = self._find_rest(table, reports, keys, kept)
         planned = {key: each for key, each in keys.items() if each.split is not None}
-        fixed = rest + self._count_copies(planned)
-        named = sum(each.cost for each in planned.values())
-        mean = (fixed.sum() + named) / self.workers
-        heavy = sorted(keys.items(), key=lambda entry: -entry[1].cost)
-        room = _KEYS_PER_WORKER * self.workers - len(planned)
-        worth = [key for key, each in heavy if each.split is None and each.cost >= _WORTH * mean]
-        light = [key for key, each in planned.items() if each.cost < _OVER * mean]
-        moving = [*worth[: max(0, room)], *(key for key in planned if key not in light)]
-        for key in worth[: max(0, room)]:
+        copies = self._count_copies(planned)
+        mean = (rest.sum() + copies.sum() + sum(each.cost for each in planned.values())) / self.workers
+        # The keys that are worth a place in the table, the heaviest first, and those that are no longer.
+        room = max(0, _KEYS_PER_WORKER * self.workers - len(planned))
+        heavy = sorted(keys.keys() - planned.keys(), key=lambda key: (-keys[key].cost, key))
+        worth = [key for key in heavy if keys[key].cost >= _WORTH * mean][:room]
+        light = {key for key, each in planned.items() if each.cost < _OVER * mean}
+        for key in worth:
             rest[keys[key].places[0]] -= keys[key].cost
-        fixed = np.maximum(rest, 0.0) + self._count_copies(planned)
-        targets = self._assign(moving, keys, fixed) | {key: {self._find_home(key): 1.0} for key in light}
+        rest = np.maximum(rest, 0.0)
+        targets = self._assign([*worth, *(planned.keys() - light)], keys, rest + copies)
+        targets |= {key: {self._find_home(key): 1.0} for key in light}
         if not planned and all([*target] == keys[key].places for key, target in targets.items()):
             return None
         for key in targets:
             _choose_split_side(keys[key], alone=[*targets[key]] == keys[key].places)
         split = {key: each for key, each in keys.items() if each.split is not None}
         new = self._write(split, targets, table, reports, number)
-        return replace(new, rest=np.maximum(rest, 0.0), size=max(size, kept * table.size))
+        return replace(new, rest=rest, size=max(size, kept * table.size))
 
     def _find_home(self, key: int) -> int:
         return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
@@ -282,19 +282,9 @@ class SplitJoinLoop:
             # A plan that gives a key new places takes none away.
             left = [] if new else [worker for worker in each.places if _is_empty(key, worker, each, target, reports)]
             leave += [(key, worker) for worker in left]
-            after = _list_places(each, target, new, left, number)
-            if [place for place, _, _ in after] != [self._find_home(key)]:
-                entries.append(
-                    (
-                        key,
-                        replace(
-                            each,
-                            places=[p for p, _, _ in after],
-                            weights=[w for _, w, _ in after],
-                            since=[s for _, _, s in after],
-                        ),
-                    )
-                )
+            after = _place_key(each, target, new, left, number)
+            if after.places != [self._find_home(key)]:
+                entries.append((key, after))
         return JoinTable(
             keys=np.array([key for key, _ in entries], np.uint64),
             split=np.array([each.split for _, each in entries], np.int8),
@@ -332,13 +322,18 @@ def _is_empty(key: int, worker: int, of: _JoinKey, target: Mapping[int, float], 
     return key in np.asarray(report["empty"]).tolist()
 
 
-def _list_places(
+def _place_key(
     key: _JoinKey, target: Mapping[int, float], new: Iterable[int], left: list[int], number: int
-) -> list[tuple[int, float, int]]:
-    """(place, weight, since) of a key in plan ``number``."""
+) -> _JoinKey:
+    """A key in plan ``number``, with its new places and without those that it has left."""
     before = dict(zip(key.places, key.since, strict=True))
     places = [*(worker for worker in key.places if worker not in left), *new]
-    return [(place, target.get(place, 0.0), 0 if place in target else before[place] or number) for place in places]
+    return replace(
+        key,
+        places=places,
+        weights=[target.get(place, 0.0) for place in places],
+        since=[0 if place in target else before[place] or number for place in places],
+    )
 
 
 def _make_copies(entries: list[tuple[int, int, int, int]]) -> Copies:
