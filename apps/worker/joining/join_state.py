@@ -102,7 +102,8 @@ class JoinState:
         A null key equals nothing: such rows are those of an outer side, and only kept.
         """
         if rows.column(KEY).null_count:
-            self.tables[side].add(rows.filter(rows.column(KEY).is_null()))
+            null = rows.filter(rows.column(KEY).is_null())
+            self.tables[side].add(null, hash_keys_of(null))
             rows = rows.filter(rows.column(KEY).is_valid())
         if not rows.num_rows:
             return
@@ -119,7 +120,7 @@ class JoinState:
                 yield from pack_rows(RESULTS, self._worker, [(0, batch)])
             if outer[1 - side]:
                 kept.mark(piece, found)
-        self.tables[side].add(set_matched(rows, ~alone) if outer[side] else rows)
+        self.tables[side].add(set_matched(rows, ~alone) if outer[side] else rows, keys.hashes[keys.codes])
         if load is not None:
             load.add(side, keys, pairs)
 

@@ -101,10 +101,9 @@ class RowTable:
         """No rows."""
         return self._buckets.empty()
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows of the table's schema."""
+    def add(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64]) -> None:
+        """Add n rows of the table's schema, whose keys have these hashes, uint64[n]."""
         slices = self._find_slices(rows)
-        hashes = hash_keys_of(rows)
         for start in np.unique(slices).tolist():
             own = slices == start
             index = self._directory.indexes.setdefault(start, BucketIndex.empty(self._directory.usual))

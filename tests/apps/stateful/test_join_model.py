@@ -36,7 +36,7 @@ MISTAKES = {
     "copies find no partners": (
         worker,
         "            yield from join.add(side, rows)\n",
-        "            join.tables[side].add(rows)\n",
+        "            join.tables[side].add(rows, hash_keys_of(rows))\n",
     ),
     "copies are lost": (worker, "            yield from join.add(side, rows)\n", "            pass\n"),
     "copies of the batch's end": (
