@@ -17,9 +17,9 @@ from unskew.apps.driver.plans.plan_service import choose_listen_address
 from unskew.apps.driver.plans.planned_routing import add_planner
 from unskew.apps.driver.python_processes import start_python
 from unskew.apps.library.route_options import RouteOptions
-from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb
+from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb, select_timely
 from unskew.apps.library.static_keyed_map import execute_at_once
-from unskew.apps.metrics.balance_observation import Observation, observe_keys, observe_rejected
+from unskew.apps.metrics.balance_observation import Observation, observe_keys
 from unskew.apps.operators.interface import KeyedOperator, require_operator
 from unskew.apps.router.router import Routing
 from unskew.apps.router.row_keys import Key, list_key_columns
@@ -428,12 +428,7 @@ def _select_tuples(
     own = {"key": by.value, "__time": moment}
     if config.event:
         own["time"] = moment
-        taken = moment.isNotNull()
-        if df.isStreaming:
-            taken &= F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
-        if config.observe is not None:
-            df = observe_rejected(df, taken, config.observe.name, number)
-        df = df.where(taken)
+        df = select_timely(df, moment, ahead_ms, config.observe, number)
     own |= {f"__{name}": column for name, column in routed.items()}
     # The user's columns by their places, because names may differ in case alone, or be those of our own.
     given = df.columns

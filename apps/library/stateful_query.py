@@ -4,14 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from unskew.apps.checkpoint.checkpoint import RECORD, Checkpoint
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.visibility import require_shared
+from unskew.apps.metrics.balance_observation import Observation, observe_rejected
 from unskew.apps.metrics.task_reports import TaskReports
 from unskew.apps.worker.stateful.migration import StateTransfers
 from unskew.errors import EnvironmentFault, UsageError
+from unskew.spark.micro_batches import make_batch_time
 from unskew.spark.setting_names import PROVIDER, ROCKSDB
 
 
@@ -20,6 +23,31 @@ def require_rocksdb(df: DataFrame, function: str) -> None:
     provider = df.sparkSession.conf.get(PROVIDER, "")
     if "RocksDB" not in (provider or ""):  # vendors have their own, as com.databricks.….RocksDBStateStoreProvider
         raise UsageError(f"{PROVIDER} is {provider!r}; valid for {function}: spark.conf.set({PROVIDER!r}, {ROCKSDB!r})")
+
+
+def select_timely(df: DataFrame, moment: Column, ahead_ms: int, observe: Observation | None, number: int) -> DataFrame:
+    """The rows that have a time, of a stream one at most ``ahead_ms`` after the batch's.
+
+    Parameters
+    ----------
+    df : DataFrame
+        The rows.
+    moment : Column
+        Their times.
+    ahead_ms : int
+        How far ahead a time may be (ms).
+    observe : Observation, optional
+        The observation in which Spark counts the rows that are left out.
+    number : int
+        The DataFrame's number among those of the query.
+
+    """
+    timely = moment.isNotNull()
+    if df.isStreaming:
+        timely &= F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
+    if observe is not None:
+        df = observe_rejected(df, timely, observe.name, number)
+    return df.where(timely)
 
 
 def claim_checkpoint(

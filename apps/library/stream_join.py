@@ -18,8 +18,8 @@ from unskew.apps.driver.plans.batch_planner import add_plans
 from unskew.apps.driver.plans.plan_service import require_listen_address
 from unskew.apps.driver.python_processes import start_python
 from unskew.apps.library.route_options import RouteOptions
-from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb
-from unskew.apps.metrics.balance_observation import Observation, observe_rejected
+from unskew.apps.library.stateful_query import claim_checkpoint, forget_transfers, require_rocksdb, select_timely
+from unskew.apps.metrics.balance_observation import Observation
 from unskew.apps.router.join_router import make_join_router
 from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.tuple_packets import as_column, make_time_column
@@ -214,11 +214,7 @@ class _Side:
     def send(self, config: JoinConfig, tokens: list[int], number: int, ahead_ms: int) -> DataFrame:
         """The rows as packets for workers, each with its worker's token."""
         moment = as_column(self.moment).cast("timestamp")
-        counted = moment.isNotNull() & F.coalesce(moment <= make_batch_time(ahead_ms), F.lit(False))
-        frame = self.frame
-        if config.observe is not None:
-            frame = observe_rejected(frame, counted, config.observe.name, number)
-        frame = frame.where(counted)
+        frame = select_timely(self.frame, moment, ahead_ms, config.observe, number)
         given = frame.columns
         plain = frame.select("*", self.by.value, moment).toDF(*(f"c{n}" for n in range(len(given))), "key", "time")
         read = [
