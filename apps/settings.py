@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from annotated_types import Ge, Gt
 from typing_extensions import Doc
 
-from unskew.durations import LONGEST, too_long_error
+from unskew.durations import LONGEST, parse_slide, too_long_error
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import LONGEST_TOPIC
@@ -37,7 +37,7 @@ DELIVERIES = ("at-least-once", "exactly-once")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
 #: Settings in seconds, which Python code may give as any duration.
-DURATIONS = ("window", "lateness", "trigger", "run_time", "max_ahead", "ttl")
+DURATIONS = ("window", "slide", "lateness", "trigger", "run_time", "max_ahead", "ttl")
 
 
 _MOST_NUMBERS = 100_000  # that A..B may stand for
@@ -94,6 +94,14 @@ class Settings:
         OptionStyle(metavar="N,…"),
     ] = None
     window: Annotated[float, Gt(0), Doc("Length of a window (s)."), OptionStyle(STREAM)] = 15.0
+    slide: Annotated[
+        float | None,
+        Gt(0),
+        Doc(
+            "Sliding windows: a window of --window seconds begins every so many seconds (default: the window's length)."
+        ),
+        OptionStyle(STREAM),
+    ] = None
     time: Annotated[
         str | None,
         Doc("Windows by 'batch' time (the default; no tuple is late) or 'event' time (Kafka's timestamps)."),
@@ -225,6 +233,8 @@ class Settings:
         window_ms = round(self.window * 1000, 6)
         if not window_ms or window_ms % 1:
             raise UsageError(f"window is {self.window}; valid: whole milliseconds, as 0.001, 0.5, 15")
+        if self.slide is not None:
+            parse_slide(self.slide, self.window_ms)
         _ = self.location
         if self.mode == "CLUSTER" and not self.master:
             raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
@@ -310,6 +320,11 @@ class Settings:
     def window_ms(self) -> int:
         """Length of a window (ms)."""
         return round(self.window * 1000)
+
+    @property
+    def slide_ms(self) -> int:
+        """How often a window begins (ms): after its length, unless windows slide."""
+        return self.window_ms if self.slide is None else round(self.slide * 1000)
 
     @property
     def name(self) -> str:

@@ -43,9 +43,9 @@ class Topology:
         Simulated cost of tuples. ``xN``: a worker executes N tuples per process duration. ``x0``: they cost nothing.
     **settings
         Any other field of ``unskew.apps.settings.Settings``, such as ``window``, ``time``, ``key_field``,
-        ``work``, ``options`` (of the grouping) and ``conf`` (of Spark). A duration (``window``, ``lateness``,
-        ``trigger``, ``run_time``, ``max_ahead``, ``ttl``, ``merge_every``) is a timedelta, a number (s), or a text such
-        as ``"10 minutes"``.
+        ``work``, ``options`` (of the grouping) and ``conf`` (of Spark). A duration (``window``, ``slide``,
+        ``lateness``, ``trigger``, ``run_time``, ``max_ahead``, ``ttl``, ``merge_every``) is a timedelta, a number (s),
+        or a text such as ``"10 minutes"``.
 
     Raises
     ------

@@ -33,6 +33,9 @@ _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
 #: comes before the year 10000, at which a backfill ends.
 LONGEST = 100 * 365.25 * 86_400
 
+#: Most sliding windows that a time is in.
+MOST_WINDOWS = 60
+
 _VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
 
 
@@ -85,6 +88,38 @@ def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
     (600000, 500)
     """
     return round(1000 * parse_seconds(name, value, least=least / 1000))
+
+
+def parse_slide(value: Any, window_ms: int) -> int:
+    """How often a sliding window begins, in ms: the window's length divided by 1 to ``MOST_WINDOWS``.
+
+    A time is then in equally many windows wherever it lies.
+
+    Parameters
+    ----------
+    value : timedelta, number or str
+        The duration, as in ``parse_seconds``.
+    window_ms : int
+        The windows' length (ms).
+
+    Raises
+    ------
+    UsageError
+        The value isn't a duration, or doesn't divide the window's length.
+
+    Examples
+    --------
+    >>> parse_slide("5 seconds", 15_000)
+    5000
+
+    """
+    slide_ms = round(1000 * parse_seconds("slide", value, above=True), 6)
+    if slide_ms % 1 or not slide_ms or window_ms % slide_ms or window_ms > MOST_WINDOWS * slide_ms:
+        raise UsageError(
+            f"slide is {value!r}; valid for a window of {window_ms / 1000:g} s: its length divided by 1 to "
+            f"{MOST_WINDOWS}, in whole milliseconds"
+        )
+    return int(slide_ms)
 
 
 def _to_seconds(value: Any) -> float | None:

@@ -35,6 +35,19 @@ def test_what_is_none():
             made(window=window)
 
 
+def test_a_slide_divides_the_window():
+    assert (made().slide_ms, made(window=6).slide_ms) == (15_000, 6000)
+    assert made(window="1 minute", slide="1 second").slide_ms == 1000
+    assert made(slide=timedelta(seconds=7.5)).slide_ms == 7500
+    valid = r"valid for a window of 15 s: its length divided by 1 to 60, in whole milliseconds"
+    for slide in (4.0, 30.0, 0.2, 14.9999):
+        with pytest.raises(UsageError, match=f"slide is {slide}; {valid}"):
+            made(slide=slide)
+    for slide in (0.0, -1.0):
+        with pytest.raises(UsageError, match=f"slide is {slide}"):
+            Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 3, "x0", Connection(""), "", slide=slide)
+
+
 def test_the_commands_durations_have_an_end():
     """Python's clocks have no time after the year 9999, and there is no whole number of milliseconds for ``inf``."""
     of = ("LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 3, "x0", Connection(""), "")
