@@ -21,24 +21,54 @@ NO_WINDOW = "-"
 
 @dataclass(frozen=True, slots=True)
 class ResultMessage:
-    """A record for a result topic: Kafka key and JSON value."""
+    """A record for a result topic: Kafka key and JSON value.
+
+    ``topic`` and ``partition`` are where it goes, if not where the others do, and by its key.
+    """
 
     key: str
     value: bytes
+    topic: str | None = None
+    partition: int = -1
+
+    def to_record(self) -> dict[str, Any]:
+        """The record, as the client takes it."""
+        record: dict[str, Any] = {"key": self.key.encode(), "value": self.value}
+        return record if self.topic is None else record | {"topic": self.topic, "partition": self.partition}
 
 
 def make_message(
-    kafka_key: str, key: str, timestamp_ms: int, tags: dict[str, Any], fields: dict[str, Any]
+    kafka_key: str,
+    key: str,
+    timestamp_ms: int,
+    tags: dict[str, Any],
+    fields: dict[str, Any],
+    batch: dict[str, Any] | None = None,
 ) -> ResultMessage:
-    """One message, built on the driver."""
+    """One message, built on the driver. ``batch`` names the batch where the newest record of a Kafka key counts."""
     body = {
         "key": key,
         "messageId": make_message_id(kafka_key),
         "timestamp": timestamp_ms,
         "tags": tags,
         "fields": fields,
+        **({} if batch is None else {"batch": batch}),
     }
     return ResultMessage(kafka_key, orjson.dumps(body))
+
+
+def name_batch(generation: int, number: int, time_ms: int) -> dict[str, int]:
+    """What a record says of its batch. Of the records of a Kafka key, that of the greatest batch is valid.
+
+    Parameters
+    ----------
+    generation : int
+        It is greater than those of the checkpoints that have written to the topic before.
+    number, time_ms : int
+        The batch's number and time.
+
+    """
+    return {"generation": generation, "number": number, "time": time_ms}
 
 
 def make_message_id(kafka_key: str) -> str:

@@ -92,8 +92,9 @@ class Outbox:
     def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
         """Give these records to the client, in order, and wait until there is room for them.
 
-        ``longest`` is the size of the largest record in bytes. All records have the same fields, besides ``key`` and
-        ``value`` perhaps ``headers`` and a ``partition`` of their own. Records after a failed one count as failed too.
+        ``longest`` is the size of the largest record in bytes. All records have the same fields: besides ``key`` and
+        ``value`` perhaps ``headers``, and a ``topic`` and a ``partition`` of their own. Records after a failed one
+        count as failed too.
         """
         # The queue's bytes aren't known, but they are no more than its length times the longest record so far.
         self._longest = max(self._longest, longest)
@@ -119,7 +120,8 @@ class Outbox:
         """Give the client records one by one, because of a batch it takes keys and values alone."""
         for at, record in enumerate(records):
             try:
-                self._producer.produce(self._topic, on_delivery=self._report, **{"partition": partition, **record})
+                to = {"topic": self._topic, "partition": partition}
+                self._producer.produce(on_delivery=self._report, **(to | record))
             except KafkaException as error:
                 self._fail(error.args[0], len(records) - at)
                 return

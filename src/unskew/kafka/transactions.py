@@ -245,8 +245,8 @@ class TransactionalWriter:
         Parameters
         ----------
         records : list of dict
-            Each with ``key`` and ``value`` (bytes or None). All of them may have ``partition`` (int), and ``headers``
-            (a list of (str, bytes or None), or None).
+            Each with ``key`` and ``value`` (bytes or None). All of them may have ``topic`` (str), ``partition`` (int),
+            and ``headers`` (a list of (str, bytes or None), or None).
 
         Raises
         ------
