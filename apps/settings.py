@@ -34,6 +34,8 @@ TIME_UNITS = ("s", "ms", "us", "ns")
 DATA_LOSS = ("fail", "skip")
 #: How often a record of results may be there: a batch that runs again publishes the same again, or nothing twice.
 DELIVERIES = ("at-least-once", "exactly-once")
+#: When results are published: when their window closes, or whenever they change.
+EMITS = ("final", "changes")
 #: What a run does if the work raises on a message's tuple: it ends, or rejects the message.
 WORK_ERRORS = ("fail", "reject")
 #: Settings in seconds, which Python code may give as any duration.
@@ -42,6 +44,8 @@ DURATIONS = ("window", "slide", "lateness", "trigger", "run_time", "max_ahead", 
 
 _MOST_NUMBERS = 100_000  # that A..B may stand for
 
+# A full batch takes at least so long (s), unless the user limits its tuples.
+_FULL_BATCH = 1.0
 # Most tuples a batch, where they cost nothing: so many that a batch's fixed cost (a second on two cores) is small.
 _FREE_BATCH = 5_000_000
 # Where tuples cost something, a batch has as many as W workers side by side execute in this time.
@@ -102,6 +106,14 @@ class Settings:
         ),
         OptionStyle(STREAM),
     ] = None
+    emit: Annotated[
+        str,
+        Doc(
+            "When counts are published: 'final', once, when their window closes; or 'changes', a key's running total "
+            "after each batch in which it grew, and a mark when the window closes."
+        ),
+        OptionStyle(STREAM),
+    ] = "final"
     time: Annotated[
         str | None,
         Doc("Windows by 'batch' time (the default; no tuple is late) or 'event' time (Kafka's timestamps)."),
@@ -221,6 +233,7 @@ class Settings:
         _require_one_of("mode", self.mode, MODES)
         self._choose_time()
         _require_one_of("on_data_loss", self.on_data_loss, DATA_LOSS)
+        _require_one_of("emit", self.emit, EMITS)
         _require_one_of("work_errors", self.work_errors, WORK_ERRORS)
         _require_one_of("delivery", self.delivery, DELIVERIES)
         _require_offsets("starting_offsets", self.starting_offsets)
@@ -317,6 +330,25 @@ class Settings:
         return max(self.sources, round(self.workers * _COSTLY_BATCH / self.cost.mean))
 
     @property
+    def spark_trigger_ms(self) -> int:
+        """The interval (ms) at whose multiples Spark's clock begins batches. 0: Spark has none.
+
+        Spark waits for its next trigger even if the batch was full and more messages wait. So if a full batch may be
+        shorter than the trigger, Spark gets no trigger, and the run itself waits between batches.
+        """
+        paced = self.max_tuples is not None or self.trigger > _FULL_BATCH
+        return 0 if paced else round(self.trigger * 1000)
+
+    @property
+    def heartbeat_lead_ms(self) -> int:
+        """By how much at most a heartbeat is ahead of its batch's time (ms): as far as the next batch's at least is.
+
+        So the next batch's watermark is that batch's own time, and it publishes the windows that have ended before it.
+        By event time, the messages' times decide. Where changes are published, nothing waits for the watermark.
+        """
+        return self.spark_trigger_ms if self.time == "batch" and self.emit == "final" else 0
+
+    @property
     def window_ms(self) -> int:
         """Length of a window (ms)."""
         return round(self.window * 1000)
@@ -353,6 +385,8 @@ class Settings:
             "groupingOptions": {name: _serialise_option(value) for name, value in self.options.items()},
             "seed": self.seed,
             "window": self.window,
+            "slide": self.slide if self.slide_ms < self.window_ms else None,
+            "emit": self.emit,
             "time": self.time,
             "timeField": self.time_field,
             "timeUnit": None if self.time_field is None else self.time_unit or "ms",

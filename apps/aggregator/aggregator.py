@@ -10,7 +10,7 @@ number, and make the same records again.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -91,8 +91,11 @@ def _compare_neighbours(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     return pc.call_function("not_equal", [values[1:], values[:-1]]).to_numpy(zero_copy_only=False)
 
 
-def make_count_records(merged: pa.Table) -> list[dict[str, Any]]:
-    """The records of the aggregator topic, ``key`` and ``value`` (bytes), in the form of the client's batch call."""
+def make_count_records(merged: pa.Table, batch: str = "") -> list[dict[str, Any]]:
+    """The records of the aggregator topic, ``key`` and ``value`` (bytes), in the form of the client's batch call.
+
+    ``batch`` is the JSON object that names the batch, of records that a later batch's overwrite.
+    """
     if merged.num_rows == 0:
         return []
     rows = merged.combine_chunks().to_batches()[0]
@@ -104,10 +107,11 @@ def make_count_records(merged: pa.Table) -> list[dict[str, Any]]:
         format_integers(rows[name].to_numpy()) for name in ("end", "tuples", "count", "workers")
     )
     key = quote_texts(rows["key"])
+    ending = f'}},"batch":{batch}}}' if batch else "}}"
     values = join_columns(  # more than twice as fast as orjson.dumps of each record
         *('{"key":', key, ',"messageId":"', ids, '","timestamp":', end),
         *(',"tags":{"key":', key, ',"window":"', windows),
-        *('"},"fields":{"count":', count, ',"tuples":', tuples, ',"workers":', workers, "}}"),
+        *('"},"fields":{"count":', count, ',"tuples":', tuples, ',"workers":', workers, ending),
     )
     pairs = zip(names.cast(pa.binary()).to_pylist(), values.cast(pa.binary()).to_pylist(), strict=True)
     return [{"key": name, "value": value} for name, value in pairs]
@@ -116,11 +120,21 @@ def make_count_records(merged: pa.Table) -> list[dict[str, Any]]:
 _ROLE = "aggregator"
 _TASK, _PARTS = "task", "parts"
 _SCHEMA = pa.schema([(_TASK, pa.int32()), (_PARTS, pa.binary())])
-_SCHEMA_DDL = "task int, parts binary"
+#: The schema of what tasks tell the driver about windows.
+SCHEMA_DDL = "task int, parts binary"
 # By event time a batch may close any number of windows. Spark takes 1 GiB of results from all tasks of a job, which are
 # 128 at most by default.
 _MOST = 4 << 20  # bytes; of a task
 _PIECE = 1 << 20  # bytes; of several windows, in a row
+
+
+def open_delivery(
+    connection: Connection, topic: str, commits: TransactionalPartitions | None, number: BatchId | None
+) -> TaskDelivery | TransactionalDelivery:
+    """Where the aggregator's records of the calling task go."""
+    if commits is None or number is None:
+        return TaskDelivery(connection, topic)
+    return TransactionalDelivery(commits.writer(_ROLE, get_partition()), topic, number)
 
 
 @dataclass(frozen=True)
@@ -163,22 +177,18 @@ class WindowPublisher:
         by = "start", "key"
         divided = rows.repartition(*by) if self.commits is None else rows.repartition(self.commits.of(_ROLE), *by)
         pieces = divided.sortWithinPartitions("start", "key").mapInArrow(
-            replace(self, number=number).__call__, _SCHEMA_DDL
+            replace(self, number=number).__call__, SCHEMA_DDL
         )
-        tasks: dict[int, list[bytes]] = {}
-        for row in pieces.collect():
-            tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
-        return list(merge_distributions(map(self._read, tasks.values())))
+        return list(merge_distributions(map(self._read, collect_pieces(pieces))))
 
     def _read(self, blobs: list[bytes]) -> Iterator[Distribution]:
         """A task's distributions. Only those of one row are in memory at a time."""
-        for blob in blobs:
-            yield from map(Distribution.unpack, fetch_blob(blob, self.checkpoint).splitlines())
+        return map(Distribution.unpack, read_pieces(blobs, self.checkpoint))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Sorted rows go in. A packed ``Distribution`` of each window comes out once its records are written."""
         merger, observer, delivery = PartialMerger(), Observer(self.workers), None
-        parts = _DistributionPacker(self)
+        parts = WindowPacker(self.checkpoint, self.most, self.piece)
         try:
             for batch in batches:
                 if not batch.num_rows:
@@ -204,24 +214,39 @@ class WindowPublisher:
         yield parts.finish()
 
     def _delivery(self) -> TaskDelivery | TransactionalDelivery:
-        """Where this task's records go."""
-        if self.commits is None or self.number is None:
-            return TaskDelivery(self.connection, self.topic)
-        return TransactionalDelivery(self.commits.writer(_ROLE, get_partition()), self.topic, self.number)
+        return open_delivery(self.connection, self.topic, self.commits, self.number)
 
 
-class _DistributionPacker:
-    """A task's packed distributions in rows of about the same size, which are the same for the same windows."""
+class Packable(Protocol):
+    """What a task tells the driver about a window."""
 
-    def __init__(self, closing: WindowPublisher) -> None:
-        self._piece = closing.piece
-        self._overflow = Overflow(closing.checkpoint, closing.most)
+    def pack(self) -> bytes:
+        """Its bytes, in one line."""
+        ...
+
+
+class WindowPacker:
+    """What a task tells the driver about windows: rows of about the same size, and the same for the same windows.
+
+    Parameters
+    ----------
+    checkpoint : str or Location
+        The query's checkpoint location.
+    most, piece : int
+        How many bytes go through Spark, and about how many in a row.
+
+    """
+
+    def __init__(self, checkpoint: Where, most: int = _MOST, piece: int = _PIECE) -> None:
+        self._piece = piece
+        self._overflow = Overflow(checkpoint, most)
         self._name, self._batch = f"closing-{get_partition()}", get_batch_number() or 0
         self._rows: list[bytes] = []
         self._open: list[bytes] = []
         self._size = 0
 
-    def add(self, parts: Iterable[Distribution]) -> None:
+    def add(self, parts: Iterable[Packable]) -> None:
+        """Add windows."""
         for part in parts:
             self._open.append(part.pack())
             self._size += len(self._open[-1])
@@ -229,6 +254,7 @@ class _DistributionPacker:
                 self._put()
 
     def finish(self) -> pa.RecordBatch:
+        """The rows, of ``SCHEMA_DDL``."""
         if self._open:
             self._put()
         self._overflow.forget(self._name, self._batch)
@@ -239,3 +265,17 @@ class _DistributionPacker:
         packed = b"\n".join(self._open)
         self._rows.append(self._overflow.put(self._name, self._batch, len(self._rows), packed))
         self._open, self._size = [], 0
+
+
+def collect_pieces(pieces: DataFrame) -> Iterable[list[bytes]]:
+    """Run the job of a DataFrame of ``SCHEMA_DDL``; each task's pieces."""
+    tasks: dict[int, list[bytes]] = {}
+    for row in pieces.collect():
+        tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
+    return tasks.values()
+
+
+def read_pieces(blobs: Iterable[bytes], checkpoint: Where) -> Iterator[bytes]:
+    """What a task has packed about each window. Only what one row has is in memory at a time."""
+    for blob in blobs:
+        yield from fetch_blob(blob, checkpoint).splitlines()

@@ -3,7 +3,7 @@
 import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -21,6 +21,7 @@ from unskew.kafka.transactions import (
     TransactionalWriter,
     read_last_batch_ids,
 )
+from unskew.spark.compat import override_settings
 from unskew.spark.micro_batches import get_partition
 from unskew.spark.setting_names import BYTES, ROWS
 
@@ -187,17 +188,6 @@ class TransactionalWriteTask:
         yield  # an iterator, of nothing
 
 
-@contextmanager
-def limited_arrow_batches(spark: SparkSession) -> Iterator[None]:
+def limited_arrow_batches(spark: SparkSession) -> AbstractContextManager[None]:
     """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
-    before = {name: spark.conf.get(name, None) for name in _BOUNDS}
-    for name, value in _BOUNDS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, value)
+    return override_settings(spark, _BOUNDS)

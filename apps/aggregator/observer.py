@@ -84,9 +84,18 @@ class Distribution:
     @classmethod
     def unpack(cls, data: bytes) -> Self:
         """The distribution from its bytes."""
-        values = orjson.loads(data)
-        loads = {name: np.array(values[name], np.int64) for name in ("tuples", "counts", "keys")}
-        return cls(**(values | loads | {"hottest": [HotKey(**hot) for hot in values["hottest"]]}))
+        return cls.from_json(orjson.loads(data))
+
+    def to_json(self) -> dict[str, Any]:
+        """The distribution as JSON values, which ``from_json`` reads."""
+        return orjson.loads(self.pack())
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """The distribution from its JSON values."""
+        read: dict[str, Any] = {name: np.array(values[name], np.int64) for name in ("tuples", "counts", "keys")}
+        read["hottest"] = [HotKey(**hot) for hot in values["hottest"]]
+        return cls(**(values | read))
 
 
 def merge_distributions(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Distribution]:
@@ -100,12 +109,20 @@ def merge_distributions(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Dis
             measures.sum_loads(part.counts for part in parts),
             measures.sum_loads(part.keys for part in parts),
             sum(part.distinct_keys for part in parts),
-            _take_hottest([hot for part in parts for hot in part.hottest]),
+            take_hottest([hot for part in parts for hot in part.hottest]),
         )
 
 
-def _take_hottest(keys: Iterable[HotKey]) -> list[HotKey]:
+def take_hottest(keys: Iterable[HotKey]) -> list[HotKey]:
+    """The ``HOTTEST`` keys with the most tuples, the one with the most first."""
     return sorted(keys, key=lambda hot: (-hot.tuples, hot.key))[:HOTTEST]
+
+
+def select_hottest(rows: pa.Table) -> list[HotKey]:
+    """The hottest of a window's keys, whose rows have key, tuples, count, workers."""
+    order = pc.SelectKOptions(HOTTEST, [("tuples", "descending"), ("key", "ascending")])
+    best = rows.take(pc.call_function("select_k_unstable", [rows], order))
+    return [HotKey(**row) for row in best.select(["key", "tuples", "count", "workers"]).to_pylist()]
 
 
 class Observer:
@@ -128,7 +145,7 @@ class Observer:
         """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has its tuples."""
         columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
         start, end, worker, tuples, count = columns
-        for first, stop in _find_runs(start):
+        for first, stop in find_runs(start):
             span, part = (int(start[first]), int(end[first])), worker[first:stop]
             loads = self._of(span, int(part.max()) + 1)
             loads[0] += sum_by_key(part, tuples[first:stop], loads.shape[1])
@@ -143,14 +160,11 @@ class Observer:
 
     def keys(self, merged: pa.Table) -> None:
         """Observe rows of ``aggregator.MERGED``, one for each key."""
-        for first, stop in _find_runs(merged["start"].to_numpy()):
+        for first, stop in find_runs(merged["start"].to_numpy()):
             part = merged.slice(first, stop - first)
             start = part["start"][0].as_py()
             self._distinct[start] = self._distinct.get(start, 0) + part.num_rows
-            order = pc.SelectKOptions(HOTTEST, [("tuples", "descending"), ("key", "ascending")])
-            best = part.take(pc.call_function("select_k_unstable", [part], order))
-            hot = [HotKey(**row) for row in best.select(["key", "tuples", "count", "workers"]).to_pylist()]
-            self._hottest[start] = _take_hottest([*self._hottest.get(start, []), *hot])
+            self._hottest[start] = take_hottest([*self._hottest.get(start, []), *select_hottest(part)])
 
     def finish(self, before: int | None = None) -> Iterator[Distribution]:
         """Yield the windows that start before this moment (ms), and forget them. None: yield all windows."""
@@ -159,7 +173,7 @@ class Observer:
             yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
 
 
-def _find_runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def find_runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """(first, stop) of each stretch of equal values."""
     if len(values):
         bounds = np.flatnonzero(np.diff(values)) + 1

@@ -1,9 +1,9 @@
 """The result topics: their names, and the records that the driver and the tasks write to them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,6 +15,7 @@ from unskew.apps.aggregator.exactly_once import (
     limited_arrow_batches,
     make_pair_records,
 )
+from unskew.apps.checkpoint.checkpoint import WorkerHistory
 from unskew.apps.settings import Settings
 from unskew.apps.worker.result_messages import LONGEST_RECORD, ResultMessage
 from unskew.apps.worker.stages import make_stage
@@ -28,10 +29,17 @@ _PART = 10_000  # messages
 
 
 def list_result_topics(settings: Settings) -> dict[str, str]:
-    """Role → topic: aggregator, distribution, rejected, and results if the work has states."""
+    """Role → topic: aggregator, distribution, rejected, and results if the work has states.
+
+    Changes go to the same topic after the number of workers has changed. A new topic would lack the totals of those
+    keys of open windows that don't change any more.
+    """
+    named = settings
+    if settings.emit == "changes":
+        named = replace(settings, workers=WorkerHistory.at(settings.location, settings.workers).first)
     return {
         **make_stage(settings).topics,
-        "aggregator": f"{settings.name}-aggregator",
+        "aggregator": f"{named.name}-aggregator",
         "distribution": f"{settings.name}-distribution",
         "rejected": f"{settings.topic}-rejected",
     }
@@ -116,8 +124,10 @@ class ResultPublisher:
 
 def _batch_messages(messages: Iterable[ResultMessage]) -> Iterator[list[dict[str, Any]]]:
     left = iter(messages)
-    while piece := [{"key": each.key.encode(), "value": each.value} for each in islice(left, _PART)]:
-        yield piece
+    while piece := [message.to_record() for message in islice(left, _PART)]:
+        # The client takes records of the same fields together.
+        for _, alike in groupby(piece, len):
+            yield list(alike)
 
 
 # What Kafka's client and log add to a record, at most.

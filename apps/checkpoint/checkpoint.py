@@ -26,7 +26,7 @@ GENERATION = "generation"
 #: the number of ``parts`` of each role.
 COMMITS = "commits"
 # What the record of an older version, which couldn't say it, stands for.
-_DEFAULTS: dict[str, Any] = {"timeField": None, "timeUnit": None}
+_DEFAULTS: dict[str, Any] = {"timeField": None, "timeUnit": None, "slide": None, "emit": "final"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,10 @@ class Totals:
     occupants : dict
         source → the keys in its grouping's old space when the source last had tuples. Only some schemes have an old
         space.
+    open : dict
+        Start of a window (ms) → its distribution so far, as JSON values, in a run that publishes changes.
+    closed_ms : int
+        By event time, in such a run: windows that end at or before this time are closed.
 
     """
 
@@ -162,6 +166,8 @@ class Totals:
     loads: list[int] = field(default_factory=list)
     skipped: int = 0
     occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    open: dict[str, dict[str, Any]] = field(default_factory=dict)
+    closed_ms: int = -1
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """The totals with one more closed window: each worker's tuples, (key, worker) pairs and distinct keys."""

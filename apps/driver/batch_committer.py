@@ -1,10 +1,11 @@
 """The end of each batch, on the driver: closed windows are published, and the tasks' reports are collected."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,19 +13,26 @@ from pyspark.sql import DataFrame
 
 from unskew.apps.aggregator import observer
 from unskew.apps.aggregator.aggregator import WindowPublisher
+from unskew.apps.aggregator.changes import WindowChanges, add_changes, collect_changes, make_marks, take_closed
 from unskew.apps.aggregator.publisher import ResendableMessages, ResultPublisher
 from unskew.apps.aggregator.rejected_messages import read_rejected
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, Checkpoint
 from unskew.apps.checkpoint.lease import Lease
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.plans.feedback_loop import end_batch
 from unskew.apps.driver.plans.planner import Planner
 from unskew.apps.metrics.task_reports import Failures, PlanSummary, Reports, StateSummary, TaskReports
+from unskew.apps.operators.errors import StateFault
 from unskew.apps.splitter.kafka_source import count_lost_messages
 from unskew.apps.worker.result_messages import ResultMessage
 from unskew.grouping.feedback_loop import Rebalance
+from unskew.kafka.topics import count_partitions
 from unskew.kafka.transactions import BatchId
+
+# Writes records to the topic of a role.
+_Write: TypeAlias = Callable[[DataFrame, str], None]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -73,12 +81,18 @@ class BatchReport:
     rebalances: tuple[Rebalance, ...] = ()
     plan: PlanSummary | None = None
 
+    @property
+    def open_window(self) -> observer.Distribution | None:
+        """The newest window that is open after the batch, as far as it is counted; only where changes are published."""
+        *_, newest = [None, *self.totals.open.values()]
+        return None if newest is None else observer.Distribution.from_json(newest)
+
 
 class BatchCommitter:
     """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
 
     Before each of its writes it checks whether another driver has taken over the checkpoint. ``planner`` is that of the
-    query, if it has one.
+    query, if it has one. By event time, ``flush_at`` is how far the query sets the latest time.
     """
 
     def __init__(
@@ -89,35 +103,30 @@ class BatchCommitter:
         listener: Callable[[BatchReport], None],
         lease: Lease,
         planner: Planner | None = None,
+        flush_at: datetime | None = None,
     ) -> None:
         self._settings = settings = dataflow.settings
         self._stage = dataflow.stage
         self._totals = TotalsLog(settings.location)
         self._reports = reports
         self._publisher = publisher
-        topic = publisher.topics["aggregator"]
+        self._topic = publisher.topics["aggregator"]
         self._closing = WindowPublisher(
-            settings.connection, topic, settings.workers, settings.location, publisher.commits
+            settings.connection, self._topic, settings.workers, settings.location, publisher.commits
         )
         self._listener = listener
         self._lease = lease
         self._planner = planner
         self._loop = dataflow.loop()
         self._record = Checkpoint(settings.location).read_record()
+        self._flush_ms = -1 if flush_at is None else (flush_at - _EPOCH) // timedelta(milliseconds=1)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
-        skipped = self._count_skipped(batch)
-        before = self._totals.at(batch.number)
-        may_close = self._may_close(batch, before)
-        number = BatchId(batch.number, batch.planned_ms)
-        write = partial(self._write, number)
-        with self._stage.execute_batch(df, batch, self._record, write, may_close=may_close) as counts:
-            windows = self._close(counts, number) if counts is not None else []
-        reports = self._reports.take(batch.number)
-        report = self._summarise(batch, before, skipped, reports)
-        if windows:
-            report = self._publish(windows, report)
+        commit = self._commit_final if self._settings.emit == "final" else self._commit_changes
+        write = partial(self._write, BatchId(batch.number, batch.planned_ms))
+        report, reports = commit(df, batch, write)
+        batch = report.batch
         if report.rejected:
             write(read_rejected(df.sparkSession, self._settings, batch, report.failures), "rejected")
         self._lease.require()
@@ -129,10 +138,58 @@ class BatchCommitter:
             self._stage.forget(reports, self._record)
         self._listener(report)
 
-    def _close(self, counts: DataFrame, number: BatchId) -> list[observer.Distribution]:
-        """Publish the counts of windows that the batch closes."""
-        self._lease.require()
-        return self._closing.run(counts, number)
+    def _commit_final(self, df: DataFrame, batch: Batch, write: _Write) -> tuple[BatchReport, TaskReports]:
+        """Run a batch, and publish the counts of the windows that it closes."""
+        skipped = self._count_skipped(batch)
+        before = self._totals.at(batch.number)
+        may_close = self._may_close(batch, before)
+        windows: list[observer.Distribution] = []
+        with self._stage.execute_batch(df, batch, self._record, write, may_close=may_close) as counts:
+            if counts is not None:
+                self._lease.require()
+                windows = self._closing.run(counts, BatchId(batch.number, batch.planned_ms))
+        reports = self._reports.take(batch.number)
+        report = self._summarise(batch, before, skipped, reports)
+        totals, closed = self._publish(windows, report.totals, batch)
+        return replace(report, totals=totals, windows=closed), reports
+
+    def _commit_changes(self, df: DataFrame, batch: Batch, write: _Write) -> tuple[BatchReport, TaskReports]:
+        """Run a batch, whose tasks publish what it changes, and mark the windows that are closed before or after it.
+
+        ``unskew.apps.aggregator.changes`` says when windows close.
+        """
+        settings = self._settings
+        batch = replace(batch, late_before_ms=batch.watermark_ms)  # as Spark does where ``ALLOW_MULTIPLE`` is false
+        skipped = self._count_skipped(batch)
+        before, closed = self._totals.at(batch.number), []
+        if settings.time == "batch":
+            before, closed = self._close_windows(before, batch.time_ms, batch)
+        elif before.closed_ms > batch.watermark_ms:
+            raise StateFault(
+                f"batch {batch.number} has the watermark {batch.watermark_ms}, and windows are closed up to "
+                f"{before.closed_ms}: the checkpoint was set back, or Spark's rule of watermarks has changed"
+            )
+        changes: list[WindowChanges] = []
+        with self._stage.execute_batch(df, batch, self._record, write, may_close=True) as pieces:
+            if pieces is not None:
+                self._lease.require()
+                changes = list(collect_changes(pieces, settings.location))
+        reports = self._reports.take(batch.number)
+        report = self._summarise(batch, before, skipped, reports)
+        totals = replace(report.totals, open=add_changes(before.open, changes, settings.workers))
+        if settings.time == "event":
+            latest = max([self._flush_ms, *(each.latest_ms for each in changes)])
+            until = max(batch.watermark_ms, latest - round(1000 * settings.lateness))
+            totals, closed = self._close_windows(totals, until, batch)
+            totals = replace(totals, closed_ms=until)
+        return replace(report, totals=totals, windows=closed), reports
+
+    def _close_windows(
+        self, totals: Totals, until_ms: int, batch: Batch
+    ) -> tuple[Totals, list[tuple[observer.Distribution, Totals]]]:
+        """Mark the open windows that end at or before this time (ms) as closed, and publish their distributions."""
+        still_open, windows = take_closed(totals.open, until_ms)
+        return self._publish(windows, replace(totals, open=still_open), batch) if windows else (totals, [])
 
     def _write(self, number: BatchId, records: DataFrame, role: str) -> None:
         """Write a batch's records to the topic of a role."""
@@ -141,8 +198,8 @@ class BatchCommitter:
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
         """Whether this batch's watermark may pass a window's end that the previous batch's hadn't passed."""
-        length = self._settings.window_ms
-        if batch.watermark_ms // length == batch.late_before_ms // length:
+        slide = self._settings.slide_ms  # by which the ends of windows are apart
+        if batch.watermark_ms // slide == batch.late_before_ms // slide:
             return False
         # By event time a batch may close windows that no batch before had.
         return self._settings.time == "event" or before.last_window_end_ms > batch.late_before_ms
@@ -159,21 +216,22 @@ class BatchCommitter:
         # A batch may have been planned for more workers than the run has now.
         most = max([self._settings.workers, *(w + 1 for w, report in reports.workers.items() if report.tuples)])
         loads = np.zeros(most, np.int64)
-        windows: dict[int, int] = {}
+        panes: dict[int, int] = {}
         failures: Failures = {}
         for worker, report in reports.workers.items():
             if worker < most:
                 loads[worker] = report.tuples
             failures |= report.failures
-            for window, tuples in report.windows.items():
-                windows[window] = windows.get(window, 0) + tuples
-        # The tuples of each window, late ones too. By event time the workers report them. By batch time all of a
-        # batch's tuples are in the window of its time.
-        length = self._settings.window_ms
+            for pane, tuples in report.windows.items():
+                panes[pane] = panes.get(pane, 0) + tuples
+        # The tuples of each pane, late ones too. By event time the workers report them. By batch time all of a batch's
+        # tuples are in the pane of its time. Keys are the end of the last window that the pane is in.
+        slide, length = self._settings.slide_ms, self._settings.window_ms
         if self._settings.time == "batch" and loads.any():
-            windows = {batch.time_ms // length: int(loads.sum())}
-        # Late are the tuples of windows that the batch before has closed, and those that a TTL alone makes late.
-        late = sum(n for window, n in windows.items() if (window + 1) * length <= batch.late_before_ms)
+            panes = {batch.time_ms // slide: int(loads.sum())}
+        ends = {pane * slide + length: tuples for pane, tuples in panes.items()}
+        # Late are the tuples all of whose windows the batch before has closed, and those that a TTL alone makes late.
+        late = sum(tuples for end, tuples in ends.items() if end <= batch.late_before_ms)
         late += sum(report.late for report in reports.workers.values())
         # Rejected are messages without a key, and those on which the work failed.
         refused = sum(report.rejected for report in reports.routers.values()) + len(failures)
@@ -190,7 +248,7 @@ class BatchCommitter:
             rejected=before.rejected + refused,
             late=before.late + late,
             skipped=before.skipped + skipped,
-            last_window_end_ms=max([before.last_window_end_ms, *((window + 1) * length for window in windows)]),
+            last_window_end_ms=max([before.last_window_end_ms, *ends]),
         )
         seconds = sum(report.seconds for report in reports.routers.values())
         states = self._stage.summary(reports)
@@ -202,21 +260,37 @@ class BatchCommitter:
         of = batch, loads, busy, refused, late, seconds, internals, totals
         return BatchReport(*of, windows=[], failures=failures, states=states, plan=plan)
 
-    def _publish(self, windows: list[observer.Distribution], report: BatchReport) -> BatchReport:
-        by_source = report.totals.occupants
+    def _publish(
+        self, windows: list[observer.Distribution], totals: Totals, batch: Batch
+    ) -> tuple[Totals, list[tuple[observer.Distribution, Totals]]]:
+        """Publish the distributions of closed windows; the totals with them, and each window with the totals so far."""
+        by_source = totals.occupants
         occupants = [each | {"source": source} for source in sorted(by_source, key=int) for each in by_source[source]]
         tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
-        totals, closed = report.totals, []
+        closed = []
         for window in windows:
-            totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
+            # Of sliding windows only those count that lie side by side, so that no tuple counts twice.
+            if window.start_ms % self._settings.window_ms == 0:
+                totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             closed.append((window, totals))
+        if not windows:
+            return totals, closed
         self._lease.require()
+        marks = self._mark(windows, batch)
 
         # By event time a batch may close so many windows that their records are made as they are sent.
         def records() -> Iterator[ResultMessage]:
             made = (observer.make_messages(window, so_far, tags, occupants) for window, so_far in closed)
-            return chain.from_iterable(made)
+            return chain(marks(), chain.from_iterable(made))
 
-        number = BatchId(report.batch.number, report.batch.planned_ms)
+        number = BatchId(batch.number, batch.planned_ms)
         self._publisher.send("distribution", ResendableMessages(records), number)
-        return replace(report, totals=totals, windows=closed)
+        return totals, closed
+
+    def _mark(self, windows: list[observer.Distribution], batch: Batch) -> Callable[[], Iterable[ResultMessage]]:
+        """Makes the marks of closed windows. Where counts are published once, there are none."""
+        if self._settings.emit == "final":
+            return list
+        partitions = count_partitions(self._settings.connection, self._topic) or 0
+        generation = self._record.get(GENERATION, {}).get("number", 0)
+        return partial(make_marks, windows, self._topic, partitions, generation, batch)

@@ -16,21 +16,15 @@ from unskew.kafka.reader import EndOffsets
 
 _MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
 _LOOK_EVERY = 0.5  # s
-_FULL_BATCH = 1.0  # s; a full batch takes at least so long, unless the user limits its tuples
 
 
 def choose_trigger(settings: Settings) -> str:
     """Spark's trigger for a run.
 
-    Spark waits for its next trigger even if the batch was full and more messages wait. If a full batch may be shorter
-    than the trigger, Spark gets no trigger, and ``IdleWait`` waits instead. ``IdleWait`` waits before Spark commits the
-    batch, so Spark's progress counts the wait as a part of the batch's time.
+    Where it is 0, ``IdleWait`` waits instead. It waits before Spark commits the batch, so Spark's progress counts the
+    wait as a part of the batch's time.
     """
-    return "0 seconds" if _is_paced(settings) else f"{settings.trigger} seconds"
-
-
-def _is_paced(settings: Settings) -> bool:
-    return settings.max_tuples is not None or settings.trigger > _FULL_BATCH
+    return f"{settings.spark_trigger_ms} milliseconds"
 
 
 class IdleWait:
@@ -70,15 +64,19 @@ class IdleWait:
         ``ahead_ms``: how far batch time is ahead of the clock.
         """
         batch, totals = report.batch, report.totals
-        if _is_paced(self._settings) and not self._full(batch):
+        if not self._settings.spark_trigger_ms and not self._full(batch):
             since = time.time() - (batch.time_ms - ahead_ms) / 1000
             self._halt.wait(min(self._settings.trigger, max(0.0, self._settings.trigger - since)))
         if batch.start != batch.end or report.windows or self._draining.is_set():
             return
         until = time.monotonic() + _MOST
         if self._settings.time == "batch" and batch.watermark_ms < totals.last_window_end_ms:
-            # The first batch after the window's end moves the watermark, and the next one publishes the window.
-            left = (totals.last_window_end_ms - ahead_ms) / 1000 - time.time()
+            # The first batch after the window's end moves the watermark, and the next one publishes the window. Where
+            # heartbeats are ahead, a batch before its end does.
+            slide_ms = self._settings.slide_ms
+            next_end_ms = min(totals.last_window_end_ms, (batch.watermark_ms // slide_ms + 1) * slide_ms)
+            moves_ms = next_end_ms - self._settings.heartbeat_lead_ms
+            left = (moves_ms - ahead_ms) / 1000 - time.time()
             until = min(until, time.monotonic() + left)
         if report.states is not None and report.states.states.any():
             until = min(until, time.monotonic() + self._patience)

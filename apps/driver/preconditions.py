@@ -152,13 +152,17 @@ def _describe_run(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[
 
 
 def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
-    """Note which generation of the results topic's records this checkpoint's are: later than all that it has.
+    """Note which generation this checkpoint's records are of in the topic whose records are overwritten.
+
+    That is the topic of a keyed operator's results, or that of counts which are published as they change. The
+    generation is later than all that the topic has.
 
     Batches have numbers from 0 on each checkpoint. Their times don't tell which of two is later either, because clocks
     are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
     was made again is another one, and so is the one of another number of workers.
     """
-    topic = list_result_topics(settings).get("results")
+    topics = list_result_topics(settings)
+    topic = topics["aggregator"] if settings.emit == "changes" else topics.get("results")
     if topic is None:
         return
     which = f"{topic} {topic_id(settings.connection.admin(), topic) or ''}".strip()

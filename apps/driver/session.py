@@ -142,7 +142,6 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
     stage = make_stage(settings)
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
-        **stage.conf,
         **settings.conf,
         **({**_OUR_DAEMON, **make_archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
@@ -177,7 +176,6 @@ def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSes
         **_SETTINGS,
         **_make_location_settings(settings.location),
         PARTITIONS: str(_choose_partitions(stage, own)),
-        **stage.conf,
     }
     for name, value in {**ours, **settings.conf}.items():
         if own.conf.isModifiable(name):
@@ -237,7 +235,8 @@ def _choose_partitions(stage: WorkerStage, spark: SparkSession) -> int:
         return min(settings.workers, _MOST_TASKS)
     local = settings.mode == "LOCAL"
     cores = (os.cpu_count() or 1) if local else spark.sparkContext.defaultParallelism
-    return min(max(cores, _LEAST_PARTITIONS), _MOST_TASKS)
+    least = 1 if local else _LEAST_PARTITIONS
+    return min(max(cores, least), _MOST_TASKS)
 
 
 def get_log_file() -> Path:

@@ -13,8 +13,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from unskew.apps.aggregator.changes import ChangePublisher
 from unskew.apps.aggregator.publisher import ResultPublisher
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
+from unskew.apps.checkpoint.checkpoint import GENERATION, Batch, Checkpoint
 from unskew.apps.checkpoint.lease import NAME_VARIABLE, Lease, describe_holder
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.driver.batch_committer import BatchCommitter, BatchReport
@@ -50,11 +51,14 @@ from unskew.apps.worker.stage import QueryContext
 from unskew.kafka.consumer_group import ConsumerGroup
 from unskew.kafka.reader import EndOffsets
 from unskew.kafka.topics import end_offsets, topic_id
+from unskew.spark.compat import override_settings
+from unskew.spark.micro_batches import find_next_trigger_ms
 from unskew.spark.setting_names import PARTITIONS
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY = 0.2  # s; each look asks the JVM
+_CLOCK_TICK = 0.002  # s; Spark's clock shows whole ms
 _ATTEMPTS = 5  # tries of a batch, if Python started too late or another driver was still at work
 _SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
 _LOOK_AT_HOLDER = 10.0  # s
@@ -286,12 +290,17 @@ class StreamingJob:
         self._last = None
         self._newest = -1
         clock = self._checkpoint.clock
-        self._clocks.begin_query(clock, self._checkpoint.first_unplanned())
+        unplanned = self._checkpoint.first_unplanned()
+        self._clocks.begin_query(clock, unplanned)
         address = planner.address if planner is not None else None
-        rows = self._dataflow.rows(spark, QueryContext(reports, flush_at, clock.ahead_ms, self._count_bytes, address))
-        committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner)
+        changes = self._publish_changes(publisher) if settings.emit == "changes" else None
+        context = QueryContext(reports, flush_at, clock.ahead_ms, self._count_bytes, address, changes)
+        rows = self._dataflow.rows(spark, context)
+        committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner, flush_at)
         self._halt.clear()
         self._halted = False
+        if unplanned:
+            self._await_next_trigger(self._checkpoint.planned_ms(unplanned - 1))
 
         def end_of_batch(df: DataFrame, number: int) -> None:
             # A flag says that the query was halted: an error's text quotes this function's lines, so it proves nothing.
@@ -305,15 +314,34 @@ class StreamingJob:
             committer(df, batch)
             if self._last is not None:
                 idle(self._last, clock.ahead_ms)
+            self._await_next_trigger(batch.planned_ms)
             self._lease.require()  # or Spark would commit the batch while the other driver is at it
 
-        return (
+        query = (
             rows.writeStream.queryName(settings.name)
             .option("checkpointLocation", settings.location.address)
             .trigger(processingTime=choose_trigger(settings))
+            .outputMode("append" if settings.emit == "final" else "update")
             .foreachBatch(end_of_batch)
-            .start()
         )
+        own = {name: value for name, value in self._dataflow.stage.conf.items() if name not in settings.conf}
+        with override_settings(spark, own):
+            return query.start()
+
+    def _await_next_trigger(self, planned_ms: int) -> None:
+        """Wait until the next batch may begin after one that was planned then, because its heartbeat has told so."""
+        lead_ms = self._settings.heartbeat_lead_ms
+        until = find_next_trigger_ms(planned_ms, lead_ms) / 1000 + _CLOCK_TICK
+        if lead_ms and (left := until - time.time()) > 0:
+            self._halt.wait(min(left, lead_ms / 1000))
+
+    def _publish_changes(self, publisher: ResultPublisher) -> ChangePublisher:
+        """What the query's tasks do with the counts that have changed."""
+        settings = self._settings
+        generation = self._checkpoint.read_record()[GENERATION]["number"]
+        ahead_ms = self._checkpoint.clock.ahead_ms
+        of = settings.connection, publisher.topics["aggregator"], settings.location, generation, ahead_ms
+        return ChangePublisher(*of, publisher.commits)
 
     def _require_same_topic(self, batch: Batch) -> None:
         topic = self._settings.topic

@@ -65,6 +65,8 @@ class Drain:
 
     def _over(self, report: BatchReport) -> bool:
         """Whether the windows are published, and the states merged."""
+        if report.totals.open:
+            return False
         end_ms = self.end_ms(report.totals)
         return self._stage.is_merged(report.states, end_ms) and report.batch.watermark_ms >= end_ms
 

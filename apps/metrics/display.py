@@ -102,6 +102,7 @@ class LiveView:
         self._meter = ArrivalMeter()
         self._arrivals: Arrivals | None = None
         self._hottest: Sequence[HotKey] = ()
+        self._keys_of = "the last window"
         self._rebalances = 0
         self._newest: Rebalance | None = None
 
@@ -114,8 +115,10 @@ class LiveView:
         for rebalance in report.rebalances:
             self._rebalances += 1
             self._newest = rebalance
-        if report.windows:
-            self._hottest = report.windows[-1][0].hottest
+        if (window := report.open_window) is not None:
+            self._hottest, self._keys_of = window.hottest, "the open window"
+        elif report.windows:
+            self._hottest, self._keys_of = report.windows[-1][0].hottest, "the last window"
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
@@ -165,7 +168,7 @@ class LiveView:
         return table
 
     def _keys(self, most: int) -> Table:
-        table = Table(box=None, pad_edge=False, title="hottest keys", title_justify="left")
+        table = Table(box=None, pad_edge=False, title=f"hottest keys of {self._keys_of}", title_justify="left")
         table.add_column("key", no_wrap=True, max_width=24)
         table.add_column("tuples", justify="right")
         table.add_column("workers", justify="right")

@@ -79,7 +79,7 @@ class WorkerReport:
     failures : dict
         Messages on which the work raised an error.
     windows : dict
-        By event time only: the number of a window → its tuples in the batch.
+        By event time only: the number of a pane, which is a window unless windows slide → its tuples in the batch.
     late : int
         With states that live for a TTL: tuples that came too late although their window was open.
     monitor : mapping, optional

@@ -6,7 +6,8 @@ part through the shuffle as one row of (worker, Arrow IPC bytes).
 """
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -152,6 +153,17 @@ def make_column_router(routing: Routing, given: Sequence[str]) -> Any:
     return workers
 
 
+def _split_by_source(batches: Iterator[pa.RecordBatch], source: str | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(source, its tuples) for each stretch of tuples of one source. Without a column, all are of source 0."""
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        sources = np.zeros(batch.num_rows) if source is None else batch.column(source).to_numpy(zero_copy_only=False)
+        bounds = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), batch.num_rows]
+        for first, stop in pairwise(bounds):
+            yield int(sources[first]), batch.slice(first, stop - first)
+
+
 def make_packet_router(
     routing: Routing,
     key: str,
@@ -166,14 +178,16 @@ def make_packet_router(
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
     Packets carry the columns ``carry``. Null is a key of its own. But of ``messages`` one without a key isn't routed,
-    and the report counts it as rejected. With ``fields``, key and count are read from the messages first.
+    and the report counts it as rejected. With ``fields``, key and count are read from the messages first. A task may
+    have the messages of several sources, one source after the other. Rows that aren't messages are of one source.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
-        if first is None:
-            return
+        for _, tuples in groupby(_split_by_source(batches, source if messages else None), itemgetter(0)):
+            yield from packets_of_source(batch for _, batch in tuples)
+
+    def packets_of_source(filled: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = next(filled)
         router = routing.open(first.column(source)[0].as_py() if source else get_partition())
         packer, rejected = Packer(router.workers), 0
 

@@ -37,6 +37,9 @@ class QueryContext:
         Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.open_topic``).
     planner : PlannerAddress, optional
         The planner of the query, if its grouping plans batches.
+    publish_changes : callable, optional
+        What the tasks do with the counts that have changed (``unskew.apps.aggregator.changes.ChangePublisher``), in a
+        run that publishes changes.
 
     """
 
@@ -45,6 +48,7 @@ class QueryContext:
     ahead_ms: int = 0
     count_bytes: bool = False
     planner: PlannerAddress | None = None
+    publish_changes: Callable[[DataFrame], DataFrame] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,11 @@ class WorkerStage(ABC):
 
     #: Whether the workers have states.
     keyed: ClassVar[bool] = False
-    #: Spark's settings for such a run.
-    conf: ClassVar[Mapping[str, str]] = {}
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """Spark's settings for such a run."""
+        return {}
 
     @property
     def topics(self) -> dict[str, str]:

@@ -81,7 +81,7 @@ def describe_error(work: Work, error: Exception) -> str:
 # Rows gathered before they are merged: memory is bounded by the distinct keys, not by the tuples.
 _MERGE_ROWS = 262_144
 _SCHEMA = pa.schema([("key", pa.string()), ("tuples", pa.int64()), ("count", pa.int64())])
-_WINDOWED = _SCHEMA.append(pa.field("window", pa.int64())).append(pa.field("ms", pa.int64()))
+_OF_PANES = _SCHEMA.append(pa.field("pane", pa.int64())).append(pa.field("ms", pa.int64()))
 
 
 def count_keys(batch: pa.RecordBatch, *, load: bool = True, results: bool = True) -> pa.Table:
@@ -116,11 +116,11 @@ class Partials:
         self._rows = 0
         self._limit = _MERGE_ROWS
 
-    def add(self, counts: pa.Table, window: int = 0, latest_ms: int = 0) -> None:
-        """Add counts of one window. The time of its latest tuple is ``latest_ms``."""
+    def add(self, counts: pa.Table, pane: int = 0, latest_ms: int = 0) -> None:
+        """Add counts of one pane. The time of its latest tuple is ``latest_ms``."""
         n = counts.num_rows
         self._tables.append(
-            pa.table([*counts.columns, pa.array(np.full(n, window)), pa.array(np.full(n, latest_ms))], schema=_WINDOWED)
+            pa.table([*counts.columns, pa.array(np.full(n, pane)), pa.array(np.full(n, latest_ms))], schema=_OF_PANES)
         )
         self._rows += n
         if self._rows > self._limit:
@@ -129,12 +129,12 @@ class Partials:
             self._limit = max(_MERGE_ROWS, 2 * self._rows)
 
     def table(self) -> pa.Table:
-        """One row for each (window, key): key, tuples, count, window, ms."""
+        """One row for each (pane, key): key, tuples, count, pane, ms."""
         if not self._tables:
-            return _WINDOWED.empty_table()
-        grouped = pa.concat_tables(self._tables).group_by(["window", "key"])
+            return _OF_PANES.empty_table()
+        grouped = pa.concat_tables(self._tables).group_by(["pane", "key"])
         sums = grouped.aggregate([("tuples", "sum"), ("count", "sum"), ("ms", "max")])
-        return sums.rename_columns(["window", "key", "tuples", "count", "ms"]).select(_WINDOWED.names)
+        return sums.rename_columns(["pane", "key", "tuples", "count", "ms"]).select(_OF_PANES.names)
 
 
 #: Tuples, and their costs by the work's results, if those have any.
@@ -168,9 +168,9 @@ class Worker:
         Default: count the tuples, or sum their ``count`` if they have one.
     cost : Cost
         The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
-    window_ms : int, optional
-        Tuples carry their own ``time``, and are counted in tumbling windows of this length. None: the whole batch
-        belongs to one window, according to the batch's time.
+    pane_ms : int, optional
+        Tuples carry their own ``time``, and are counted in panes of this length, of which windows consist. None: the
+        whole batch belongs to one pane, according to the batch's time.
     reports : Reports, optional
         Where each worker's report goes.
     work_errors : str
@@ -179,21 +179,26 @@ class Worker:
         Where each attempt finds what the first one rejected. None: each attempt rejects what fails in it.
     monitors : WorkerMonitors, optional
         The workers' monitors, which observe the tuples for the grouping's controller.
+    gives_loads : bool
+        Whether the partials say the ``batch``, and there is a partial without a key for each pane: the worker's load.
 
     """
 
     work: Work | None = None
     cost: Cost = FREE
-    window_ms: int | None = None
+    pane_ms: int | None = None
     reports: Reports | None = None
     work_errors: str = "fail"
     failure_log: FailureLog | None = None
     monitors: WorkerMonitors | None = None
+    gives_loads: bool = False
 
     @property
     def ddl(self) -> str:
         """The schema of the partials."""
-        return "worker int, key string, tuples long, count long" + (", time timestamp" if self.window_ms else "")
+        kinds = "worker int, key string, tuples long, count long"
+        kinds += ", batch long" if self.gives_loads else ""
+        return kinds + (", time timestamp" if self.pane_ms else "")
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Packets go in, and the partials of each worker that has any come out (for ``DataFrame.mapInArrow``)."""
@@ -216,9 +221,7 @@ class Worker:
         started = time.perf_counter()
         arrived = tuple_packets.read_packet(packet)
         executed = [
-            each
-            for window, latest, part in self._by_window(arrived)
-            for each in self._execute(part, share, window, latest)
+            each for pane, latest, part in self._by_pane(arrived) for each in self._execute(part, share, pane, latest)
         ]
         simulated = self.cost.total(arrived.column("key"))
         time.sleep(simulated)
@@ -232,18 +235,18 @@ class Worker:
                 rest = 1000 * max(0.0, seconds - simulated) / tuples
                 share.monitor.observe(keys, self.cost.of(keys) + rest if costs is None else share_costs(keys, costs))
 
-    def _by_window(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """(window number, latest time in ms, its tuples) for each window that the tuples fall into."""
-        if self.window_ms is None:
+    def _by_pane(self, tuples: pa.RecordBatch) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+        """(number of the pane, latest time in ms, its tuples) for each pane that the tuples fall into."""
+        if self.pane_ms is None:
             yield 0, 0, tuples
             return
-        for start, part, latest in split_by_window(tuples, to_milliseconds(tuples.column("time")), self.window_ms):
-            yield start // self.window_ms, latest, part
+        for start, part, latest in split_by_window(tuples, to_milliseconds(tuples.column("time")), self.pane_ms):
+            yield start // self.pane_ms, latest, part
 
-    def _execute(self, tuples: pa.RecordBatch, share: _Share, window: int, latest: int) -> Iterator[_Executed]:
-        """Execute the tuples of one window; yield those that are counted, which are all but the failures."""
+    def _execute(self, tuples: pa.RecordBatch, share: _Share, pane: int, latest: int) -> Iterator[_Executed]:
+        """Execute the tuples of one pane; yield those that are counted, which are all but the failures."""
         if self.work is None:
-            share.partials.add(count_keys(tuples), window, latest)
+            share.partials.add(count_keys(tuples), pane, latest)
             yield tuples, None
             return
         tuples = self._drop_rejected(tuples, share)
@@ -253,8 +256,8 @@ class Worker:
             if isinstance(result, Exception):
                 self._fail(part, result, share)
             else:
-                share.partials.add(count_keys(part, results=False), window, latest)
-                share.partials.add(result.counts, window, latest)
+                share.partials.add(count_keys(part, results=False), pane, latest)
+                share.partials.add(result.counts, pane, latest)
                 yield part, result.costs
 
     def _drop_rejected(self, tuples: pa.RecordBatch, share: _Share) -> pa.RecordBatch:
@@ -311,23 +314,30 @@ class Worker:
         batch = get_batch_number()
         if self.reports is None or batch is None:
             return
-        windows: dict[int, int] = {}
-        if self.window_ms is not None:
-            loads = table.group_by("window").aggregate([("tuples", "sum")])
-            windows = dict(zip(loads["window"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
+        panes: dict[int, int] = {}
+        if self.pane_ms is not None:
+            loads = table.group_by("pane").aggregate([("tuples", "sum")])
+            panes = dict(zip(loads["pane"].to_pylist(), loads["tuples_sum"].to_pylist(), strict=True))
         observed = None
         if self.monitors is not None and share.monitor is not None:
             observed = self.monitors.close(share.monitor, worker, batch)
         failures = (share.before or share.failed).messages()
-        report = WorkerReport(share.tuples, table.num_rows, share.busy, failures, windows, monitor=observed)
+        report = WorkerReport(share.tuples, table.num_rows, share.busy, failures, panes, monitor=observed)
         self.reports.send(batch, worker, report)
 
     def _rows(self, worker: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if self.gives_loads:
+            loads = table.group_by("pane").aggregate([("tuples", "sum"), ("count", "sum"), ("ms", "max")])
+            loads = loads.rename_columns(["pane", "tuples", "count", "ms"])
+            loads = loads.append_column("key", pa.nulls(loads.num_rows, pa.string()))
+            table = pa.concat_tables([table, loads.select(table.column_names)])
         n = table.num_rows
         columns = {
             "worker": pa.array(np.full(n, worker, np.int32)),
             **{c: table[c] for c in ("key", "tuples", "count")},
         }
-        if self.window_ms is not None:
+        if self.gives_loads:
+            columns["batch"] = pa.array(np.full(n, get_batch_number() or 0, np.int64))
+        if self.pane_ms is not None:
             columns["time"] = table["ms"].cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
         yield from pa.table(columns).combine_chunks().to_batches()

@@ -70,13 +70,17 @@ def _format_counts(windows: Windows, top: int) -> Table:
         table.add_column(heading, justify="right")
     cut = 0
     for window in sorted(windows):
-        results = [record.parse() for record in windows[window].values()]
+        # The mark of a closed window has the window alone as its Kafka key.
+        results = [record.parse() for key, record in windows[window].items() if key != window]
         results.sort(key=lambda result: (-result["fields"]["count"], result["key"]))
         shown = _take_first(results, top)
         cut += len(results) - len(shown)
+        is_open = window not in windows[window] and any("batch" in result for result in results)
+        labels = [shorten_window(window), "(open)" if is_open else ""]
         for at, result in enumerate(shown):
             numbers = (f"{result['fields'][name]:,}" for name in ("count", "tuples", "workers"))
-            table.add_row("" if at else shorten_window(window), Text(escape_controls(result["key"])), *numbers)
+            label = " ".join(labels) if len(shown) == 1 else labels[at] if at < len(labels) else ""
+            table.add_row(label.strip(), Text(escape_controls(result["key"])), *numbers)
         table.add_section()
     table.caption = _mention_more(cut)
     return table

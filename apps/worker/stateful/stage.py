@@ -20,7 +20,7 @@ from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.apps.splitter.kafka_source import choose_splitter
 from unskew.apps.splitter.splitter import Splitter
 from unskew.apps.worker.monitors import WorkerMonitors
-from unskew.apps.worker.result_messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW
+from unskew.apps.worker.result_messages import ID_DIGITS, LONGEST_RECORD, NO_WINDOW, name_batch
 from unskew.apps.worker.stage import QueryContext, WorkerStage
 from unskew.apps.worker.stateful.config import (
     KeyedOperatorConfig,
@@ -74,9 +74,6 @@ class KeyedStage(WorkerStage):
     """
 
     keyed: ClassVar[bool] = True
-    # No batch needs their number, and counting them makes a write 2.5 times as dear.
-    conf: ClassVar[Mapping[str, str]] = {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
-
     work: KeyedOperator = field(init=False)
     window_ms: int | None = field(init=False)
     ttl_ms: int | None = field(init=False)
@@ -87,6 +84,11 @@ class KeyedStage(WorkerStage):
         """Check the settings of the states."""
         settings, work = self.settings, self.settings.work
         assert isinstance(work, KeyedOperator)
+        if settings.emit != "final":
+            raise UsageError(
+                f"emit is {settings.emit!r}; valid for a work with states: final (its own results are published "
+                "whenever they change)"
+            )
         if settings.work_errors != "fail":
             raise UsageError("work_errors is 'reject'; valid for a work with states: fail (its tuples are not alone)")
         split = splits_keys(work, settings.grouping, settings.workers, SINGLE_OWNER)
@@ -98,6 +100,12 @@ class KeyedStage(WorkerStage):
         made = {"work": work, "window_ms": window_ms, "ttl_ms": ttl_ms, "split": split, "merge_period": period}
         for name, value in made.items():
             object.__setattr__(self, name, value)
+
+    @property
+    def conf(self) -> dict[str, str]:
+        """As ``WorkerStage``."""
+        # No batch needs the number of rows, and counting them makes a write 2.5 times as dear.
+        return {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 
     @property
     def topics(self) -> dict[str, str]:
@@ -281,7 +289,7 @@ def make_result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, 
         It is greater than those of the checkpoints that have written to the topic before.
 
     """
-    named = {"generation": generation, "number": batch.number, "time": batch.time_ms}
+    named = name_batch(generation, batch.number, batch.time_ms)
     start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC
     own = [F.to_json(F.struct(*(F.col("result").getField(name) for name in identity)))] if identity else []
     subject = F.concat_ws("/", F.coalesce(start, F.lit(NO_WINDOW)), F.col("key"))

@@ -12,7 +12,8 @@ release after which it is named.
 import inspect
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
 import mmh3
@@ -523,3 +524,19 @@ def import_daemon() -> Any:
 def is_local(spark: SparkSession) -> bool:
     """Whether Spark runs on this machine."""
     return not is_remote(spark) and (spark.sparkContext.master or "").startswith("local")
+
+
+@contextmanager
+def override_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings, until the block ends. A query keeps those with which it starts."""
+    before = {name: spark.conf.get(name, None) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, value)

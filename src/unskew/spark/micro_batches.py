@@ -132,6 +132,25 @@ def make_batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
     return time if beside is None else F.get(F.transform(F.array(beside), lambda _: time), F.lit(0))
 
 
+def make_next_batch_time(ahead_ms: int, beside: Column, trigger_ms: int) -> Column:
+    """The earliest time that the next batch may have: the next multiple of Spark's trigger. 0: the batch's own time.
+
+    Spark begins no batch before that multiple. But it takes the batch's time only when it has asked the sources, so a
+    batch may begin before a multiple and have a time after it. Then Spark would begin the next one at once. So
+    whoever relies on this waits at the end of each batch (``find_next_trigger_ms``).
+    """
+    if not trigger_ms:
+        return make_batch_time(ahead_ms, beside)
+    planned_ms = F.unix_millis(make_batch_time(0, beside))
+    next_ms = (F.floor(planned_ms / F.lit(trigger_ms)) + F.lit(1)) * F.lit(trigger_ms)
+    return F.timestamp_millis(next_ms + F.lit(ahead_ms))
+
+
+def find_next_trigger_ms(planned_ms: int, trigger_ms: int) -> int:
+    """The time by Spark's clock (ms) before which no batch may begin after one that was planned at ``planned_ms``."""
+    return planned_ms if not trigger_ms else (planned_ms // trigger_ms + 1) * trigger_ms
+
+
 def read_heartbeats(spark: SparkSession) -> DataFrame:
     """A stream of one row a batch. With it, batches run even if the topic is idle, and the last windows close too.
 

@@ -16,5 +16,7 @@ BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 #: A value of ``BYTES``: Spark doesn't add up the buffers.
 UNCHECKED = str(2**31 - 1)
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+#: Whether a query may have several stateful operators. Without, rows are late by their own batch's watermark.
+ALLOW_MULTIPLE = "spark.sql.streaming.statefulOperator.allowMultiple"
 #: Whether a join is shuffled anew though both sides are partitioned by some of its columns: not in ``balanced_join``.
 CO_PARTITION = "spark.sql.requireAllClusterKeysForCoPartition"

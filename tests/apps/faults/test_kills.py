@@ -9,6 +9,7 @@ import pytest
 
 from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.harness.totals import consume_totals
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.deploy.servers.broker import Broker
@@ -45,6 +46,7 @@ GROUPINGS = [
     ("POSG", "posg", "-g", "window=16", "-g", "tolerance=10"),
 ]
 PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver makes in waves
+CHANGES = [(*GROUPINGS[2], "--emit", "changes"), ("KEY", "key", "--emit", "changes", "--delivery", "exactly-once")]
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,9 @@ PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver make
             400,
             id="again and again",
             marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(180)],
+        ),
+        pytest.param(
+            CHANGES, HARMS, 400, id="running totals", marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(180)]
         ),
         pytest.param(
             PLANNED, HARMS, 400, id="plans in waves", marks=[pytest.mark.nightly(group="kills"), pytest.mark.takes(180)]
@@ -78,5 +83,8 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, groupings,
         topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
         harm(topology, broker)
     topology.await_end()
-    check(connection, topic, short, truth)
+    if "changes" in options:
+        assert consume_totals(connection, f"{topic}-s2-w4-{short}-aggregator") == truth
+    else:
+        check(connection, topic, short, truth)
     assert Checkpoint(str(topology.checkpoint)).partitions() == 3

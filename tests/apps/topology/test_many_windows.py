@@ -28,7 +28,7 @@ def test_each_tuple_is_in_its_window(encoded):
         [keys.dictionary_encode() if encoded else keys, pa.array(ms, pa.timestamp("ms", "UTC"))], ["key", "time"]
     )
     rows = pa.Table.from_batches(
-        Worker(window_ms=10)(iter([cut_packets(tuples, np.zeros(3_000, np.int32), 1)]))
+        Worker(pane_ms=10)(iter([cut_packets(tuples, np.zeros(3_000, np.int32), 1)]))
     ).to_pylist()
     truth = Counter(zip((ms // 10).tolist(), keys.to_pylist(), strict=True))
     got = {(round(r["time"].timestamp() * 1000) // 10, r["key"]): r["tuples"] for r in rows}

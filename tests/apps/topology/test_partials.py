@@ -42,7 +42,7 @@ def test_merging_now_and_then_changes_nothing(monkeypatch):
         keys = [f"k{i}" for i in rng.integers(0, 30, 100)]
         merged.add(count_keys(pa.record_batch([pa.array(keys)], ["key"])), window, 1000 * window + len(truth))
         truth.update((window, key) for key in keys)
-    assert {(r["window"], r["key"]): r["tuples"] for r in merged.table().to_pylist()} == truth
+    assert {(r["pane"], r["key"]): r["tuples"] for r in merged.table().to_pylist()} == truth
 
 
 def test_the_latest_time_of_a_window_survives():
@@ -50,7 +50,7 @@ def test_the_latest_time_of_a_window_survives():
     one = count_keys(pa.record_batch([pa.array(["a"])], ["key"]))
     for ms in (5, 9, 7):
         merged.add(one, 0, ms)
-    assert merged.table().to_pylist() == [{"key": "a", "tuples": 3, "count": 3, "window": 0, "ms": 9}]
+    assert merged.table().to_pylist() == [{"key": "a", "tuples": 3, "count": 3, "pane": 0, "ms": 9}]
 
 
 def test_no_tuples_no_rows():
