@@ -17,7 +17,7 @@ from unskew.apps.operators.interface import KeyedOperator, Now
 from unskew.apps.router.router import Routing
 from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.stateful.store import Address, Store
-from unskew.durations import Duration, parse_milliseconds
+from unskew.durations import Duration, parse_milliseconds, parse_slide
 from unskew.errors import UsageError
 from unskew.grouping.keys import sum_by_key
 from unskew.grouping.registry import SINGLE_OWNER, STICKY
@@ -229,6 +229,9 @@ class KeyedOperatorConfig:
         How many bytes Spark's operator gives through Spark in one call. The rest lies beside the checkpoint.
     observe : Observation, optional
         The observation in which Spark gathers a report of each worker. None: there is none.
+    slide_ms : int, optional
+        How often a window begins (ms), where windows overlap; those in which tuples are counted are the same. None:
+        after its length.
 
     """
 
@@ -251,6 +254,7 @@ class KeyedOperatorConfig:
     partitions: int | None = None
     most: int = MOST
     observe: Observation | None = None
+    slide_ms: int | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -262,13 +266,14 @@ class KeyedOperatorConfig:
     @property
     def identity(self) -> dict[str, Any]:
         """The fields that a checkpoint with keyed states records of its run."""
+        slide = f" every {self.slide_ms} ms" if self.slide_ms else ""
         return {
             "work": type(self.work).__name__,
             "state": describe_schema(self.work.state),
             "parameters": dict(self.work.parameters),
             "keyType": str(self.key),
             "numWorkers": self.workers,
-            "states": f"window {self.window_ms} ms" if self.window_ms else f"ttl {self.ttl_ms} ms",
+            "states": f"window {self.window_ms} ms{slide}" if self.window_ms else f"ttl {self.ttl_ms} ms",
             "statesMeet": self.mergers_keep,
             "statesSplit": self.split,
         }
@@ -297,10 +302,14 @@ class KeyedOperatorConfig:
         require_state_partitions(self.checkpoint, self.partitions)
 
     def now(self, batch: WorkerBatch) -> Now:
-        """The time for the operator. If states live for windows, the watermark is the end of the last closed one."""
+        """The time for the operator. If states live for windows, the watermark is the start of the first open one.
+
+        A tuple of that window isn't late, and so may be as old as that.
+        """
         if self.window_ms is None:
             return Now(batch.batch_ms, batch.watermark_ms)
-        return Now(batch.batch_ms, batch.watermark_ms // self.window_ms * self.window_ms)
+        slide = self.slide_ms or self.window_ms
+        return Now(batch.batch_ms, batch.watermark_ms // slide * slide + slide - self.window_ms)
 
 
 def require_state_partitions(checkpoint: Where | None, partitions: int | None) -> None:
@@ -354,6 +363,26 @@ def parse_lifetime(
     if least is not None:
         return None, least
     raise UsageError(f"{of}'s states would live for ever: give ttl or {name}, a duration")
+
+
+def parse_window_slide(work: KeyedOperator, slide: Duration | None, window_ms: int | None) -> int | None:
+    """How often a window of states begins (ms). None: after its length, or states live for a TTL.
+
+    Raises
+    ------
+    UsageError
+        There is a slide, and states live for a TTL, or the slide doesn't divide the window.
+
+    """
+    if slide is None:
+        return None
+    if window_ms is None:
+        raise UsageError(
+            f"slide is {slide!r}, but the states of {type(work).__name__} live for a TTL; valid: no slide, or states "
+            "that live for a window"
+        )
+    slide_ms = parse_slide(slide, window_ms)
+    return slide_ms if slide_ms < window_ms else None
 
 
 def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequence[str] = STICKY) -> bool:

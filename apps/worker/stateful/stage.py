@@ -28,6 +28,7 @@ from unskew.apps.worker.stateful.config import (
     choose_merge_period,
     find_changed_fields,
     parse_lifetime,
+    parse_window_slide,
     splits_keys,
 )
 from unskew.apps.worker.stateful.flow import (
@@ -61,6 +62,8 @@ class KeyedStage(WorkerStage):
         The operator.
     window_ms, ttl_ms : int or None
         How long states live: until their window closes, or for a time after their key's last tuple.
+    slide_ms : int or None
+        How often a window begins, where windows overlap.
     split : bool
         Whether the grouping splits keys, so that fragments must be merged.
     merge_period : MergePeriod or None
@@ -77,6 +80,7 @@ class KeyedStage(WorkerStage):
     work: KeyedOperator = field(init=False)
     window_ms: int | None = field(init=False)
     ttl_ms: int | None = field(init=False)
+    slide_ms: int | None = field(init=False)
     split: bool = field(init=False)
     merge_period: MergePeriod | None = field(init=False)
 
@@ -97,7 +101,9 @@ class KeyedStage(WorkerStage):
         period = choose_merge_period(
             settings.merge_every, settings.grouping, split=split, event=event, window_ms=window_ms
         )
-        made = {"work": work, "window_ms": window_ms, "ttl_ms": ttl_ms, "split": split, "merge_period": period}
+        slide_ms = parse_window_slide(work, settings.slide, window_ms)
+        made = {"work": work, "window_ms": window_ms, "ttl_ms": ttl_ms, "slide_ms": slide_ms}
+        made |= {"split": split, "merge_period": period}
         for name, value in made.items():
             object.__setattr__(self, name, value)
 
@@ -164,6 +170,7 @@ class KeyedStage(WorkerStage):
             choose_splitter(settings).has_counts,
             settings.cost,
             reports,
+            slide_ms=self.slide_ms,
         )
 
     def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: QueryContext) -> DataFrame:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from unskew.apps.metrics.balance_observation import WorkerLoad
 from unskew.apps.metrics.task_reports import StateReport, WorkerReport
@@ -85,7 +86,7 @@ def run_batch(
     now = config.now(batch)
     distinct = 0
     seen = ["time", *(name for name in config.work.columns if name != "time")]
-    for window, part in _split_by_window(tuples, config.window_ms):
+    for window, part in _split_by_window(tuples, config.window_ms, config.slide_ms, progress.closed_ms):
         keys = _select_occurring(part)
         distinct += len(keys.distinct)
         over = progress.closed_ms if config.event else batch.batch_ms
@@ -121,7 +122,7 @@ def run_batch(
     #    fragments.
     yield from pack_rows(RESULTS, worker % config.mergers, states.results)
     yield from spread_over_mergers(fragments, config.mergers)
-    yield from _count_tuples(config, store, worker, tuples, batch)
+    yield from _count_tuples(config, store, worker, tuples, batch, progress.closed_ms)
     if config.split and worker < config.mergers:
         yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
     # 9. The progress, with what the migration has added to it. Spark commits it together with the states.
@@ -210,15 +211,38 @@ def _select_occurring(tuples: pa.RecordBatch) -> Keys:
     return Keys(positions[keys.codes], keys.hashes[occurs], keys.distinct.filter(pa.array(occurs)))
 
 
-def _split_by_window(tuples: pa.RecordBatch, length_ms: int | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0."""
+def _split_by_window(
+    tuples: pa.RecordBatch, length_ms: int | None, slide_ms: int | None, closed_ms: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0.
+
+    A tuple that isn't late is in one window, or with a slide in each of its windows that ends after ``closed_ms``.
+    """
     if not tuples.num_rows:
         return
     if length_ms is None:
         yield 0, tuples
         return
-    for start, part, _ in split_by_window(tuples, tuples.column("time").to_numpy(), length_ms):
+    times = tuples.column("time").to_numpy()
+    if slide_ms is not None:
+        yield from _split_by_sliding_window(tuples, times // slide_ms, length_ms, slide_ms, closed_ms)
+        return
+    for start, part, _ in split_by_window(tuples, times, length_ms):
         yield start, part
+
+
+def _split_by_sliding_window(
+    tuples: pa.RecordBatch, latest: NDArray[np.int64], length_ms: int, slide_ms: int, closed_ms: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """As ``_split_by_window``; window n begins at n slides, and ``latest`` is the number of each tuple's last one."""
+    overlap = length_ms // slide_ms
+    order = np.argsort(latest, kind="stable")
+    ordered = latest[order]
+    for number in np.unique(np.unique(ordered)[:, np.newaxis] - np.arange(overlap)).tolist():
+        if number * slide_ms + length_ms > closed_ms:
+            begin, stop = np.searchsorted(ordered, [number, number + overlap])
+            rows = np.sort(order[begin:stop])  # a source's tuples stay in its order
+            yield number * slide_ms, tuples if len(rows) == len(order) else tuples.take(pa.array(rows))
 
 
 def _drop_late(
@@ -226,14 +250,15 @@ def _drop_late(
 ) -> tuple[pa.RecordBatch, dict[int, int], int]:
     """Leave out late tuples.
 
-    Where states live for a window, a tuple is late once its window is closed. Where they live for a TTL, a tuple is
-    late if it is older than the watermark was at the end of the batch before, ``closed_ms``.
+    Where states live for a window, a tuple is late once its window is closed, or with a slide the last of its windows.
+    Where they live for a TTL, a tuple is late if it is older than the watermark was at the end of the batch before,
+    ``closed_ms``.
 
     Returns
     -------
     (RecordBatch, dict, int)
-        The tuples that aren't late; how many tuples came of each counted window; how many tuples are late though their
-        window is open.
+        The tuples that aren't late; how many tuples came of each counted window, or with a slide of those of which it
+        is the last, by the window's start in slides; how many tuples are late though their window is open.
 
     """
     counted: dict[int, int] = {}
@@ -242,11 +267,12 @@ def _drop_late(
     times = tuples.column("time").to_numpy()
     length = config.counted_ms or config.window_ms
     open_ = np.ones(len(times), np.bool_)  # whether the tuple's window is still open
+    slide = config.slide_ms or length
     if length is not None:
-        open_ &= times // length * length + length > closed_ms
+        open_ &= times // slide * slide + length > closed_ms
     older = open_ & (times < closed_ms) if config.window_ms is None else np.zeros(len(times), np.bool_)
     if length is not None:
-        numbers, tallies = np.unique(times[~older] // length, return_counts=True)
+        numbers, tallies = np.unique(times[~older] // slide, return_counts=True)
         counted = dict(zip(numbers.tolist(), tallies.tolist(), strict=True))
     kept = open_ & ~older
     return (tuples if kept.all() else tuples.filter(pa.array(kept))), counted, int(older.sum())
@@ -264,7 +290,12 @@ def _is_merge_due(config: KeyedOperatorConfig, progress: OperatorProgress, batch
 
 
 def _count_tuples(
-    config: KeyedOperatorConfig, store: Store, worker: int, tuples: pa.RecordBatch, batch: WorkerBatch
+    config: KeyedOperatorConfig,
+    store: Store,
+    worker: int,
+    tuples: pa.RecordBatch,
+    batch: WorkerBatch,
+    closed_ms: int,
 ) -> Iterator[Parcel]:
     """Count the tuples by window; yield the counts of the windows that close."""
     length = config.counted_ms
@@ -273,7 +304,7 @@ def _count_tuples(
     counts = config.counts
     states = Lifecycle(StateTable(store, _COUNTS, counts.state, config.key, None), OperatorCalls(counts))
     now = config.now(batch)
-    for window, part in _split_by_window(tuples, length):
+    for window, part in _split_by_window(tuples, length, config.slide_ms, closed_ms):
         states.update(
             window, _select_occurring(part), part.select(["time", *counts.columns]), now, over_ms=None, whole=True
         )
@@ -292,7 +323,8 @@ def _write_progress(
     batch_ms = batch.batch_ms if every is not None and every.ms else 0
     closed_ms = batch.watermark_ms
     if not config.event:  # so that it is written once a window, and not in every batch
-        closed_ms = closed_ms // config.window_ms * config.window_ms if config.window_ms else 0
+        slide = config.slide_ms or config.window_ms
+        closed_ms = closed_ms // slide * slide if slide else 0
     new = replace(progress, batch_ms=batch_ms, closed_ms=closed_ms)
     if new != before:
         new.write(store)

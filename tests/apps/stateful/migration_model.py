@@ -64,7 +64,7 @@ def router_of(grouping):
     return new
 
 
-WINDOW, TTL = 40, 60
+WINDOW, SLIDE, TTL = 40, 20, 60
 
 #: The window (0 where states outlive windows) and the key of a state.
 StateKey = tuple[int, str]
@@ -73,11 +73,11 @@ StateKey = tuple[int, str]
 class OneProcess:
     """A ``Tally`` in one process with one dictionary.
 
-    By event time states live for a window, by batch time for a TTL.
+    By event time states live for a window, which may slide, by batch time for a TTL.
     """
 
-    def __init__(self, event: bool) -> None:
-        self.event = event
+    def __init__(self, event: bool, slides: bool = False) -> None:
+        self.event, self.slides = event, slides
         self.open: dict[StateKey, list[int]] = {}
         self.last: dict[StateKey, int] = {}
         self.closed = 0  # the watermark of the batch before
@@ -90,8 +90,7 @@ class OneProcess:
             self._leave(lambda state: self.last[state] + TTL <= clock.batch_ms)
         touched = set()
         for key, value, ms in tuples:
-            window = ms // WINDOW * WINDOW if self.event else 0
-            if not self.event or window + WINDOW > self.closed:
+            for window in self._windows(ms):
                 self.open.setdefault((window, key), []).append(value)
                 self.last[window, key] = ms
                 touched.add((window, key))
@@ -99,6 +98,13 @@ class OneProcess:
         if self.event:
             self._leave(lambda state: state[0] + WINDOW <= clock.watermark_ms)
             self.closed = clock.watermark_ms
+
+    def _windows(self, ms):
+        if not self.event:
+            return [0]
+        slide = SLIDE if self.slides else WINDOW
+        latest = ms // slide * slide
+        return [start for start in range(latest, latest - WINDOW, -slide) if start + WINDOW > self.closed]
 
     def _leave(self, over):
         for state in [state for state in self.open if over(state)]:
@@ -129,8 +135,9 @@ class MigrationModel(RuleBasedStateMachine):
         workers=st.integers(1, MOST),
         event=st.booleans(),
         seed=st.integers(0, 99),
+        slides=st.booleans(),
     )
-    def begin(self, grouping, workers, event, seed):
+    def begin(self, grouping, workers, event, seed, slides=False):
         Forced.rng.seed(seed)
         self.folder = tempfile.mkdtemp(dir=_MEMORY if _MEMORY.is_dir() else None)
         self.event, self.grouping, self.workers = event, grouping, workers
@@ -139,12 +146,13 @@ class MigrationModel(RuleBasedStateMachine):
         self.number, self.ms, self.watermark, self.newest = 0, 1000, 0, 0
         self.batch: Planned | None = None
         self.zombie = lambda: None
-        self.truth, self.finished = OneProcess(event), Counter()
+        self.truth, self.finished = OneProcess(event, slides), Counter()
         self._start()
 
     def _start(self):
         routing = Routing(self.grouping, self.workers, self.folder, plans=PlanStateLog(self.folder).at)
-        lives = {"window_ms": WINDOW} if self.event else {"ttl_ms": TTL}
+        slide = SLIDE if self.truth.slides else None
+        lives = {"window_ms": WINDOW, "slide_ms": slide} if self.event else {"ttl_ms": TTL}
         self.config = KeyedOperatorConfig(
             Tally(), pa.string(), self.workers, False, event=self.event, routing=routing, reports=self, **lives
         )

@@ -4,6 +4,7 @@ So are the results of Sessions and Distinct, each published once.
 """
 
 from collections import Counter, defaultdict
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.apps.stateful.driver import Driver, Tally
 from tests.sessions import sessions
+from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.worker.stateful import store, table, worker
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, choose_merge_period
 from unskew.grouping.registry import STANDALONE, STICKY
@@ -27,6 +29,7 @@ streams = st.lists(st.tuples(st.integers(1, 30), tuples, tuples), min_size=1, ma
 
 
 groupings = st.sampled_from(STANDALONE)
+slides = st.sampled_from([None, 20, 10])
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +64,12 @@ def play(driver, batches, *, event):
     return seen
 
 
+def open_windows(time, slide, closed):
+    """The starts of the windows of a time that end after ``closed``."""
+    latest = time // (slide or WINDOW) * (slide or WINDOW)
+    return [start for start in range(latest, latest - WINDOW, -(slide or WINDOW)) if start + WINDOW > closed]
+
+
 def make_config(work, workers, split, every, **lives):
     mergers, merge_every = 2 if workers > 1 else 1, every if split else None
     return KeyedOperatorConfig(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
@@ -71,16 +80,16 @@ runs |= {"workers": st.integers(1, 4), "event": st.booleans()}
 
 
 @pytest.mark.parametrize("every", [None, MergePeriod(ms=EVERY), MergePeriod(batches=3)])
-@given(**runs)
-def test_windows(every, grouping, batches, seed, workers, event):
+@given(**runs, slide=slides)
+def test_windows(every, grouping, batches, seed, workers, event, slide):
     split = grouping not in STICKY
-    config = make_config(Tally(), workers, split, every, event=event, window_ms=WINDOW, counted_ms=WINDOW)
+    lives = {"window_ms": WINDOW, "counted_ms": WINDOW, "slide_ms": slide}
+    config = make_config(Tally(), workers, split, every, event=event, **lives)
     driver = Driver(config, grouping, sources=2, seed=seed)
     truth, late_before = defaultdict(list), 0
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, value, time in arrived:
-            window = time // WINDOW * WINDOW
-            if not event or window + WINDOW > late_before:
+            for window in open_windows(time, slide, late_before if event else 0):
                 truth[window, key].append(value)
     expected = sorted((window, key, len(values), sum(values)) for (window, key), values in truth.items())
     assert driver.finished() == expected
@@ -232,17 +241,33 @@ def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(groupi
         assert sorted(split.results) == sorted(whole.results)
 
 
+@given(**runs, slide=slides)
+def test_sessions_in_windows(grouping, batches, seed, workers, event, slide):
+    """A session of a window isn't over before the window is: a tuple that is late for others may lengthen it."""
+    split, work = grouping not in STICKY, Sessions(gap=GAP / 2000)
+    every = MergePeriod(batches=2)
+    config = make_config(work, workers, split, every, event=event, window_ms=WINDOW, slide_ms=slide)
+    driver = Driver(config, grouping, sources=2, seed=seed)
+    taken = defaultdict(list)
+    for _, late_before, _, arrived in play(driver, batches, event=event):
+        for key, _, time in arrived:
+            for window in open_windows(time, slide, late_before if event else 0):
+                taken[window].append((key, time))
+    expected = ((window, *each) for window, of in taken.items() for each in sessions(of, GAP // 2))
+    assert Counter(driver.results) == Counter(expected)
+
+
 @pytest.mark.parametrize("every", [None, MergePeriod(batches=3)])
-@given(**runs)
-def test_distinct(every, grouping, batches, seed, workers, event):
+@given(**runs, slide=slides)
+def test_distinct(every, grouping, batches, seed, workers, event, slide):
     split = grouping not in STICKY
-    config = make_config(Distinct("value", "int64"), workers, split, every, event=event, window_ms=WINDOW)
+    lives = {"window_ms": WINDOW, "slide_ms": slide}
+    config = make_config(Distinct("value", "int64"), workers, split, every, event=event, **lives)
     driver = Driver(config, grouping, sources=2, seed=seed)
     times = defaultdict(list)
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, value, time in arrived:
-            window = time // WINDOW * WINDOW
-            if not event or window + WINDOW > late_before:
+            for window in open_windows(time, slide, late_before if event else 0):
                 times[window, key, value].append(time)
     assert sorted(each[:3] for each in driver.results) == sorted(times)
     for *result, time in driver.results:
@@ -266,6 +291,42 @@ def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
     assert driver.finished() == sorted(
         (window, f"k{key}", 2 * n, 2 * n) for window, n in expected.items() for key in range(5)
     )
+
+
+class Values(KeyedOperator):
+    """The values of the only key, in the order in which they came."""
+
+    columns = ("value",)
+    state = results = pa.schema([("values", pa.list_(pa.int64()))])
+
+    def update(self, tuples, states, now):
+        [before] = states.column(0).to_pylist()
+        after = [(before or []) + tuples.column("value").to_pylist()]
+        return None, pa.record_batch([pa.array(after, pa.list_(pa.int64()))], schema=self.state)
+
+    def on_close(self, states, now):
+        return pa.record_batch([pa.array([0], pa.int32()), *states.columns], ["slot", "values"])
+
+
+def test_a_tuple_updates_those_of_its_sliding_windows_that_are_open():
+    """At a watermark of 100 the windows up to 60 are closed: 60 and 69 are late, and 99 is for one of its windows."""
+    reports = {}
+    collector = SimpleNamespace(send=lambda batch, worker, report: reports.update({batch: report}))
+    config = KeyedOperatorConfig(
+        *(Values(), pa.string(), 1, False), event=True, window_ms=40, slide_ms=10, counted_ms=40, reports=collector
+    )
+    driver = Driver(config, "KEY")
+    driver.batch([rows([], 100, event=True)], 100, 100)
+    ages = 1, 40, 30, 31, 29, -12  # times 99, 60, 70, 69, 71, 112
+    driver.batch([rows([(0, value, age) for value, age in enumerate(ages)], 100, event=True)], 100, 109)
+    assert driver.results == driver.counts == []
+    driver.move(110)
+    assert driver.results == [(70, "k0", [0, 2, 4])]
+    driver.move(FAR)
+    later = {80: [0, 5], 90: [0, 5], 100: [5], 110: [5]}
+    assert driver.results == [(70, "k0", [0, 2, 4]), *((window, "k0", values) for window, values in later.items())]
+    assert driver.counts == [(window, key, len(values), len(values)) for window, key, values in driver.results]
+    assert (reports[1].tuples, reports[1].windows, reports[1].late) == (6, {6: 2, 7: 2, 9: 1, 11: 1}, 0)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary()])

@@ -8,12 +8,19 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.stateful.driver import Driver, Hoard, Tally
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.cli.option_groups import load_operator
 from unskew.apps.driver.dataflow import Dataflow, make_stage
 from unskew.apps.driver.termination import describe_cause
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.settings import Settings
-from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, parse_lifetime, splits_keys
+from unskew.apps.worker.stateful.config import (
+    KeyedOperatorConfig,
+    MergePeriod,
+    parse_lifetime,
+    parse_window_slide,
+    splits_keys,
+)
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, STANDALONE, STICKY
 from unskew.kafka.connection import Connection
@@ -182,6 +189,7 @@ def test_lifetimes_and_periods():
         ({"grouping": "KEY", "merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
         ({"merge_every": "often"}, "merge_every is 'often'; valid: a duration"),
         ({"ttl": 0.0}, "ttl is 0"),
+        ({"ttl": 60.0, "slide": 5.0}, r"slide is 5\.0, but the states of Tally live for a TTL; valid: no slide"),
     ],
 )
 def test_settings_that_dont_fit(given, message):
@@ -213,3 +221,17 @@ def test_states_made_with_other_parameters_are_another_runs():
 
     first, second = (bound_to(DistinctCount("offset", log2_registers=bits)) for bits in (10, 12))
     assert {name for name in first if first[name] != second[name]} == {"parameters"}
+
+
+def test_states_of_windows_with_another_slide_are_another_runs(tmp_path):
+    def record(slide):
+        slide_ms = parse_window_slide(Tally(), slide, 15_000)
+        return KeyedOperatorConfig(Tally(), pa.string(), 2, False, window_ms=15_000, slide_ms=slide_ms).identity
+
+    assert record("15 seconds") == record(None)
+    assert record(None)["states"] == "window 15000 ms"  # as versions without slides have it
+    Checkpoint(str(tmp_path)).claim(record(5.0))
+    Checkpoint(str(tmp_path)).claim(record("5 seconds"))
+    for slide in (None, 3.0):
+        with pytest.raises(UsageError, match="belongs to a run with states 'window 15000 ms every 5000 ms', this one"):
+            Checkpoint(str(tmp_path)).check(record(slide))

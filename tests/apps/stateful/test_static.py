@@ -24,7 +24,8 @@ def rows_of(parcels):
 
 @pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("together", [1, 1 << 30])
-def test_all_states_end(monkeypatch, split, together):
+@pytest.mark.parametrize("slide", [None, 250])
+def test_all_states_end(monkeypatch, split, together, slide):
     """By event time, of any age, however many packets are executed at once: every window's tuples are counted."""
     monkeypatch.setattr(static_keyed_map, "_TOGETHER", together)
     rng = np.random.default_rng(3)
@@ -36,9 +37,12 @@ def test_all_states_end(monkeypatch, split, together):
         routed = rng.integers(0, WORKERS, 200) if split else keys % WORKERS
         for worker, of in enumerate(packets_of(rows, routed.astype(np.int32), WORKERS)):
             packets[worker] += of
-        truth.update((int(ms) // 1000 * 1000, f"k{key}") for key, ms in zip(keys, times, strict=True))
+        step = slide or 1000
+        for back in range(0, 1000, step):
+            starts = times // step * step - back
+            truth.update((int(start), f"k{key}") for key, start in zip(keys, starts, strict=True))
     every = AT_THE_END if split else None
-    config = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every)
+    config = KeyedOperatorConfig(Tally(), pa.string(), WORKERS, split, WORKERS, True, 1000, None, every, slide_ms=slide)
     parcels = [each for worker, of in packets.items() for each in execute_worker(config, worker, of, 0)]
     found = rows_of(parcels)
     if split:
