@@ -30,6 +30,7 @@ from unskew.apps.worker.stateful.config import (
     choose_merge_period,
     find_changed_fields,
     parse_lifetime,
+    parse_window_slide,
     splits_keys,
 )
 from unskew.apps.worker.stateful.flow import (
@@ -59,6 +60,7 @@ def keyed_map(
     checkpoint: str | None = None,
     *,
     window_length: Duration | None = None,
+    window_slide: Duration | None = None,
     ttl: Duration | None = None,
     merge_every: Duration | None = None,
     time: str | Column | None = None,
@@ -104,8 +106,12 @@ def keyed_map(
         The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
         store in RocksDB (``unskew.spark_settings``). A static DataFrame needs neither.
     window_length : timedelta, number (s) or str, optional
-        Length of a tumbling window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a
-        parameter of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
+        Length of a window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a parameter
+        of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
+    window_slide : timedelta, number (s) or str, optional
+        How often a window begins, such as ``"1 minute"``: its length divided by 1 to 60. A tuple is then in several
+        windows, and updates its key's state in each of them that is still open. It is late once all of them are closed.
+        Default: a window begins when the one before it ends.
     ttl : timedelta, number (s) or str, optional
         How long states live after their key's last tuple, instead of a window. Default: the operator's own TTL. A
         static DataFrame with a ``time`` can have the operator's own alone, because no clock runs between its tuples.
@@ -198,7 +204,10 @@ def keyed_map(
     if len(frames) > 1:
         _check_several(route, split=split, observe=observe)
     period = choose_merge_period(merge_every, route.grouping, split=split, event=event, window_ms=lives[0])
-    config = KeyedOperatorConfig(work, by.arrow, route.workers, split, route.workers, event, *lives, period)
+    slide_ms = parse_window_slide(work, window_slide, lives[0], "window_slide")
+    config = KeyedOperatorConfig(
+        work, by.arrow, route.workers, split, route.workers, event, *lives, period, slide_ms=slide_ms
+    )
     if first.isStreaming:
         require_rocksdb(first, "keyed_map")
         if observe is not None:

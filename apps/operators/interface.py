@@ -27,7 +27,8 @@ class Now:
         The batch's own time, ms since the epoch.
     watermark_ms : int
         A lower bound on the times of all tuples to come, ms since the epoch. By event time it is the latest time less
-        the lateness, by batch time the batch's time.
+        the lateness, by batch time the batch's time. Where states live for windows, it is the start of the first one
+        that isn't closed at that time.
 
     """
 

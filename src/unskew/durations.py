@@ -90,7 +90,7 @@ def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
     return round(1000 * parse_seconds(name, value, least=least / 1000))
 
 
-def parse_slide(value: Any, window_ms: int) -> int:
+def parse_slide(value: Any, window_ms: int, name: str = "slide") -> int:
     """How often a sliding window begins, in ms: the window's length divided by 1 to ``MOST_WINDOWS``.
 
     A time is then in equally many windows wherever it lies.
@@ -101,6 +101,8 @@ def parse_slide(value: Any, window_ms: int) -> int:
         The duration, as in ``parse_seconds``.
     window_ms : int
         The windows' length (ms).
+    name : str
+        The parameter's name, for the error.
 
     Raises
     ------
@@ -113,10 +115,10 @@ def parse_slide(value: Any, window_ms: int) -> int:
     5000
 
     """
-    slide_ms = round(1000 * parse_seconds("slide", value, above=True), 6)
+    slide_ms = round(1000 * parse_seconds(name, value, above=True), 6)
     if slide_ms % 1 or not slide_ms or window_ms % slide_ms or window_ms > MOST_WINDOWS * slide_ms:
         raise UsageError(
-            f"slide is {value!r}; valid for a window of {window_ms / 1000:g} s: its length divided by 1 to "
+            f"{name} is {value!r}; valid for a window of {window_ms / 1000:g} s: its length divided by 1 to "
             f"{MOST_WINDOWS}, in whole milliseconds"
         )
     return int(slide_ms)

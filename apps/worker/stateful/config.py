@@ -365,8 +365,12 @@ def parse_lifetime(
     raise UsageError(f"{of}'s states would live for ever: give ttl or {name}, a duration")
 
 
-def parse_window_slide(work: KeyedOperator, slide: Duration | None, window_ms: int | None) -> int | None:
+def parse_window_slide(
+    work: KeyedOperator, slide: Duration | None, window_ms: int | None, name: str = "slide"
+) -> int | None:
     """How often a window of states begins (ms). None: after its length, or states live for a TTL.
+
+    ``name`` is the user's name of the slide.
 
     Raises
     ------
@@ -378,10 +382,10 @@ def parse_window_slide(work: KeyedOperator, slide: Duration | None, window_ms: i
         return None
     if window_ms is None:
         raise UsageError(
-            f"slide is {slide!r}, but the states of {type(work).__name__} live for a TTL; valid: no slide, or states "
+            f"{name} is {slide!r}, but the states of {type(work).__name__} live for a TTL; valid: no {name}, or states "
             "that live for a window"
         )
-    slide_ms = parse_slide(slide, window_ms)
+    slide_ms = parse_slide(slide, window_ms, name)
     return slide_ms if slide_ms < window_ms else None
 
 

@@ -165,6 +165,10 @@ def test_lifetimes_and_periods():
         parse_lifetime(work, None, 2.0)
     assert parse_lifetime(work, timedelta(minutes=1), None) == (60_000, None)
     assert parse_lifetime(work, None, "1 hour 30 minutes") == (None, 5_400_000)
+    assert parse_window_slide(work, None, None) is parse_window_slide(work, "1 minute", 60_000) is None
+    assert parse_window_slide(work, "1s", 60_000) == 1000
+    with pytest.raises(UsageError, match="window_slide is '7s'; valid for a window of 60 s: its length divided"):
+        parse_window_slide(work, "7s", 60_000, "window_slide")
     assert [MergePeriod.of(each).ms for each in (timedelta(seconds=2), 2.5, "5 minutes", "30s")] == [
         2000,
         2500,

@@ -152,6 +152,31 @@ def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark
     assert Counter(row for row in found if row.asDict().get("kind") != "settled") == Counter(finished)
 
 
+@pytest.mark.parametrize(
+    ("grouping", "more"),
+    [
+        pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
+        ("D_CHOICES", {}),
+        pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.nightly(group="keyed")),
+    ],
+)
+def test_sliding_windows_are_those_of_spark(spark, events, tmp_path, grouping, more):
+    stream, rows = events
+    given = {"key": "user", "workers": 3, "work": Tally(), "grouping": grouping, "checkpoint": str(tmp_path / "cp")}
+    given |= {"window_length": "2 seconds", "window_slide": "500 milliseconds", "time": "at", "lateness": 0, **more}
+    published = collect(keyed_map(stream, **given), tmp_path)
+    static = spark.read.parquet(str(tmp_path / "events")).where(F.col("at") < F.timestamp_millis(F.lit(rows[-1][2])))
+    by_spark = static.groupBy(F.window("at", "2 seconds", "500 milliseconds"), "user")
+    truth = by_spark.agg(F.count("*").alias("n"), F.sum("value").alias("total"))
+    expected = {(row["window"]["start"], row["user"]): (row["n"], row["total"]) for row in truth.collect()}
+    for found in (published, keyed_map(static, **given).collect()):
+        closed = [row for row in found if row["kind"] == "finished"]
+        assert len(closed) == len(expected)
+        assert {(row["window"], row["user"]): (row["n"], row["total"]) for row in closed} == expected
+    with pytest.raises(UsageError, match="belongs to a run with states 'window 2000 ms every 500 ms', this one has"):
+        keyed_map(stream, **given | {"window_slide": None})
+
+
 @pytest.mark.nightly(group="keyed")
 @pytest.mark.parametrize(
     ("grouping", "own"), [("KEY", True), ("PARTIAL_KEY", True), pytest.param("PARTIAL_KEY", False, id="as-spark-4.0")]

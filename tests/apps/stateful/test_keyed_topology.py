@@ -28,6 +28,7 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
     [
         pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
         pytest.param("D_CHOICES", {"merge_every": "2 batches"}, marks=pytest.mark.ci),
+        pytest.param("D_CHOICES", {"slide": 2.5}, marks=pytest.mark.ci),
         pytest.param("PARTIAL_KEY", {}, marks=pytest.mark.nightly(group="keyed")),
     ],
 )
@@ -39,14 +40,17 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     run = settings(grouping, time="event", window=5.0, lateness=1.0, max_tuples=1_000, work=work, **more)
     _, reports = drain(run)
     truth = defaultdict(list)
+    slide = run.slide_ms
     for i, (t, key) in enumerate(zip(ms, keys, strict=True)):
-        truth[str(np.datetime64(t // 5000 * 5000, "ms")) + "Z", key].append(i // 2)
+        for back in range(0, 5000, slide):
+            truth[str(np.datetime64(t // slide * slide - back, "ms")) + "Z", key].append(i // 2)
     expected = {state: (len(offsets), sum(offsets)) for state, offsets in truth.items()}
     assert published(connection, run, "finished") == expected
     assert published(connection, run, "settled") == expected
     counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert counts == {state: n for state, (n, _) in expected.items()}
-    assert reports[-1].totals.tuples == len(keys)
+    assert reports[-1].totals.routed == len(keys)
+    assert reports[-1].totals.tuples == sum(counts.values())
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
 
 
