@@ -15,7 +15,7 @@ from tests.apps.stateful.driver import Driver, Tally
 from tests.sessions import sessions
 from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.worker.stateful import store, table, worker
-from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, choose_merge_period
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, WorkerBatch, choose_merge_period
 from unskew.grouping.registry import STANDALONE, STICKY
 from unskew.operators import Distinct, PerKey, Sessions
 
@@ -320,6 +320,7 @@ def test_a_tuple_updates_those_of_its_sliding_windows_that_are_open():
     ages = 1, 40, 30, 31, 29, -12  # times 99, 60, 70, 69, 71, 112
     driver.batch([rows([(0, value, age) for value, age in enumerate(ages)], 100, event=True)], 100, 109)
     assert driver.results == driver.counts == []
+    assert config.now(WorkerBatch(1, 100, 109)).watermark_ms == 70  # tuples of that window may still come
     driver.move(110)
     assert driver.results == [(70, "k0", [0, 2, 4])]
     driver.move(FAR)
