@@ -24,6 +24,7 @@ from unskew.apps.router.row_keys import Key, is_plain, make_key_column
 from unskew.apps.router.tuple_packets import make_column_router, send_packets
 from unskew.apps.worker.monitors import WorkerMonitors
 from unskew.apps.worker.usage_reports import WorkerUsage, map_at_workers, parse_result_type
+from unskew.durations import Duration
 from unskew.errors import UsageError
 from unskew.grouping.registry import SINGLE_OWNER
 from unskew.spark.compat import (
@@ -53,6 +54,7 @@ def balance(
     source: str | Column | None = None,
     sources: int | None = None,
     time: str | Column | None = None,
+    max_ahead: Duration = 3600.0,
     cost: str | Column | None = None,
     weights: Sequence[float] | None = None,
     most_workers: int | None = None,
@@ -89,7 +91,12 @@ def balance(
         where there is no join, aggregation or other exchange, in a session without Spark Connect. Of a Kafka stream it
         isn't known: the plan names the topic, and only the brokers know its partitions.
     time : str or Column, timestamp
-        The schemes' clock. Default: the batch's time, which a replay repeats.
+        The schemes' clock. Default: the batch's time, which a replay repeats. A row in which it is null doesn't put the
+        clock on.
+    max_ahead : timedelta, number (s) or str
+        How far a row's ``time`` may be ahead of the batch's. One that is further doesn't put the clock on, because it
+        would make pools and loads stand still until all others have caught up. The row is routed all the same. A static
+        DataFrame has no batch's time, and there all times count.
     cost : str or Column, number
         What each row costs its worker, in any unit, such as its bytes or its expected milliseconds. The workers' costs
         are then balanced, instead of the numbers of their rows. A cost that is null, negative, NaN or above 1e100
@@ -173,8 +180,9 @@ def balance(
     """
     require_frame(df)
     route = RouteOptions(
-        workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, options
-    )
+        workers, grouping, checkpoint, source, sources, time, max_ahead,
+        cost, weights, most_workers, seed, name, options,
+    )  # fmt: skip
     routing = route.make_routing(df)
     if (there := find_same_column(df, worker_column)) is not None:
         raise UsageError(f"there is a column {there!r} already; name another one with worker_column=")
@@ -203,6 +211,7 @@ def balanced_map(
     source: str | Column | None = None,
     sources: int | None = None,
     time: str | Column | None = None,
+    max_ahead: Duration = 3600.0,
     cost: str | Column | None = None,
     weights: Sequence[float] | None = None,
     most_workers: int | None = None,
@@ -215,9 +224,11 @@ def balanced_map(
 
     Parameters
     ----------
-    df, key, workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, **options
+    df, key, workers, grouping, checkpoint, source, sources, time, max_ahead, cost, weights, most_workers, seed, name
         As for ``balance``. A stream with a checkpoint also takes groupings with feedback, as ``keyed_map`` does. With
         these, leave ``name`` out: a checkpoint has the plans of one call alone.
+    **options
+        As for ``balance``.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
         A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
         in Arrow's plain types.
@@ -245,8 +256,9 @@ def balanced_map(
     """
     require_frame(df)
     route = RouteOptions(
-        workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name, options
-    )
+        workers, grouping, checkpoint, source, sources, time, max_ahead,
+        cost, weights, most_workers, seed, name, options,
+    )  # fmt: skip
     feedback = checkpoint is not None and df.isStreaming
     routing = route.make_routing(df, feedback=feedback)
     names, by, columns = list(df.columns), make_key_column(df, key), route.make_columns(df)

@@ -186,6 +186,7 @@ def balanced_join(
         source=None,
         sources=None,
         time=None,
+        max_ahead=max_ahead,
         cost=cost,
         weights=weights,
         most_workers=most_workers,

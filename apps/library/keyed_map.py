@@ -195,10 +195,12 @@ def keyed_map(
     frames = _align_frames(df)
     first = frames[0]
     kept = checkpoint if first.isStreaming else None
-    route = RouteOptions(workers, grouping, kept, source, sources, time, cost, weights, most_workers, seed, "", options)
+    route = RouteOptions(
+        workers, grouping, kept, source, sources, time, max_ahead, cost, weights, most_workers, seed, "", options
+    )
     by, event = _resolve_key(first, key, work), time is not None
     lives = parse_lifetime(work, window_length, ttl, "window_length")
-    lateness_ms, ahead_ms = parse_milliseconds("lateness", lateness), parse_milliseconds("max_ahead", max_ahead)
+    lateness_ms = parse_milliseconds("lateness", lateness)
     owning = SINGLE_OWNER if first.isStreaming and choose_listen_address(first.sparkSession) else STICKY
     split = splits_keys(work, route.grouping, route.workers, owning)
     if len(frames) > 1:
@@ -216,7 +218,7 @@ def keyed_map(
         raise UsageError(f"ttl is {ttl!r}, but a DataFrame that isn't a stream has no clock; valid: window_length")
     routing = route.make_routing(first, feedback=first.isStreaming)
     schema = _make_result_schema(by, config)
-    tuples = _list_tuples(frames, by, key, route, config, ahead_ms)
+    tuples = _list_tuples(frames, by, key, route, config)
     of_source = F.col("__source") if source is not None else None
     if not first.isStreaming:
         parcels = execute_at_once(
@@ -391,7 +393,6 @@ def _list_tuples(
     key: Key,
     route: RouteOptions,
     config: KeyedOperatorConfig,
-    ahead_ms: int,
 ) -> list[DataFrame]:
     """The tuples of each DataFrame, as ``_select_tuples`` has them. ``by`` is the key of the first one.
 
@@ -408,7 +409,7 @@ def _list_tuples(
                 f"the key is {by.schema_text} in the first DataFrame and {own.schema_text} in another; valid: one type"
             )
         columns, ordered = route.make_source_and_cost(frame), route.stabilise_order(frame)
-        found.append(_select_tuples(ordered, own, config, route.time, columns, ahead_ms, number))
+        found.append(_select_tuples(ordered, own, config, route, columns, number))
     return found
 
 
@@ -416,16 +417,15 @@ def _select_tuples(
     df: DataFrame,
     by: KeyColumns,
     config: KeyedOperatorConfig,
-    time: str | Column | None,
+    route: RouteOptions,
     routed: Mapping[str, Column],
-    ahead_ms: int,
     number: int,
 ) -> DataFrame:
     """The columns ``key``, ``time`` where tuples have one, those that the operator reads, and the routers' own.
 
     These are ``__time``, and those of ``routed`` with ``__`` before their names. By event time, rows without a time are
-    left out, and so are those of a stream whose time is more than ``ahead_ms`` after the batch's. ``number`` is that of
-    the DataFrame.
+    left out, and so are those of a stream whose time is too far ahead of the batch's. ``number`` is that of the
+    DataFrame.
     """
     missing = [name for name in config.columns if name not in (*df.columns, "time")]
     if missing:
@@ -433,11 +433,11 @@ def _select_tuples(
             f"{type(config.work).__name__} reads the column {missing[0]!r}, which there isn't"
             f"{suggest_names(missing[0], df.columns)}"
         )
-    moment = as_column(time).cast("timestamp") if time is not None else F.current_timestamp()
+    moment = as_column(route.time).cast("timestamp") if route.time is not None else F.current_timestamp()
     own = {"key": by.value, "__time": moment}
     if config.event:
         own["time"] = moment
-        df = select_timely(df, moment, ahead_ms, config.observe, number)
+        df = select_timely(df, moment, route.ahead_ms, config.observe, number)
     own |= {f"__{name}": column for name, column in routed.items()}
     # The user's columns by their places, because names may differ in case alone, or be those of our own.
     given = df.columns

@@ -11,10 +11,11 @@ from unskew.apps.checkpoint.location import resolve_location
 from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.router import Routing, check_scheme_options
 from unskew.apps.router.tuple_packets import make_cost_column, make_source_column, make_time_column
+from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping import get_grouping, get_parameters
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.registry import to_capitals
-from unskew.spark.micro_batches import count_sources, is_in_stream
+from unskew.spark.micro_batches import count_sources, is_in_stream, make_batch_time
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +24,7 @@ class RouteOptions:
 
     Parameters
     ----------
-    workers, grouping, checkpoint, source, sources, time, cost, weights, most_workers, seed, name
+    workers, grouping, checkpoint, source, sources, time, max_ahead, cost, weights, most_workers, seed, name
         As for ``balance``, and in its order. Afterwards ``grouping`` is in capitals.
     options : mapping
         The scheme's own parameters. Afterwards they include what follows from the other arguments.
@@ -31,7 +32,7 @@ class RouteOptions:
     Raises
     ------
     UsageError
-        The number of workers is invalid, or as ``check_scheme_options``.
+        The number of workers or ``max_ahead`` is invalid, or as ``check_scheme_options``.
 
     """
 
@@ -41,6 +42,7 @@ class RouteOptions:
     source: str | Column | None
     sources: int | None
     time: str | Column | None
+    max_ahead: Duration
     cost: str | Column | None
     weights: Sequence[float] | None
     most_workers: int | None
@@ -61,6 +63,12 @@ class RouteOptions:
         workers = check_integer("workers", self.workers, 1, held=2**31 - 1)
         for field, value in {"workers": workers, "grouping": grouping, "options": options}.items():
             object.__setattr__(self, field, value)
+        _ = self.ahead_ms
+
+    @property
+    def ahead_ms(self) -> int:
+        """``max_ahead`` in ms."""
+        return parse_milliseconds("max_ahead", self.max_ahead)
 
     def make_routing(self, df: DataFrame, *, feedback: bool = False) -> Routing:
         """The routing of a DataFrame's rows, without the driver's plans.
@@ -93,6 +101,9 @@ class RouteOptions:
         columns = self.make_source_and_cost(df)
         if get_grouping(self.grouping).uses_time:
             columns["time"] = F.current_timestamp() if self.time is None else make_time_column(df, self.time)
+            if self.time is not None and df.isStreaming:
+                # A row without a time is as of the latest one so far.
+                columns["time"] = F.when(columns["time"] <= make_batch_time(self.ahead_ms), columns["time"])
         return columns
 
     def make_source_and_cost(self, df: DataFrame) -> dict[str, Column]:

@@ -127,7 +127,7 @@ def join_streams(
     ]
     columns, taken = _name_results(sides, [*kinds])
     # The grouping has no part in it, but what checks and resolves the arguments is the same.
-    route = RouteOptions(workers, "KEY", checkpoint, None, None, None, None, None, None, seed, "", {})
+    route = RouteOptions(workers, "KEY", checkpoint, None, None, None, bounds.max_ahead, None, None, None, seed, "", {})
     routing = route.make_routing(left, feedback=True)
     assert routing.checkpoint is not None
     location = Location.of(routing.checkpoint)

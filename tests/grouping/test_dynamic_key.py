@@ -137,6 +137,19 @@ def test_a_jump_is_its_periods_one_by_one(periods_to_old):
         assert [item["key"] for item in fast.internals()["old"]] == [key.text for key in slow.old]
 
 
+@pytest.mark.parametrize("name", ["DYNAMIC_KEY", "DYNAMIC_KEY_DECAY"])
+def test_a_tuple_without_a_time_is_as_of_the_latest_one(name):
+    """The library gives such a time as NaT, whose number is the least."""
+    stream = skewed(6000, 200, 2.0, duration=60)
+    without = np.random.default_rng(0).random(6000) < 0.1
+    without[0] = False
+    times = np.where(without, np.datetime64("NaT").astype(np.int64), stream.times)
+    plain, other = (create(name, 10, **SHORT) for _ in range(2))
+    latest = np.maximum.accumulate(times)
+    assert plain.route(stream.keys, times=latest).tolist() == other.route(stream.keys, times=times).tolist()
+    assert plain.internals() == other.internals()
+
+
 def test_a_far_jump_in_time_costs_nothing():
     """A thousand years of periods, and a hundred in which no key is evicted. (The babies stay for one more hour.)"""
     router = create("DYNAMIC_KEY", 10, promotion_period=0.1)

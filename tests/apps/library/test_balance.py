@@ -102,6 +102,31 @@ def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
     assert len({row["worker"] for row in rows if row["user_id"] is None}) <= 2
 
 
+@pytest.mark.parametrize("mapped", [False, pytest.param(True, marks=pytest.mark.nightly(group="groupings"))])
+def test_a_row_far_ahead_of_the_clock_is_placed_and_puts_no_clock_on(events, tmp_path, mapped):
+    """It counts as of the time of the row before. With its own time, others would go elsewhere."""
+    n, start, ahead = F.col("payload.n"), 1_700_000_000_000, 700
+    at = F.timestamp_millis(F.when(n == ahead, 253_402_300_799_000).otherwise(start + 100 * n))
+    own = {"warm_up": 1, "check_interval": 1, "promotion_period": 5}
+    how = {"grouping": "DYNAMIC_KEY", "checkpoint": str(tmp_path / "cp"), "source": F.lit(0), "time": "at", **own}
+    rows = events.select("user_id", n.alias("n"), at.alias("at"))
+
+    def place(batches):
+        for batch in batches:
+            part = pa.array([TaskContext.get().partitionId()] * batch.num_rows)
+            yield pa.record_batch({"user_id": batch.column("user_id"), "n": batch.column("n"), "worker": part})
+
+    schema = "user_id string, n long, worker long"
+    placed = balanced_map(rows, "user_id", 6, place, schema, **how) if mapped else balance(rows, "user_id", 6, **how)
+    found = sorted(collect(placed, tmp_path), key=lambda row: row["n"])
+    users, times = [row["user_id"] for row in found], start + 100 * np.arange(ROWS * FILES)
+    workers = []
+    for moment in (times[ahead - 1], 253_402_300_799_000):
+        times[ahead] = moment
+        workers.append(create("DYNAMIC_KEY", 6, **own).route(users, times=times).tolist())
+    assert [row["worker"] for row in found] == workers[0] != workers[1]
+
+
 def test_work_over_packets(events, tmp_path):
     """The key is as plain as the other columns, though packets have it encoded."""
     names, key = events.columns, pa.string()
@@ -359,6 +384,7 @@ def test_bad_arguments_fail_on_the_driver(spark, subtests):
         ({"key": 3}, "key is 3; valid: a column's name, a Column, or a list of these"),
         ({"cost": "bytes"}, "there is no column 'bytes'; valid: id, half"),
         ({"cost": F.col("id").cast("string")}, "cost is string; valid: a number"),
+        ({"max_ahead": "soon"}, "max_ahead is 'soon'; valid: a duration of at least 0 s"),
         ({"grouping": "DYNAMIC_KEY", "time": "id"}, "time is bigint; valid: a timestamp"),
         *(
             ({"worker_column": name}, "there is a column 'half' already; name another one with worker_column=")
