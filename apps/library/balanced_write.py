@@ -7,13 +7,12 @@ share. Each of W − 1 cuts adds a file at most.
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -33,11 +32,12 @@ from pyspark.sql.types import (
 )
 
 from unskew.apps.driver.plans.planned_frame import WORKER, KeyDivision, KeyLoads, count_loads, divide_frame
+from unskew.apps.library.table_writers import BATCH, TableTarget, find_target
 from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.row_keys import make_key_column
 from unskew.apps.router.tuple_packets import make_cost_column
 from unskew.errors import UsageError
-from unskew.grouping.arguments import check_choice, check_integer, check_number
+from unskew.grouping.arguments import check_integer, check_number
 from unskew.spark.compat import (
     explain_missing_column,
     find_same_column,
@@ -46,14 +46,8 @@ from unskew.spark.compat import (
     quote_name,
     require_frame,
 )
-from unskew.spark.micro_batches import get_driver_batch, get_driver_query_id
 from unskew.spark.setting_names import PARTITIONS
 
-FORMATS = ("parquet", "json", "csv")
-MODES = ("append", "overwrite", "ignore", "error", "errorifexists")
-#: The partition column of a table that is written in batches.
-BATCH = "batch_id"
-_BATCH_ID = re.compile(r"[A-Za-z0-9.-]+")
 #: The folder of the rows whose partition column is null or empty, as Spark and Hive name it.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 #: The bytes of a value. Those of other types have 8, or a length of their own.
@@ -94,11 +88,12 @@ class WriteReport:
 
 def balanced_write(
     df: DataFrame,
-    path: str,
-    by: str | Column | Sequence[str | Column],
+    path: str | None = None,
+    by: str | Column | Sequence[str | Column] = (),
     workers: int | None = None,
     format: str = "parquet",  # noqa: A002  as in Spark
     *,
+    table: str | None = None,
     mode: str | None = None,
     batch_id: int | str | None = None,
     cost: str | Column | int | None = None,
@@ -115,34 +110,40 @@ def balanced_write(
     df : DataFrame
         No stream; it may be a stream's batch in ``foreachBatch``. It is read twice, first by a job that counts its
         partitions: cache it if that is dear.
-    path : str
-        The folder of the table, as ``df.write.save`` takes it.
+    path : str, optional
+        The folder of the table, as ``df.write.save`` takes it. One of ``path`` and ``table`` is given.
     by : str, Column, or a list of these
-        The columns that partition the table. An expression is one that ``df`` doesn't have, under its alias.
+        The columns that partition the table. An expression is one that ``df`` doesn't have, under its alias. An Iceberg
+        table has partitions of its own: name the same columns. A transform is an expression here, which is no column of
+        the table, such as ``expr("lake.system.bucket(16, id)").alias("bucket")``.
     workers : int
         W ≥ 1: the most tasks that write. Default: ``spark.sql.shuffle.partitions``.
     format : str
-        ``parquet``, ``json`` or ``csv``.
+        ``parquet``, ``json``, ``csv``, ``delta`` or ``iceberg``. For the latter two the session has their archives.
+    table : str, optional
+        The name of a table of Delta or Iceberg in a catalog. An Iceberg table must exist.
     mode : str, optional
-        ``append``, ``overwrite``, ``ignore`` or ``error``, as of ``DataFrameWriter.mode``. Default: ``error``, if there
-        is no ``batch_id``.
+        ``append``, ``overwrite``, ``ignore`` or ``error``, as of ``DataFrameWriter.mode``; of Iceberg the first two.
+        Default: ``error``, and for Iceberg ``append``, if there is no ``batch_id``.
     batch_id : int or str, optional
-        What the table doesn't have twice: the folder ``batch_id=…`` in ``path`` is replaced. Letters, digits, dots and
-        hyphens. Default: in ``foreachBatch`` without a ``mode`` the batch's number, and the beginning of the query's
-        id. Through Spark Connect neither is known: give the number that ``foreachBatch`` gives you.
+        What the table doesn't have twice: the folder ``batch_id=…`` in ``path`` is replaced, and what a table of Delta
+        or Iceberg has isn't written. Letters, digits, dots and hyphens. Default: in ``foreachBatch`` without a ``mode``
+        the batch's number and the query's id. Through Spark Connect neither is known: give the number that
+        ``foreachBatch`` gives you.
     cost : str or Column, number, or 1
         What a row costs its writer. 1: rows are counted. Default: a row's bytes as estimated from the types of its
         columns and the lengths of its strings, before any encoding and compression.
     sort_by : str, Column, or a list of these
-        The order of the rows in each file.
+        The order of the rows in each file. An Iceberg table has its own (``ALTER TABLE … WRITE LOCALLY ORDERED BY``).
     target_file_size : int, optional
         A writer begins a new file of a partition beyond so much cost (bytes by default; Parquet's files are smaller).
+        For Iceberg it is the bytes of the file.
     min_file_size : int, optional
         There are so few writers that each of them has so much cost: a small batch isn't divided at all.
     slack : float, default 0.05
         From 0 to 10: how much more than the mean a writer may get. Smaller: more partitions are divided.
     **options
-        Options of the format, such as ``compression``, as of ``DataFrameWriter.options``.
+        Options of the format, such as ``compression``, as of ``DataFrameWriter.options``. They have precedence.
 
     Returns
     -------
@@ -153,7 +154,8 @@ def balanced_write(
     ------
     UsageError
         ``df`` is a stream, an argument is invalid, a column is missing or has a type that partitions can't have, or
-        all columns are partition columns. ``mode`` and ``batch_id`` are both given.
+        all columns are partition columns. ``mode`` and ``batch_id`` are both given. The session has no Delta, or finds
+        no Iceberg table of this name.
 
     Notes
     -----
@@ -163,8 +165,12 @@ def balanced_write(
 
     *A batch that runs again* replaces its folder, so that the table has it once as soon as the query is beyond it.
     Until then a reader may see a part of it: files are published one by one, and a replacement first removes the old
-    ones. With ``mode="append"`` a batch that runs again is there twice. A query with a new checkpoint has another id,
-    and adds its batches to those of the old one. Two runs at a time of the same batch aren't kept apart.
+    ones. Tables of Delta and Iceberg publish a batch at once. If they have it, nothing is written. Delta finds it by
+    the query's id and the batch's number in its log (``txnAppId``, ``txnVersion``). Iceberg has it as ``unskew-batch``
+    in a snapshot's summary, until the snapshot is expired.
+
+    With ``mode="append"`` a batch that runs again is there twice. A query with a new checkpoint has another id, and
+    adds its batches to those of the old one. Two runs at a time of the same batch are kept apart by Delta alone.
 
     *Each batch has files of its own*, at least one for each of its partitions. So the table needs compaction if there
     are many batches.
@@ -189,17 +195,14 @@ def balanced_write(
     spark = df.sparkSession
     workers = int(spark.conf.get(PARTITIONS) or 1) if workers is None else workers
     workers = check_integer("workers", workers, 1, held=2**31 - 1)
-    check_choice("format", format, FORMATS)
     slack = check_number("slack", slack, 0, 10)
     for name, size in (("target_file_size", target_file_size), ("min_file_size", min_file_size)):
         if size is not None:
             check_integer(name, size, 1)
-    where, mode = _choose_folder(spark, path, mode, batch_id)
-    df, names = _add_partition_columns(df, by, batched=where != path)
-    order = _list_columns("sort_by", sort_by, least=0)
-    for each in order:
-        if isinstance(each, str):
-            get_field(df, each)
+    target = find_target(spark, format, path, table, mode, batch_id)
+    present = {*df.columns}
+    df, names = _add_partition_columns(df, by, target)
+    order = _list_sort_columns(df, sort_by, target)
     costs = _make_cost(df, cost, names)
     key = make_key_column(df, [quote_name(name) for name in names])
     counted = count_loads(df, key, costs)
@@ -207,32 +210,12 @@ def balanced_write(
     routed, division = divide_frame(stabilise_order(df, "PLANNED"), key, counted, writers, slack)
     rows, files = _limit_files(division, counted, target_file_size)
     placed = place_rows(routed, writers, F.col(WORKER)).drop(WORKER)
-    # Sorted by partition, a task has one file open at a time.
-    placed = placed.sortWithinPartitions(*(F.col(quote_name(name)) for name in names), *order)
-    writer = placed.write.format(format).mode(mode).options(**options).partitionBy(*names)
-    if rows is not None:
-        writer = writer.option("maxRecordsPerFile", rows)
-    if where != path:  # also partitions that only an earlier attempt has written are replaced
-        writer = writer.option("partitionOverwriteMode", "static")
-    writer.save(where)
+    if not target.has_own_partitions:  # Sorted by partition, a task has one file open at a time.
+        placed = placed.sortWithinPartitions(*(F.col(quote_name(name)) for name in names), *order)
+    elif target_file_size is not None:
+        options = {"target-file-size-bytes": target_file_size} | options
+    target.write(placed, names, [name for name in names if name not in present], rows, options)
     return WriteReport(files, len(counted.keys), division.count_divided(), writers, division.find_fullest())
-
-
-def _choose_folder(spark: SparkSession, path: str, mode: str | None, batch_id: int | str | None) -> tuple[str, str]:
-    """The folder to which the rows go, and Spark's mode for it."""
-    if mode is not None:
-        check_choice("mode", mode, MODES)
-        if batch_id is not None:
-            raise UsageError(f"mode is {mode!r} and batch_id is {batch_id!r}; valid: one of both")
-        return path, mode
-    number = get_driver_batch(spark)
-    if batch_id is None and number is not None:
-        batch_id = f"{number:08d}-{get_driver_query_id(spark)[:8]}"
-    if batch_id is None:
-        return path, "error"
-    if not isinstance(batch_id, int | str) or not _BATCH_ID.fullmatch(str(batch_id)):
-        raise UsageError(f"batch_id is {batch_id!r}; valid: a number, or letters, digits, dots and hyphens")
-    return f"{path.rstrip('/')}/{BATCH}={batch_id}", "overwrite"
 
 
 def _list_columns(name: str, value: Any, least: int) -> list[str | Column]:
@@ -242,7 +225,18 @@ def _list_columns(name: str, value: Any, least: int) -> list[str | Column]:
     return found
 
 
-def _add_partition_columns(df: DataFrame, by: Any, *, batched: bool) -> tuple[DataFrame, list[str]]:
+def _list_sort_columns(df: DataFrame, sort_by: Any, target: TableTarget) -> list[str | Column]:
+    """The columns that rows are sorted by within a file. Raises ``UsageError``, as ``balanced_write``."""
+    order = _list_columns("sort_by", sort_by, least=0)
+    if order and target.has_own_partitions:
+        raise UsageError("sort_by is given and format is 'iceberg'; valid: ALTER TABLE … WRITE LOCALLY ORDERED BY")
+    for each in order:
+        if isinstance(each, str):
+            get_field(df, each)
+    return order
+
+
+def _add_partition_columns(df: DataFrame, by: Any, target: TableTarget) -> tuple[DataFrame, list[str]]:
     """The DataFrame with the partition columns, and their names.
 
     Raises
@@ -263,24 +257,26 @@ def _add_partition_columns(df: DataFrame, by: Any, *, batched: bool) -> tuple[Da
                 raise UsageError(f"by has an expression {name!r}, as a column of df; valid: its name, or an alias")
             df = df.withColumn(name, each)
         names.append(name)
-    if len(names) == len(df.columns):
+    if len(names) == len(df.columns) and not target.has_own_partitions:
         raise UsageError(f"by has all columns of df ({', '.join(names)}); valid: some, so that files have the others")
-    if batched and (same := find_same_column(df, BATCH)) is not None:
+    if target.by_folder and (same := find_same_column(df, BATCH)) is not None:
         raise UsageError(f"df has a column {same!r}, by which batches are kept apart; rename it, or give a mode")
-    return _fill_nulls(df, names), names
+    return _join_nulls(df, names, target.format), names
 
 
-def _fill_nulls(df: DataFrame, names: Sequence[str]) -> DataFrame:
-    """The DataFrame without null in partition columns of strings. Raises ``UsageError`` for other types.
+def _join_nulls(df: DataFrame, names: Sequence[str], kind: str) -> DataFrame:
+    """The DataFrame whose partition columns have one value for each partition. Raises ``UsageError`` for their types.
 
-    Null and "" have one folder. Where a column may be null, Spark would sort the rows anew when it writes them.
+    Null and "" have one partition, but for Iceberg. Where a column of files may be null, Spark would sort the rows anew
+    when it writes them: there null is its folder's name.
     """
     for name in names:
-        column, kind = F.col(quote_name(name)), get_field(df, quote_name(name)).dataType
-        if isinstance(kind, ArrayType | MapType | StructType | VariantType | BinaryType):
-            raise UsageError(f"by has {name!r}, which is {kind.simpleString()}; valid: a number, string, date or time")
-        if isinstance(kind, StringType):
-            df = df.withColumn(name, F.coalesce(F.nullif(column, F.lit("")), F.lit(_NULL)))
+        column, type_ = F.col(quote_name(name)), get_field(df, quote_name(name)).dataType
+        if isinstance(type_, ArrayType | MapType | StructType | VariantType | BinaryType):
+            raise UsageError(f"by has {name!r}, which is {type_.simpleString()}; valid: a number, string, date or time")
+        if isinstance(type_, StringType) and kind != "iceberg":
+            value = F.nullif(column, F.lit(""))
+            df = df.withColumn(name, value if kind == "delta" else F.coalesce(value, F.lit(_NULL)))
     return df
 
 

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,7 +17,8 @@ from pyspark.sql import functions as F
 from tests.waiting import PATIENCE
 from unskew import UsageError, balanced_write
 from unskew.apps.driver.plans.planned_frame import KeyLoads, divide_keys
-from unskew.apps.library.balanced_write import BATCH, _limit_files, estimate_bytes
+from unskew.apps.library.balanced_write import _limit_files, estimate_bytes
+from unskew.apps.library.table_writers import BATCH, BatchIdentity, TableTarget
 
 ROWS = 20_000
 PARTITIONS = 30
@@ -220,10 +222,17 @@ def test_the_estimate_of_bytes(spark):
         ({"by": ["day", "id", "text"]}, "by has all columns of df"),
         ({"workers": 0}, "workers is 0"),
         ({"workers": 2**31}, "workers is 2147483648"),
-        ({"format": "orc"}, "format is 'orc'; valid: parquet, json, csv"),
+        ({"format": "orc"}, "format is 'orc'; valid: parquet, json, csv, delta, iceberg"),
         ({"mode": "merge"}, "mode is 'merge'; valid: append"),
         ({"mode": "append", "batch_id": 3}, "mode is 'append' and batch_id is 3; valid: one of both"),
         ({"batch_id": "a/b"}, "batch_id is 'a/b'; valid: a number"),
+        ({"path": None}, "path is None and table is None; valid: one of both"),
+        ({"table": "a.b"}, "path is '.*' and table is 'a.b'; valid: one of both"),
+        ({"path": None, "table": "a.b"}, "table is 'a.b' and format is 'parquet'; valid: path"),
+        ({"format": "iceberg"}, "path is '.*' and format is 'iceberg'; valid: table"),
+        ({"path": None, "table": "a.b", "format": "iceberg"}, "table is 'a.b'; valid: an Iceberg table that exists"),
+        ({"format": "iceberg", "path": None, "table": "a.b", "mode": "error"}, "mode is 'error'; valid: append, over"),
+        ({"format": "delta"}, "format is 'delta', and this session has no Delta Lake; set spark.jars.packages io"),
         ({"cost": 2}, "cost is 2; valid: a column's name, a Column, or 1"),
         ({"cost": "text"}, "cost is string; valid: a number"),
         ({"sort_by": "idd"}, "there is no column 'idd'"),
@@ -234,8 +243,24 @@ def test_the_estimate_of_bytes(spark):
 def test_what_does_not_fit_is_refused(spark, tmp_path, given: dict[str, Any], says):
     rows = make_rows(spark, 0.0)
     with pytest.raises(UsageError, match=says):
-        balanced_write(rows, str(tmp_path / "table"), **({"by": "day", "workers": 2} | given))
+        balanced_write(rows, **({"path": str(tmp_path / "table"), "by": "day", "workers": 2} | given))
     assert not (tmp_path / "table").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [({}, ("q", "7")), ({"TXNAPPID": "mine", "txnVersion": 9}, ("mine", 9))],
+)
+def test_delta_gets_a_batchs_number_or_the_users(options, own):
+    """Never a half of each: another number of the user's application would be skipped as an old one."""
+    df = Mock()
+    target = TableTarget("delta", "folder", None, None, BatchIdentity("00000007-q", "q", 7))
+    target.write(df, ["day"], [], 10, options)
+    writer = df.write.format("delta").partitionBy("day")
+    writer.mode.assert_called_once_with("append")
+    given = {name.lower(): value for name, value in writer.mode().options.call_args.kwargs.items()}
+    assert (given["txnappid"], given["txnversion"]) == own
+    assert (given["optimizewrite"], given["maxrecordsperfile"]) == ("false", "10")
 
 
 @pytest.mark.spark
