@@ -157,6 +157,7 @@ class TableTarget:
             writer.append()
 
     def _has_iceberg_batch(self, spark: SparkSession) -> bool:
+        spark.sql(f"REFRESH TABLE {self.table}")  # the session's catalog may have what it was before
         snapshots = spark.table(f"{self.table}.snapshots")
         assert self.batch is not None
         return not snapshots.where(F.col("summary")[_SUMMARY] == self.batch.name).isEmpty()
