@@ -150,6 +150,9 @@ class SimulationOptions:
             help="Join the stream with this second one by key, and show what each way to do that gives the workers.",
         ),
     ] = None
+    write: Annotated[
+        bool, typer.Option("--write", help="Write a table partitioned by the key, and show each way's files and tasks.")
+    ] = False
     samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0
     sweep: Annotated[
@@ -266,6 +269,7 @@ def simulate(
     --work measures your own work on a sample of the stream.
     --details adds the queues and times of simulated workers. --output saves all measures over time.
     With --join it prints what a join of two streams by key would do instead, and what to do about hot keys.
+    With --write it prints the files and tasks of a table that is partitioned by the key instead.
 
     Example: unskew simulate kafka:events:user --workers 50 --sources 16
 
@@ -277,10 +281,18 @@ def simulate(
         from unskew.apps.cli.simulation import join_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        join_report.refuse_other_options((batches, work, options, shown))
+        join_report.refuse_other_options("join", (batches, work, options, shown))
         rest = options.tuples, options.seed, kafka.connection
         given = [StreamSpec(name, *rest, timed=False) for name in (options.streams[0], options.join)]
         join_report.print_join(given, options.worker_counts, batches.batch, as_json=shown.as_json)
+        return
+    if options.write:
+        from unskew.apps.cli.simulation import join_report, write_report
+        from unskew.apps.cli.simulation.input_stream import StreamSpec
+
+        join_report.refuse_other_options("write", (batches, work, options, shown))
+        stream = StreamSpec(options.streams[0], options.tuples, options.seed, kafka.connection, timed=False)
+        write_report.print_writes(stream, options.worker_counts, as_json=shown.as_json)
         return
     asked = batches.is_asked(work.work)
     swept = options.is_swept or shown.show is not None
