@@ -70,6 +70,10 @@ class WriteReport:
         The writers, at most ``workers``.
     fullest : float
         The cost of the fullest writer, over the mean.
+    rows : int
+        The rows.
+    cost : float
+        The cost of all rows: by default their bytes, before any encoding and compression.
 
     """
 
@@ -78,11 +82,13 @@ class WriteReport:
     divided: int
     writers: int
     fullest: float
+    rows: int
+    cost: float
 
     def __repr__(self) -> str:
         return (
             f"WriteReport(files={self.files}, partitions={self.partitions}, divided={self.divided}, "
-            f"writers={self.writers}, fullest={self.fullest:.3f})"
+            f"writers={self.writers}, fullest={self.fullest:.3f}, rows={self.rows}, cost={self.cost:.0f})"
         )
 
 
@@ -206,7 +212,8 @@ def balanced_write(
     costs = _make_cost(df, cost, names)
     key = make_key_column(df, [quote_name(name) for name in names])
     counted = count_loads(df, key, costs)
-    writers = _choose_writers(workers, float(counted.loads.sum()), min_file_size)
+    total = float(counted.loads.sum())
+    writers = _choose_writers(workers, total, min_file_size)
     routed, division = divide_frame(stabilise_order(df, "PLANNED"), key, counted, writers, slack)
     rows, files = _limit_files(division, counted, target_file_size)
     placed = place_rows(routed, writers, F.col(WORKER)).drop(WORKER)
@@ -215,7 +222,15 @@ def balanced_write(
     elif target_file_size is not None:
         options = {"target-file-size-bytes": target_file_size} | options
     target.write(placed, names, [name for name in names if name not in present], rows, options)
-    return WriteReport(files, len(counted.keys), division.count_divided(), writers, division.find_fullest())
+    return WriteReport(
+        files,
+        len(counted.keys),
+        division.count_divided(),
+        writers,
+        division.find_fullest(),
+        int(counted.tuples.sum()),
+        total,
+    )
 
 
 def _list_columns(name: str, value: Any, least: int) -> list[str | Column]:

@@ -86,7 +86,7 @@ def test_few_files_and_even_writers(spark, tmp_path, exponent, workers):
     assert len(list_files(tmp_path)) <= report.files <= partitions + workers - 1
     assert report.divided <= workers - 1
     assert report.fullest <= 1.0501
-    assert report.writers == workers
+    assert (report.writers, report.rows, report.cost) == (workers, ROWS, ROWS)
     table = read(spark, tmp_path / "table", rows)
     assert Counter(table.collect()) == Counter(rows.collect())
     mean = ROWS / workers
