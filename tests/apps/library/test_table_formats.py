@@ -15,12 +15,12 @@ from tests.apps.library.table_sessions import SPARKS, TableSession
 from unskew.errors import EnvironmentFault
 
 LIBRARY = Path(__file__).parents[3] / "docs" / "library.md"
-#: Format, Spark. (An environment with Spark 4.1 is made by the nightly tests of its group alone.)
+#: Format, Spark.
 SESSIONS = [
-    pytest.param(("delta", SPARKS["delta"]), marks=pytest.mark.nightly(group="kills"), id="delta"),
-    pytest.param(("iceberg", SPARKS["iceberg"]), marks=pytest.mark.nightly(group="kills"), id="iceberg"),
-    pytest.param(("iceberg", "4.1.3"), marks=pytest.mark.nightly(group="sparks"), id="iceberg-4.1"),
-    pytest.param(("delta", "4.1.3"), marks=pytest.mark.nightly(group="sparks"), id="delta-4.1"),
+    pytest.param(("delta", SPARKS["delta"]), id="delta"),
+    pytest.param(("iceberg", SPARKS["iceberg"]), id="iceberg"),
+    pytest.param(("delta", "4.1.3"), id="delta-4.1"),
+    pytest.param(("iceberg", "4.1.3"), id="iceberg-4.1"),
 ]
 
 
@@ -66,7 +66,8 @@ def tables(request, tmp_path_factory) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.takes(120)
+@pytest.mark.takes(100)
+@pytest.mark.nightly(group="sparks")
 def test_tables_have_few_files_of_even_writers_and_each_batch_once(tables):
     for found in tables["bounds"]:
         report, workers, mean = found["report"], found["workers"], ROWS / found["workers"]

@@ -18,7 +18,7 @@ from unskew.apps.checkpoint.location import Location
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
-ROWS, BATCHES, DAYS = 2_000, 30, 20
+ROWS, BATCHES, DAYS = 2_000, 20, 20
 NEVER = "-1"  # the batch after which the program dies
 
 
@@ -61,7 +61,7 @@ def write_files(folder: Path, seed: int) -> Counter[tuple[int, str]]:
     return rows
 
 
-@pytest.mark.takes(150)
+@pytest.mark.takes(90)
 @pytest.mark.nightly(group="kills")
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_each_row_is_there_once_whatever_is_killed(tmp_path, tmp_path_factory, kind, seed):
@@ -69,7 +69,7 @@ def test_each_row_is_there_once_whatever_is_killed(tmp_path, tmp_path_factory, k
     rows = write_files(tmp_path / "in", seed)
     query = Query(session, tmp_path, random.Random(seed))
     try:
-        for harm in query.rng.sample([Query.dies, Query.is_killed] * 3, 6):
+        for harm in query.rng.sample([Query.dies, Query.is_killed] * 2, 4):
             harm(query)
         query.start(NEVER)
         awaited(lambda: query.is_running() and query.committed() == BATCHES - 1, "all files", every=1.0)
