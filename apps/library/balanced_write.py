@@ -176,7 +176,8 @@ def balanced_write(
     in a snapshot's summary, until the snapshot is expired.
 
     With ``mode="append"`` a batch that runs again is there twice. A query with a new checkpoint has another id, and
-    adds its batches to those of the old one. Two runs at a time of the same batch are kept apart by Delta alone.
+    adds its batches to those of the old one. Two runs at a time of the same batch are kept apart by Delta alone. Write
+    a table once in a batch: a second call would be taken for the batch's second run.
 
     *Each batch has files of its own*, at least one for each of its partitions. So the table needs compaction if there
     are many batches.
