@@ -134,12 +134,12 @@ class Settings:
         float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left."), OptionStyle(SPARK)
     ] = 1.0
     run_time: Annotated[
-        float | None, Gt(0), Doc("Stop after so many seconds (default: never)."), OptionStyle(compared=False)
+        float | None, Gt(0), Doc("Stop after so many seconds (default: never)."), OptionStyle(part_of="--until")
     ] = None
     until_drained: Annotated[
         bool,
         Doc("Stop when all messages published so far are counted and their windows published."),
-        OptionStyle(compared=False),
+        OptionStyle(part_of="--until"),
     ] = False
     starting_offsets: Annotated[
         str,

@@ -21,7 +21,7 @@ NOT_RUN = {
     r"python -m evidence\b": "takes minutes to hours; test_docs.py holds names and options",
     r"unskew simulate .*--tuples 2000000": "takes minutes; tests/apps/cli/simulation/test_command.py",
     r"unskew compare": "takes minutes; tests/apps/cli/comparison/test_compare.py",
-    r"unskew topology (?!.*(--until-drained|--run-time))": "runs until Ctrl-C; tests/apps/cli/test_launch.py",
+    r"unskew topology (?!.*--until)": "runs until Ctrl-C; tests/apps/cli/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
     r".*\.(gz|parquet|csv)\b": "needs a file of the reader's; tests/producers, tests/apps/cli/simulation",
     r".*(…|s3a://|hdfs://|HADOOP_|AWS_)": "needs a store or a cluster; tests/apps/stores",

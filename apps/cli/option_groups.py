@@ -151,6 +151,35 @@ def _page(url: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True)
+class EndOptions:
+    """When the run ends."""
+
+    until: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SECONDS|drained",
+            help="Stop after so many seconds; or when the topic is 'drained': all messages published so far are "
+            "counted, and their windows published. Given twice, what comes first.",
+            show_default="never",
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run that these options give.
+
+        Raises
+        ------
+        UsageError
+            It is neither a number nor ``drained``.
+
+        """
+        given = self.until or []
+        numbers = [text for text in given if text != "drained"]
+        seconds = [parse_value("--until", text, float, "drained, or a number of seconds") for text in numbers]
+        return {"run_time": min(seconds, default=None), "until_drained": "drained" in given}
+
+
+@dataclass(frozen=True)
 class KafkaOptions:
     """How Kafka is reached."""
 
@@ -228,6 +257,8 @@ def _spell_setting(setting: "Field[Any] | str") -> str:
     shown = style_of(setting)
     if setting.default is MISSING:
         return shown.metavar or setting.name.upper()
+    if shown.part_of:
+        return shown.part_of
     return f"--{shown.name or setting.name.replace('_', '-')}"
 
 

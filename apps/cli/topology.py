@@ -9,6 +9,7 @@ import typer
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import (
     Conf,
+    EndOptions,
     GroupingOptions,
     KafkaOptions,
     LiveOption,
@@ -23,6 +24,7 @@ from unskew.shell import parse_pairs
 
 @options_from(
     given=(Settings, is_option),
+    end=EndOptions,
     own=GroupingOptions,
     work=OperatorOptions,
     metrics=MetricsOptions,
@@ -30,6 +32,7 @@ from unskew.shell import parse_pairs
 )
 def topology(
     given: dict[str, Any],
+    end: EndOptions,
     own: GroupingOptions,
     work: OperatorOptions,
     metrics: MetricsOptions,
@@ -71,7 +74,7 @@ def topology(
     grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     settings = make_settings(
-        given | upper | {"grouping": grouping},
+        given | upper | {"grouping": grouping} | end.settings(),
         work,
         checkpoint=checkpoint or "",
         conf=parse_pairs("--conf", conf or []),

@@ -238,7 +238,7 @@ class Ours(Shuffling):
         master = [] if job.cost_ms else ["--master", "local[2]"]
         unskew = Path(sys.executable).with_name("unskew")
         # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
-        ends = ["--trigger", 0] if job.rate else ["--until-drained"]
+        ends = ["--trigger", 0] if job.rate else ["--until", "drained"]
         command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
         command += [part for pair in options.items() for part in pair]
         output = f"{run.name}-{'results' if job.stateful else 'aggregator'}"

@@ -206,7 +206,7 @@ class Campaign:
         if driver.pid is not None and driver.wait(_STUCK) is None:
             self._stuck("the end")
         while time.monotonic() < deadline:
-            driver.start("--until-drained")
+            driver.start("--until", "drained")
             while (end := driver.wait(0.5)) is None and time.monotonic() < deadline:
                 stage.batches.follow()
             stage.batches.follow()

@@ -50,7 +50,7 @@ class Contestant(ABC):
     ``name``: What it is, in words. ``grouping``: Its grouping. ``lacks``: Kinds of faults that nothing is promised for,
     or that can't reach it. ``sources``: How many partitions its source topic has at first: many where the sources share
     plans. ``more_batches``: After so many batches beyond the one that took the last message all is written; None: the
-    program drains by itself (``--until-drained``).
+    program drains by itself (``--until drained``).
     """
 
     grouping: str

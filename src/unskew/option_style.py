@@ -29,6 +29,8 @@ class OptionStyle:
         The default value in words. Empty: the value itself is shown.
     compared : bool
         Whether a comparison of groupings has the option too.
+    part_of : str
+        The option that sets the field, and others too, such as ``--until``. Empty: the field has an option of its own.
 
     """
 
@@ -37,6 +39,7 @@ class OptionStyle:
     name: str = ""
     default: str = ""
     compared: bool = True
+    part_of: str = ""
 
 
 def style_of(declared: Field[Any]) -> OptionStyle:
@@ -46,14 +49,14 @@ def style_of(declared: Field[Any]) -> OptionStyle:
 
 
 def text_of_option(declared: Field[Any]) -> str | None:
-    """A field's text, by its ``Doc``; None: it is no option."""
+    """A field's text, by its ``Doc``; None: no option sets it."""
     parts = getattr(declared.type, "__metadata__", ())
     return next((part.documentation for part in parts if isinstance(part, Doc)), None)
 
 
 def is_option(declared: Field[Any]) -> bool:
-    """Whether commands have an option, or an argument, for the field."""
-    return text_of_option(declared) is not None
+    """Whether commands have an option, or an argument, for the field alone."""
+    return text_of_option(declared) is not None and not style_of(declared).part_of
 
 
 def is_compared(declared: Field[Any]) -> bool:

@@ -137,7 +137,7 @@ def test_no_secret_is_written_down(secured, ports, topic, tmp_path):
         "INFLUXDB_V2_TOKEN": "token-s3cret",
     }
     command = [
-        *(*UNSKEW, "topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, "2", "2", "x0", "--until-drained"),
+        *(*UNSKEW, "topology", "LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, "2", "2", "x0", "--until", "drained"),
         *("--window", "0.5", "--trigger", "0.1", "--bootstrap-servers", at, "--kafka-config", config),
         *("--checkpoint", run / "checkpoint", "--conf", f"spark.local.dir={run / 'local'}"),
     ]

@@ -39,7 +39,7 @@ class Topology(QueryProcess):
         self.checkpoint = folder / "checkpoint"
         location = location or Location(str(self.checkpoint))
         options = [
-            *("topology", mode, "COUNTRY_SKEW_R80", grouping, topic, "2", "4", "x0", "--until-drained"),
+            *("topology", mode, "COUNTRY_SKEW_R80", grouping, topic, "2", "4", "x0", "--until", "drained"),
             *("--time", "event", "--window", str(WINDOW_MS / 1000), "--lateness", "1", "--max-tuples", "4000"),
             *("--trigger", "0.1", "--checkpoint", str(location)),
             *("--bootstrap-servers", connection.bootstrap_servers, *more),

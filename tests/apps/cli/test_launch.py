@@ -29,6 +29,8 @@ def test_usage(subtests: pytest.Subtests) -> None:
         ([*GOOD, "-g", "warm_up=3"], "KEY has no parameter 'warm_up'"),
         ([*GOOD, "--metrics", "localhost:8086"], "--metrics is 'localhost:8086'; valid: one http://HOST:PORT"),
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
+        ([*GOOD, "--until", "drain"], "--until is 'drain'; valid: drained, or a number of seconds"),
+        ([*GOOD, "--until", "drained", "--until", "0"], "--until is 0.0; valid: a number above 0"),
         ([*GOOD, "--work", "nowhere:f"], "the work 'nowhere:f' can't be loaded"),
         ([*GOOD, "--bootstrap-servers", "localhost"], "'localhost' is no Kafka address"),
     ):
