@@ -18,7 +18,7 @@ from unskew.durations import LONGEST, parse_slide, too_long_error
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import LONGEST_TOPIC
-from unskew.option_style import GROUPING, METRICS, SPARK, STATES, STREAM, OptionStyle
+from unskew.option_style import METRICS, SPARK, STATES, STREAM, OptionStyle
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
@@ -176,7 +176,7 @@ class Settings:
     master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N])."), OptionStyle(SPARK)] = None
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
-    seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(GROUPING)] = 0
+    seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(metavar="N", name="seed", part_of="-g")] = 0
     key_field: Annotated[
         str | None,
         Doc("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),

@@ -68,7 +68,7 @@ def compare(
     chosen = parse_pairs("--conf", conf or [])
     with make_checkpoints(checkpoint, chosen) as location:
         first = make_settings(
-            given | {"source_type": given["source_type"].upper()},
+            given | {"source_type": given["source_type"].upper()} | own.settings(),
             work,
             mode=choose_mode(given["master"]),
             grouping=names[0],

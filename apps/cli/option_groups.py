@@ -5,7 +5,7 @@ The commands' help needn't wait for pyspark and numba: what imports these is imp
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
 from inspect import isfunction, signature
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
+from unskew.apps.cli.joined_options import describe_parts, list_parts, read_parts
 from unskew.apps.settings import Settings, spell_grouping
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STATES, style_of
@@ -36,10 +37,22 @@ class GroupingOptions:
             "-g",
             metavar="NAME=VALUE",
             help="The grouping's own parameter: slack (BOUNDED_LOAD), cap (PLANNED), warm_up, check_interval (s; "
-            "DYNAMIC_KEY), theta_max, table_max (MIXED and its like), …. The error about an unknown name lists them.",
+            "DYNAMIC_KEY), theta_max, table_max (MIXED and its like), …. The error about an unknown name lists them. "
+            f"Every grouping has:\n\n{describe_parts('-g')}",
             rich_help_panel=GROUPING,
         ),
     ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run that these options give.
+
+        Raises
+        ------
+        UsageError
+            A value is wrong.
+
+        """
+        return self._read()[0]
 
     def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Grouping → the given options that it has, and their values.
@@ -50,21 +63,10 @@ class GroupingOptions:
             None of the groupings has one of them, or a value is wrong.
 
         """
-        from unskew.grouping import get_parameters
+        return parse_parameters(self._read()[1], groupings, list_parts("-g"))
 
-        given = [parse_pair(text, "--grouping-option") for text in self.grouping_option or []]
-        for name, _ in given:
-            if not any(name in get_parameters(grouping) for grouping in groupings):
-                valid = sorted({parameter for grouping in groupings for parameter in get_parameters(grouping)})
-                has = (
-                    f"{groupings[0]} has no parameter" if len(groupings) == 1 else f"none of {', '.join(groupings)} has"
-                )
-                raise UsageError(f"{has} {name!r}; valid: {', '.join(valid) or 'none'}")
-        own: dict[str, dict[str, Any]] = {}
-        for grouping in groupings:
-            defaults = get_parameters(grouping)
-            own[grouping] = {name: _parse_value(name, text, defaults[name]) for name, text in given if name in defaults}
-        return own
+    def _read(self) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        return read_parts("-g", [parse_pair(text, "--grouping-option") for text in self.grouping_option or []])
 
 
 @dataclass(frozen=True)
@@ -236,6 +238,40 @@ def make_settings(given: Mapping[str, Any], work: OperatorOptions, **own: Any) -
     return settings
 
 
+def parse_parameters(
+    given: Sequence[tuple[str, str]], groupings: Sequence[str], others: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Grouping → those of the given parameters that it has, and their values.
+
+    Parameters
+    ----------
+    given : sequence of (str, str)
+        Names and values.
+    groupings : sequence of str
+        The groupings.
+    others : iterable of str
+        What else is valid as a name, for the error.
+
+    Raises
+    ------
+    UsageError
+        None of the groupings has one of them, or a value is wrong.
+
+    """
+    from unskew.grouping import get_parameters
+
+    for name, _ in given:
+        if not any(name in get_parameters(grouping) for grouping in groupings):
+            valid = sorted({*others, *(parameter for grouping in groupings for parameter in get_parameters(grouping))})
+            has = f"{groupings[0]} has no parameter" if len(groupings) == 1 else f"none of {', '.join(groupings)} has"
+            raise UsageError(f"{has} {name!r}{suggest_names(name, valid)}")
+    own: dict[str, dict[str, Any]] = {}
+    for grouping in groupings:
+        defaults = get_parameters(grouping)
+        own[grouping] = {name: _parse_value(name, text, defaults[name]) for name, text in given if name in defaults}
+    return own
+
+
 @contextmanager
 def _rename_settings() -> Iterator[None]:
     """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
@@ -258,7 +294,7 @@ def _spell_setting(setting: "Field[Any] | str") -> str:
     if setting.default is MISSING:
         return shown.metavar or setting.name.upper()
     if shown.part_of:
-        return shown.part_of
+        return f"{shown.part_of} {shown.name}".rstrip()
     return f"--{shown.name or setting.name.replace('_', '-')}"
 
 

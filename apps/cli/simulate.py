@@ -14,10 +14,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from unskew.apps.cli import option_groups
 from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
-from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions
+from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions, parse_parameters
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
 from unskew.shell import parse_pair
@@ -494,5 +493,5 @@ def _expand_grouping(text: str, swept: Mapping[str, Sequence[str]], every: Seque
 def _parse_grouping(text: str) -> tuple[str, str, dict[str, Any]]:
     """``NAME:OPTION=VALUE:…`` as (label, name, options)."""
     name, *pairs = text.split(":")
-    name = spell_grouping(name)
-    return ":".join([name, *pairs]), name, option_groups.GroupingOptions(grouping_option=pairs).of([name])[name]
+    name, given = spell_grouping(name), [parse_pair(pair, "--groupings") for pair in pairs]
+    return ":".join([name, *pairs]), name, parse_parameters(given, [name])[name]

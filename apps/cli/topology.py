@@ -74,7 +74,7 @@ def topology(
     grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
     settings = make_settings(
-        given | upper | {"grouping": grouping} | end.settings(),
+        given | upper | {"grouping": grouping} | end.settings() | own.settings(),
         work,
         checkpoint=checkpoint or "",
         conf=parse_pairs("--conf", conf or []),

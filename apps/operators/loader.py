@@ -140,7 +140,7 @@ def _read_options(path: str, make: Callable[..., Any], given: dict[str, str]) ->
     for name, text in given.items():
         if name not in valid:
             raise UsageError(f"{path} has no option {name!r}; valid: {', '.join(valid) or 'none'}")
-        values[name] = _read_value(name, text, hints.get(name, str))
+        values[name] = read_value(name, text, hints.get(name, str))
     return values
 
 
@@ -152,14 +152,26 @@ def _list_parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
-def _read_value(name: str, text: str, kind: Any) -> Any:
-    """A text as the type that a parameter has."""
+def read_value(name: str, text: str, kind: Any) -> Any:
+    """A text as the type that a parameter has. The name is for the error.
+
+    Raises
+    ------
+    UsageError
+        It is no such value; the message says what is valid.
+
+    Examples
+    --------
+    >>> read_value("at", "0.5,0.9", tuple[float, ...]), read_value("seed", "7", int | None)
+    ((0.5, 0.9), 7)
+
+    """
     several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
     if str in several:
         return text
     if several:  # an option that may be None too: its other type
-        return _read_value(name, text, several[0])
+        return read_value(name, text, several[0])
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        return tuple(_read_value(name, part.strip(), item) for part in text.split(",") if part.strip())
+        return tuple(read_value(name, part.strip(), item) for part in text.split(",") if part.strip())
     return parse_value(name, text, *_KINDS[kind]) if kind in _KINDS else text

@@ -30,7 +30,8 @@ class OptionStyle:
     compared : bool
         Whether a comparison of groupings has the option too.
     part_of : str
-        The option that sets the field, and others too, such as ``--until``. Empty: the field has an option of its own.
+        The option that sets the field, and others too. If it is one of pairs NAME=VALUE, such as ``-g``, the field's
+        NAME is ``name``. Empty: the field has an option of its own.
 
     """
 

@@ -26,7 +26,9 @@ def test_usage(subtests: pytest.Subtests) -> None:
         ([*GOOD[:6], "x0", "--key-costs", "1..64"], "--key-costs is '1..64', but tuples cost nothing; valid: with"),
         (changed(4, "0"), "NUM_SPOUTS is 0"),
         (changed(6, "quick"), "SPEED is 'quick'; valid: x0"),
-        ([*GOOD, "-g", "warm_up=3"], "KEY has no parameter 'warm_up'"),
+        ([*GOOD, "-g", "warm_up=3"], "KEY has no parameter 'warm_up'; valid: seed"),
+        ([*GOOD, "-g", "sed=3"], "KEY has no parameter 'sed'; did you mean seed? valid: seed"),
+        ([*GOOD, "-g", "seed=x"], "-g seed is 'x'; valid: an integer"),
         ([*GOOD, "--metrics", "localhost:8086"], "--metrics is 'localhost:8086'; valid: one http://HOST:PORT"),
         ([*GOOD, "-g", "d"], "'d'; valid: NAME=VALUE"),
         ([*GOOD, "--until", "drain"], "--until is 'drain'; valid: drained, or a number of seconds"),
@@ -65,7 +67,7 @@ def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_pat
     checkpoint = str(tmp_path / "checkpoint")
     where = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
     StreamingJob(Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", topic, 2, 4, "x0", connection, checkpoint), [])
-    done = unskew("topology", *changed(3, topic), "--seed", "7", *where)
+    done = unskew("topology", *changed(3, topic), "-g", "seed=7", *where)
     assert done.returncode == 2
     assert "seed 0, this one has 7" in done.stderr.replace("\n", " ")
 
