@@ -18,7 +18,7 @@ from unskew.durations import LONGEST, parse_slide, too_long_error
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import LONGEST_TOPIC
-from unskew.option_style import METRICS, SPARK, STATES, STREAM, OptionStyle
+from unskew.option_style import METRICS, SPARK, STREAM, OptionStyle
 
 if TYPE_CHECKING:
     from unskew.apps.checkpoint.location import Location
@@ -68,9 +68,8 @@ class Settings:
         checkpoint resumes.
     conf, options : mapping
         Any Spark settings, and the grouping's own parameters.
-    work, work_columns : Work, KeyedOperator or None, tuple of str
-        The workers' work (None: counting), and what it reads of a message: Kafka's columns, and fields. A keyed
-        operator names its own.
+    work : Work, KeyedOperator or None
+        The workers' work (None: counting).
 
     """
 
@@ -194,18 +193,24 @@ class Settings:
         OptionStyle(STREAM, metavar="FILE|URL"),
     ] = field(default=None, repr=False)  # it may have a password
     work: "Work | KeyedOperator | None" = None
-    work_columns: tuple[str, ...] = ()
+    work_columns: Annotated[
+        tuple[str, ...],
+        Doc(
+            "What a function reads of a message besides key: Kafka's columns (value, offset, …), or fields of JSON and "
+            "Avro (user.age). A class with states names its own."
+        ),
+        OptionStyle(metavar="NAME,…", name="columns", part_of="--work-option"),
+    ] = ()
     work_errors: Annotated[
         str,
-        Doc(
-            "If your work raises an error: 'fail' (nothing is lost), or 'reject' the message, up to a bound in a batch."
-        ),
+        Doc("If a function raises: 'fail' (nothing is lost), or 'reject' the message, up to a bound in a batch."),
+        OptionStyle(metavar="fail|reject", name="errors", part_of="--work-option"),
     ] = "fail"
     ttl: Annotated[
         float | None,
         Gt(0),
         Doc("How long states live after their key's last tuple (s; default: the work's TTL, or a window)."),
-        OptionStyle(STATES),
+        OptionStyle(metavar="SECONDS", name="ttl", part_of="--work-option"),
     ] = None
     merge_every: Annotated[
         str | None,
@@ -213,7 +218,7 @@ class Settings:
             "How often the states of a split key are merged: 30s, '5 batches' (default: when windows close; without "
             "windows in each batch by event time, every 10 s by batch time)."
         ),
-        OptionStyle(STATES, compared=False),
+        OptionStyle(metavar="PERIOD", name="merge_every", part_of="--work-option"),
     ] = None
     consumer_group: Annotated[
         str | None,

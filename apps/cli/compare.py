@@ -67,17 +67,20 @@ def compare(
     options = own.of(names)
     chosen = parse_pairs("--conf", conf or [])
     with make_checkpoints(checkpoint, chosen) as location:
-        first = make_settings(
-            given | {"source_type": given["source_type"].upper()} | own.settings(),
-            work,
-            mode=choose_mode(given["master"]),
-            grouping=names[0],
-            checkpoint=location,
-            until_drained=True,
-            conf=chosen,
-            options=options[names[0]],
-        )
-        first = replace(first, connection=kafka.connection())
+        runs = [
+            make_settings(
+                given | {"source_type": given["source_type"].upper()} | own.settings(),
+                work,
+                mode=choose_mode(given["master"]),
+                grouping=name,
+                checkpoint=location,
+                until_drained=True,
+                conf=chosen,
+                options=options[name],
+            )
+            for name in names  # what one of them can't have is said before the first runs
+        ]
+        first = replace(runs[0], connection=kafka.connection())
         courses = run_comparison(first, options, output or Path("out") / f"compare-{first.topic}", destinations)
         if len(courses) < len(options):
             raise typer.Exit(interruption_exit_code())

@@ -3,7 +3,7 @@
 Other names of such an option may be parameters of the grouping or of the work.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import Field, fields
 from typing import Any, get_args
 
@@ -16,20 +16,22 @@ def list_parts(option: str) -> dict[str, Field[Any]]:
     return {style_of(part).name: part for part in fields(Settings) if style_of(part).part_of == option}
 
 
-def describe_parts(option: str) -> str:
-    """What the help says of the option's names: a line for each.
+def describe_parts(parts: Mapping[str, Field[Any]]) -> str:
+    """What the help says of an option's names: a line for each.
 
-    >>> describe_parts("-g")
+    >>> describe_parts(list_parts("-g"))
     'seed=N: Seed of the hash functions. (default: 0)'
     """
     lines = []
-    for name, part in list_parts(option).items():
+    for name, part in parts.items():
         default = f" (default: {part.default})" if part.default not in (None, ()) else ""
         lines.append(f"{name}={style_of(part).metavar}: {text_of_option(part)}{default}")
     return "\n\n".join(lines)
 
 
-def read_parts(option: str, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+def read_parts(
+    option: str, parts: Mapping[str, Field[Any]], pairs: Iterable[tuple[str, str]]
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """The settings that pairs of name and value give, and the pairs with other names.
 
     Raises
@@ -39,13 +41,13 @@ def read_parts(option: str, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str,
 
     Examples
     --------
-    >>> read_parts("-g", [("seed", "7"), ("slack", "0.1")])
+    >>> read_parts("-g", list_parts("-g"), [("seed", "7"), ("slack", "0.1")])
     ({'seed': 7}, [('slack', '0.1')])
 
     """
     from unskew.apps.operators.loader import read_value  # imports pyarrow, which the commands' help needn't wait for
 
-    parts, given, others = list_parts(option), {}, []
+    given, others = {}, []
     for name, text in pairs:
         if name in parts:
             given[parts[name].name] = read_value(f"{option} {name}", text, get_args(parts[name].type)[0])

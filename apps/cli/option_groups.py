@@ -5,11 +5,11 @@ The commands' help needn't wait for pyspark and numba: what imports these is imp
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
 from inspect import isfunction, signature
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -19,11 +19,25 @@ from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
-from unskew.option_style import GROUPING, METRICS, SPARK, STATES, style_of
-from unskew.shell import parse_pair, parse_pairs, parse_value
+from unskew.option_style import GROUPING, METRICS, SPARK, WORK, style_of
+from unskew.shell import parse_pairs, parse_value
 
 if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
+
+#: NAME → the setting, of those that `-g` and `--work-option` join with the grouping's and the work's own parameters.
+_GROUPING_PARTS, WORK_PARTS = list_parts("-g"), list_parts("--work-option")
+
+
+def make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
+    """The option ``--work-option`` of a command that has these settings of a run with a work."""
+    return typer.Option(
+        "--work-option",
+        metavar="NAME=VALUE",
+        help="A parameter of a class with states, such as gap=30 of unskew.operators:Sessions. Further names:\n\n"
+        + describe_parts(parts),
+        rich_help_panel=WORK,
+    )
 
 
 @dataclass(frozen=True)
@@ -38,7 +52,7 @@ class GroupingOptions:
             metavar="NAME=VALUE",
             help="The grouping's own parameter: slack (BOUNDED_LOAD), cap (PLANNED), warm_up, check_interval (s; "
             "DYNAMIC_KEY), theta_max, table_max (MIXED and its like), …. The error about an unknown name lists them. "
-            f"Every grouping has:\n\n{describe_parts('-g')}",
+            f"Every grouping has:\n\n{describe_parts(_GROUPING_PARTS)}",
             rich_help_panel=GROUPING,
         ),
     ] = None
@@ -63,42 +77,40 @@ class GroupingOptions:
             None of the groupings has one of them, or a value is wrong.
 
         """
-        return parse_parameters(self._read()[1], groupings, list_parts("-g"))
+        return parse_parameters(self._read()[1], groupings, _GROUPING_PARTS)
 
     def _read(self) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        return read_parts("-g", [parse_pair(text, "--grouping-option") for text in self.grouping_option or []])
+        return read_parts("-g", _GROUPING_PARTS, parse_pairs("--grouping-option", self.grouping_option or []).items())
 
 
 @dataclass(frozen=True)
 class OperatorOptions:
-    """The user's work at the workers."""
+    """The user's work at the workers, and the settings that belong to it."""
 
     work: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:NAME",
             help="Your work at the workers: a function, or a class with states (default: counting).",
+            rich_help_panel=WORK,
         ),
     ] = None
-    work_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--work-option", metavar="NAME=VALUE", help="Parameter of a class with states.", rich_help_panel=STATES
-        ),
-    ] = None
-    work_columns: Annotated[
-        str,
-        typer.Option(
-            help="What the work needs of a message besides key, separated by commas: Kafka's columns (value, offset, "
-            "…), or fields of JSON and Avro (user.age)."
-        ),
-    ] = ""
+    work_option: Annotated[list[str] | None, make_work_option(WORK_PARTS)] = None
+
+    parts: ClassVar[Mapping[str, "Field[Any]"]] = WORK_PARTS
 
     def settings(self) -> dict[str, Any]:
-        """The settings of a run that these options give."""
-        columns = tuple(column for column in self.work_columns.split(",") if column)
+        """The settings of a run that these options give.
+
+        Raises
+        ------
+        UsageError
+            The work can't be loaded, nothing has such an option, or a value is wrong.
+
+        """
         options = parse_pairs("--work-option", self.work_option or [])
-        return {"work": load_operator(self.work, options), "work_columns": columns}
+        given, _ = read_parts("--work-option", self.parts, options.items())
+        return given | {"work": load_operator(self.work, options, self.parts)}
 
 
 @dataclass(frozen=True)
@@ -298,28 +310,44 @@ def _spell_setting(setting: "Field[Any] | str") -> str:
     return f"--{shown.name or setting.name.replace('_', '-')}"
 
 
-def load_operator(path: str | None, options: Mapping[str, str]) -> Any:
+def load_operator(path: str | None, options: Mapping[str, str], others: Collection[str] = ()) -> Any:
     """The work at ``MODULE:NAME``: a function over batches, or a keyed operator with options; None without a path.
+
+    Parameters
+    ----------
+    path : str or None
+        The work.
+    options : mapping of str to str
+        What is given as ``--work-option``.
+    others : collection of str
+        The names of options that aren't the work's own, but the run's.
 
     Raises
     ------
     UsageError
-        The work can't be loaded, it has no such option, or an option has a bad value.
+        The work can't be loaded, it has no such option, an option has a bad value, or is the work's and the run's.
 
     """
-    from unskew.apps.operators.loader import import_object, import_operator
+    from unskew.apps.operators.loader import import_object, import_operator, list_parameters
 
+    own = {name: text for name, text in options.items() if name not in others}
     if path is None:
-        if options:
-            raise UsageError(f"--work-option is {next(iter(options))!r}, but there is no --work: give both")
+        if own:
+            raise UsageError(f"--work-option is {next(iter(own))!r}, but there is no --work: give both")
         return None
     work = import_object(path)
     # A function over batches has a parameter without a default: the batch. One that makes a keyed operator has none.
     if isfunction(work) and any(p.default is p.empty for p in signature(work).parameters.values()):
-        if options:
-            raise UsageError(f"{path} has no option {next(iter(options))!r}; valid: none for a function")
+        for name in own:
+            raise UsageError(f"the function {path} has no option {name!r}{suggest_names(name, others)}")
         return work
-    return import_operator(path, options)
+    for name in options:
+        if name in others and name in list_parameters(work):
+            raise UsageError(
+                f"--work-option {name} is an option of the run, and a parameter of {path} too; valid: another name for "
+                "the parameter, or a function that makes the work without it"
+            )
+    return import_operator(path, own, others)
 
 
 def _parse_value(name: str, text: str, default: Any) -> Any:

@@ -120,7 +120,7 @@ def describe_cause(error: StreamingQueryException) -> str:
     """Why a query failed, in one line."""
     raised = re.search(rf"{UserCodeFault.__name__}: (.+)", str(error))
     if raised:
-        return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-errors reject"
+        return f"{raised[1]}; nothing is lost: mend it and start again, or give --work-option errors=reject"
     raised = re.search(rf"{StateFault.__name__}: (.+)", str(error))
     if raised:
         return f"{raised[1]}; nothing is lost: mend it and start again"

@@ -4,12 +4,12 @@ import importlib
 import inspect
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from unskew.apps.operators.interface import KeyedOperator
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.shell import parse_value
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
@@ -21,7 +21,7 @@ _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
 }
 
 
-def import_operator(path: str, options: Mapping[str, str] | None = None) -> KeyedOperator:
+def import_operator(path: str, options: Mapping[str, str] | None = None, others: Iterable[str] = ()) -> KeyedOperator:
     """The operator that a path names, made with these options.
 
     Parameters
@@ -33,6 +33,8 @@ def import_operator(path: str, options: Mapping[str, str] | None = None) -> Keye
         Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
         ``bool``, or a tuple of one of these, whose values are separated by commas. A parameter that takes a str among
         other types, such as a duration, gets the text.
+    others : iterable of str
+        What else is valid as an option's name, for the error.
 
     Raises
     ------
@@ -50,13 +52,14 @@ def import_operator(path: str, options: Mapping[str, str] | None = None) -> Keye
     given = dict(options or {})
     if isinstance(made, KeyedOperator):
         if given:
-            raise UsageError(f"{path} is made already and has no option {next(iter(given))!r}; valid: none")
+            name = next(iter(given))
+            raise UsageError(f"{path} is made already and has no option {name!r}{suggest_names(name, others)}")
         return made
     if not callable(made):
         raise UsageError(
             f"{path} is {type(made).__name__}; valid: a class of unskew.operators.KeyedOperator's, or one's object"
         )
-    work = _call_maker(path, made, _read_options(path, made, given))
+    work = _call_maker(path, made, _read_options(path, made, given, others))
     if not isinstance(work, KeyedOperator):
         raise UsageError(
             f"{path} makes {type(work).__name__}; valid: an object of a class of unskew.operators.KeyedOperator's"
@@ -118,7 +121,7 @@ def _pickle_by_value(module: types.ModuleType) -> None:
 def _call_maker(path: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
     needed = [
         p.name
-        for p in _list_parameters(make).values()
+        for p in list_parameters(make).values()
         if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) and p.name not in values
     ]
     if needed:
@@ -129,8 +132,8 @@ def _call_maker(path: str, make: Callable[..., Any], values: dict[str, Any]) -> 
         raise UsageError(f"{path}: {error}") from None
 
 
-def _read_options(path: str, make: Callable[..., Any], given: dict[str, str]) -> dict[str, Any]:
-    valid = _list_parameters(make)
+def _read_options(path: str, make: Callable[..., Any], given: dict[str, str], others: Iterable[str]) -> dict[str, Any]:
+    valid = list_parameters(make)
     target = make.__init__ if isinstance(make, type) else make
     try:
         hints = get_type_hints(target) if given else {}
@@ -139,15 +142,16 @@ def _read_options(path: str, make: Callable[..., Any], given: dict[str, str]) ->
     values = {}
     for name, text in given.items():
         if name not in valid:
-            raise UsageError(f"{path} has no option {name!r}; valid: {', '.join(valid) or 'none'}")
+            raise UsageError(f"{path} has no option {name!r}{suggest_names(name, dict.fromkeys([*valid, *others]))}")
         values[name] = read_value(name, text, hints.get(name, str))
     return values
 
 
-def _list_parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def list_parameters(make: Any) -> dict[str, inspect.Parameter]:
+    """The parameters by name of what makes an operator; those of a made one, or of a builtin, are none."""
     try:
         found = inspect.signature(make).parameters
-    except ValueError:  # a builtin
+    except (ValueError, TypeError):
         return {}
     return {name: p for name, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 

@@ -1,4 +1,4 @@
-"""The tuples that a run with ``--work-errors reject`` rejects: written beside the checkpoint, and bounded.
+"""The tuples that a run with ``--work-option errors=reject`` rejects: written beside the checkpoint, and bounded.
 
 A work may fail on a tuple once, and not the next time. A task may run again, after an executor was lost or with its
 batch. What the first attempt made may already be visible by then: a count in a window that closed, or a record of a

@@ -213,6 +213,7 @@ class Ours(Shuffling):
         kind = "COLUMN" if named else job.source_type
         speed = 1 / job.cost_ms if job.cost_ms and job.cost == "sleep" else 0
         positional = [kind, self._grouping, topic, job.partitions, job.workers, f"x{speed:g}"]
+        more: list[object] = []
         options = {
             "--time": "event",
             "--window": WINDOW_MS / 1000,
@@ -224,8 +225,9 @@ class Ours(Shuffling):
         if job.stateful:
             del options["--window"]
             sessions = {"--work": "unskew.operators:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
-            distinct = {"--work": "unskew.operators:Distinct", "--work-option": "id=key", "--ttl": _REMEMBERED}
+            distinct = {"--work": "unskew.operators:Distinct", "--work-option": "id=key"}
             options |= distinct if job.distinct else sessions
+            more += ["--work-option", f"ttl={_REMEMBERED}"] if job.distinct else []
         if named:
             options["--key-field"] = job.field
         variables = {}
@@ -240,7 +242,7 @@ class Ours(Shuffling):
         # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
         ends = ["--trigger", 0] if job.rate else ["--until", "drained"]
         command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
-        command += [part for pair in options.items() for part in pair]
+        command += [*more, *(part for pair in options.items() for part in pair)]
         output = f"{run.name}-{'results' if job.stateful else 'aggregator'}"
         report = f"{run.name}-distribution"
         return Started(

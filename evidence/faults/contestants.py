@@ -23,8 +23,8 @@ BATCH = 20_000  # messages at most
 _LATENESS = 60  # s: a broker or producer that is stopped delays some messages, not others
 _UNSKEW = (sys.executable, "-c", "from unskew.apps.cli.main import main; main()")
 _DISTINCT = ("--work=unskew.operators:Distinct", "--work-option=id=offset", "--work-option=kind=int64")
-_RUNNING = ("--work=unskew.operators:Statistics", "--work-option=value=offset", "--merge-every=2 batches")
-_FLAKY = ("--work=evidence.faults.flaky:flaky", "--work-columns=offset", "--work-errors=reject")
+_RUNNING = ("--work=unskew.operators:Statistics", "--work-option=value=offset", "--work-option=merge_every=2 batches")
+_FLAKY = ("--work=evidence.faults.flaky:flaky", "--work-option=columns=offset", "--work-option=errors=reject")
 #: Groupings that have states or plans → the short name in their topics' names, and options of the command.
 GROUPINGS = {
     "PARTIAL_KEY": ("pkg",),

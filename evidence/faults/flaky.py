@@ -1,4 +1,4 @@
-"""A work that fails at random, on other tuples each time that it runs; it is for `--work-errors reject`.
+"""A work that fails at random, on other tuples each time that it runs; it is for `--work-option errors=reject`.
 
 It has bad spells, as a service has that a work calls. In a spell it raises on some tuples. Which ones depends on their
 offsets, on the spell and on the process: a call on fewer tuples fails on the same ones, but the next attempt at the

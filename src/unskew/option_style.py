@@ -9,7 +9,7 @@ from typing_extensions import Doc
 GROUPING = "Grouping options"
 STREAM = "Stream options"
 SPARK = "Spark options"
-STATES = "Options of a work with a state per key"
+WORK = "Work options"
 METRICS = "Metrics options"
 
 

@@ -41,7 +41,7 @@ def read_sample(stream: StreamSpec, settings: Mapping[str, Any]) -> tuple[Work |
     stream : StreamSpec
         The stream.
     settings : mapping
-        ``work`` and ``work_columns``, as a run's settings have them.
+        ``work``, and ``work_columns`` if it has some, as a run's settings have them.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def read_sample(stream: StreamSpec, settings: Mapping[str, Any]) -> tuple[Work |
 
     """
     work = settings["work"]
-    columns = dict.fromkeys((*settings["work_columns"], *getattr(work, "columns", ())))
+    columns = dict.fromkeys((*settings.get("work_columns", ()), *getattr(work, "columns", ())))
     wanted = [column for column in columns if column not in ("key", "time")]
     found: dict[str, Any] = {}
     if stream.topic is not None:

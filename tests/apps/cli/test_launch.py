@@ -18,7 +18,7 @@ def changed(position: int, value: str) -> list[str]:
     return [*GOOD[:position], value, *GOOD[position + 1 :]]
 
 
-def test_usage(subtests: pytest.Subtests) -> None:
+def test_usage(subtests: pytest.Subtests, tmp_path: Path) -> None:
     for arguments, error in (
         (changed(0, "CLOUD"), "unknown MODE 'CLOUD'; valid: LOCAL, CLUSTER"),
         (changed(1, "COUNTRY"), "unknown SOURCE_TYPE 'COUNTRY'"),
@@ -41,6 +41,23 @@ def test_usage(subtests: pytest.Subtests) -> None:
             assert (done.returncode, done.stdout) == (2, "")
             assert error in done.stderr.strip().splitlines()[-1]
             assert "Traceback" not in done.stderr
+    mine = ["--work", "unskew.operators:Statistics", "--work-option", "value=offset"]
+    for options, error in (
+        ([*mine, "--work-option", "gap=3"], "'gap'; valid: value, when, columns, errors, ttl, merge_every"),
+        ([*mine, "--work-option", "errors=reject"], "--work-option errors is 'reject'; valid for a work with states"),
+        (["--work-option", "errors=skip"], "unknown --work-option errors 'skip'; valid: fail, reject"),
+        (["--work-option", "ttl=0"], "--work-option ttl is 0.0; valid: a number above 0"),
+        (["--work-option", "ttl=9"], "--work-option ttl is 9.0, but no work has states: give it with --work"),
+        (["--work-option", "gap=3"], "--work-option is 'gap', but there is no --work"),
+    ):
+        with subtests.test(error):
+            done = unskew("topology", *GOOD, *options)
+            assert done.returncode == 2
+            assert error in done.stderr
+    # Before the first of them runs, what one of the groupings can't have is refused.
+    where = ("--groupings", "D_CHOICES,KEY", "--checkpoint", str(tmp_path))
+    done = unskew("compare", GOOD[1], "no-such-topic", "2", "4", "x0", *where, *mine, "--work-option", "merge_every=5s")
+    assert "--work-option merge_every is '5s', but KEY splits no keys" in done.stderr
     done = unskew("compare", GOOD[1], "no-such-topic", "2", "0", "x0")
     assert done.returncode == 2
     assert "NUM_WORKERS is 0; valid: a number above 0" in done.stderr

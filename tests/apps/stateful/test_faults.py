@@ -9,7 +9,7 @@ import pytest
 
 from tests.apps.stateful.driver import Driver, Hoard, Tally
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.cli.option_groups import load_operator
+from unskew.apps.cli.option_groups import OperatorOptions, load_operator
 from unskew.apps.driver.dataflow import Dataflow, make_stage
 from unskew.apps.driver.termination import describe_cause
 from unskew.apps.operators.errors import StateFault
@@ -209,11 +209,38 @@ def test_works_by_name():
     assert load_operator("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
     assert load_operator("tests.apps.stateful.test_faults:run", {}) is run
     for path, options, message in (
-        ("tests.apps.stateful.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none for a function"),
+        ("tests.apps.stateful.test_faults:run", {"gap": "7"}, "has no option 'gap'; valid: none"),
         (None, {"gap": "7"}, "there is no --work"),
     ):
         with pytest.raises(UsageError, match=message):
             load_operator(path, options)
+
+
+class Remembering(Tally):
+    """A work with a parameter whose name a run's option has, too."""
+
+    def __init__(self, column: str = "offset", ttl: float = 1.0) -> None:
+        super().__init__(column)
+        self.ttl_ms = round(1000 * ttl)
+
+
+def test_the_options_of_a_run_with_a_work():
+    """They stand beside the work's own parameters. A name of both is refused, so that neither hides the other."""
+    path = "tests.apps.stateful.test_faults:Remembering"
+    given = ["column=user.age", "merge_every=2 batches", "errors=fail"]
+    found = OperatorOptions(path, given).settings()
+    assert found.pop("work").columns == ("user.age",)
+    assert found == {"merge_every": "2 batches", "work_errors": "fail"}
+    of_function = OperatorOptions("tests.apps.stateful.test_faults:run", ["columns=value, offset"]).settings()
+    assert of_function == {"work": run, "work_columns": ("value", "offset")}
+    for given, message in (
+        ("ttl=7", "--work-option ttl is an option of the run, and a parameter of tests"),
+        ("colum=a", "has no option 'colum'; did you mean column or columns. valid: column, ttl, columns, errors"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            OperatorOptions(path, [given]).settings()
+    with pytest.raises(UsageError, match="--work-option ttl is 'long'; valid: a number"):
+        OperatorOptions("tests.apps.stateful.test_faults:Tally", ["ttl=long"]).settings()
 
 
 def test_states_made_with_other_parameters_are_another_runs():

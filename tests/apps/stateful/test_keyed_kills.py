@@ -42,7 +42,8 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grou
     work = [SESSIONS, DISTINCT][(turn + seed) % 2]  # the first grouping gets one of the works, the next the other
     rng = random.Random(seed)
     harms = rng.sample(harms, len(harms))
-    merges = rng.choice([[], ["--merge-every", "2 batches"]])  # fragments stay at the workers for a batch, or don't
+    # fragments stay at the workers for a batch, or don't
+    merges = rng.choice([[], ["--work-option", "merge_every=2 batches"]])
     more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
     print(f"{work[1]}, {more}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", str(most), "--conf", "spark.sql.shuffle.partitions=3", *work, *more)

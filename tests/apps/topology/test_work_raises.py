@@ -58,7 +58,7 @@ def test_the_run_fails_in_one_line_or_rejects_the_message(settings, spark, drain
     line = str(error.value)
     assert "\n" not in line
     assert line.startswith(f"the work failed on key 'bad' ({__file__}:{LINE} in picky: KeyError: ")
-    assert line.endswith("nothing is lost: mend it and start again, or give --work-errors reject")
+    assert line.endswith("nothing is lost: mend it and start again, or give --work-option errors=reject")
     patient = settings("KEY", work=picky, window=0.5, run_time=600.0, time=time, work_errors="reject")
     _, reports = drain(patient)
     assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 20, "b": 20}

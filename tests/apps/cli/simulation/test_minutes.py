@@ -260,7 +260,7 @@ def test_the_command_measures_work_on_a_file(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     rows = "".join(f"{'hot' if i % 5 else f'u{i % 90}'},{i}\n" for i in range(20_000))
     (tmp_path / "events.csv").write_text(f"user,n\n{rows}")
-    arguments = ("--groupings", "PLANNED", "--work", "mine:waits", "--work-columns", "n", "--batch", "10000")
+    arguments = ("--groupings", "PLANNED", "--work", "mine:waits", "--work-option", "columns=n", "--batch", "10000")
     result = run(f"{tmp_path}/events.csv:user", *arguments)
     sys.modules.pop("mine", None)
     assert result.exit_code == 0, result.output
