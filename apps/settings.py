@@ -115,17 +115,7 @@ class Settings:
     ] = "final"
     time: Annotated[
         str | None,
-        Doc("Windows by 'batch' time (the default; no tuple is late) or 'event' time (Kafka's timestamps)."),
-        OptionStyle(STREAM),
-    ] = None
-    time_field: Annotated[
-        str | None,
-        Doc("Event time from a field of the messages: of JSON or Avro (user.at), a column number of CSV (3)."),
-        OptionStyle(STREAM),
-    ] = None
-    time_unit: Annotated[
-        str | None,
-        Doc("Unit of such times that are numbers: s, ms (default), us, ns. Texts are as 2026-11-28T12:00:00Z."),
+        Doc("Windows by 'batch' time (the default: no tuple is late) or 'event' time (Kafka's, or a field's)."),
         OptionStyle(STREAM),
     ] = None
     lateness: Annotated[float, Ge(0), Doc("Event time: how late a tuple may be (s)."), OptionStyle(STREAM)] = 10.0
@@ -178,11 +168,13 @@ class Settings:
     seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(metavar="N", name="seed", part_of="-g")] = 0
     key_field: Annotated[
         str | None,
-        Doc("COLUMN: where the key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),
-        OptionStyle(STREAM),
+        Doc("Where COLUMN's key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),
+        OptionStyle(metavar="FIELD", name="key", part_of="-s"),
     ] = None
     format: Annotated[
-        str | None, Doc("COLUMN: format of the messages: json (default), avro, csv, text."), OptionStyle(STREAM)
+        str | None,
+        Doc("Format of COLUMN's messages (default: json)."),
+        OptionStyle(metavar="json|avro|csv|text", name="format", part_of="-s"),
     ] = None
     schema: Annotated[
         str | None,
@@ -190,8 +182,18 @@ class Settings:
             "Avro: file with the schema of all messages, or registry of the schemas that messages name: "
             "https://USER:PASSWORD@HOST:PORT (default: $SCHEMA_REGISTRY_URL)."
         ),
-        OptionStyle(STREAM, metavar="FILE|URL"),
+        OptionStyle(metavar="FILE|URL", name="schema", part_of="-s"),
     ] = field(default=None, repr=False)  # it may have a password
+    time_field: Annotated[
+        str | None,
+        Doc("Event time from a field of the messages: of JSON or Avro (user.at), a column number of CSV (3)."),
+        OptionStyle(metavar="FIELD", name="time", part_of="-s"),
+    ] = None
+    time_unit: Annotated[
+        str | None,
+        Doc("Unit of such times that are numbers (default: ms). Texts are as 2026-11-28T12:00:00Z."),
+        OptionStyle(metavar="s|ms|us|ns", name="unit", part_of="-s"),
+    ] = None
     work: "Work | KeyedOperator | None" = None
     work_columns: Annotated[
         tuple[str, ...],
@@ -255,7 +257,7 @@ class Settings:
             parse_slide(self.slide, self.window_ms)
         _ = self.location
         if self.mode == "CLUSTER" and not self.master:
-            raise UsageError("mode CLUSTER needs --master (spark://host:port, yarn, k8s://…)")
+            raise UsageError("mode is CLUSTER, which needs --master (spark://host:port, yarn, k8s://…)")
 
     def _choose_time(self) -> None:
         """Take event time if messages have their time in a field, and batch time by default."""
@@ -267,7 +269,7 @@ class Settings:
         if self.time_unit is not None:
             _require_one_of("time_unit", self.time_unit, TIME_UNITS)
             if self.time_field is None:
-                raise UsageError(f"time_unit is {self.time_unit!r}; valid: with a time field alone (--time-field)")
+                raise UsageError(f"time_unit is {self.time_unit!r}; valid: with a time field alone")
 
     def _check_topic(self) -> None:
         """Refuse a topic whose name, or those of the topics that are named after it, Kafka wouldn't take."""

@@ -13,8 +13,10 @@ from unskew.apps.cli.option_groups import (
     KafkaOptions,
     MetricsOptions,
     OperatorOptions,
+    SourceOptions,
     make_settings,
     parse_schemes,
+    rename_settings,
 )
 from unskew.apps.settings import Settings, choose_mode
 from unskew.option_style import SPARK, is_compared
@@ -23,6 +25,7 @@ from unskew.shell import interruption_exit_code, parse_pairs
 
 @options_from(
     given=(Settings, is_compared),
+    source=SourceOptions,
     own=GroupingOptions,
     work=OperatorOptions,
     metrics=MetricsOptions,
@@ -30,6 +33,7 @@ from unskew.shell import interruption_exit_code, parse_pairs
 )
 def compare(
     given: dict[str, Any],
+    source: SourceOptions,
     own: GroupingOptions,
     work: OperatorOptions,
     metrics: MetricsOptions,
@@ -66,10 +70,11 @@ def compare(
     names = parse_schemes(groupings)
     options = own.of(names)
     chosen = parse_pairs("--conf", conf or [])
-    with make_checkpoints(checkpoint, chosen) as location:
+    common = given | {"source_type": given["source_type"].upper()} | source.settings() | own.settings()
+    with rename_settings(), make_checkpoints(checkpoint, chosen) as location:
         runs = [
             make_settings(
-                given | {"source_type": given["source_type"].upper()} | own.settings(),
+                common,
                 work,
                 mode=choose_mode(given["master"]),
                 grouping=name,

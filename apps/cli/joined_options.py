@@ -20,12 +20,12 @@ def describe_parts(parts: Mapping[str, Field[Any]]) -> str:
     """What the help says of an option's names: a line for each.
 
     >>> describe_parts(list_parts("-g"))
-    'seed=N: Seed of the hash functions. (default: 0)'
+    '• seed=N: Seed of the hash functions. (default: 0)'
     """
     lines = []
     for name, part in parts.items():
         default = f" (default: {part.default})" if part.default not in (None, ()) else ""
-        lines.append(f"{name}={style_of(part).metavar}: {text_of_option(part)}{default}")
+        lines.append(f"• {name}={style_of(part).metavar}: {text_of_option(part)}{default}")
     return "\n\n".join(lines)
 
 

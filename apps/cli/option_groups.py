@@ -19,14 +19,14 @@ from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
-from unskew.option_style import GROUPING, METRICS, SPARK, WORK, style_of
+from unskew.option_style import GROUPING, METRICS, SPARK, STREAM, WORK, style_of
 from unskew.shell import parse_pairs, parse_value
 
 if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
 
-#: NAME → the setting, of those that `-g` and `--work-option` join with the grouping's and the work's own parameters.
-_GROUPING_PARTS, WORK_PARTS = list_parts("-g"), list_parts("--work-option")
+#: NAME → the setting that an option sets. `-g` and `--work-option` also take the grouping's and the work's parameters.
+_SOURCE_PARTS, _GROUPING_PARTS, WORK_PARTS = map(list_parts, ("-s", "-g", "--work-option"))
 
 
 def make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
@@ -38,6 +38,37 @@ def make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
         + describe_parts(parts),
         rich_help_panel=WORK,
     )
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What the messages are."""
+
+    source_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source-option",
+            "-s",
+            metavar="NAME=VALUE",
+            help="What the messages are, such as -s key=user.id -s format=avro:\n\n" + describe_parts(_SOURCE_PARTS),
+            rich_help_panel=STREAM,
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a run that these options give.
+
+        Raises
+        ------
+        UsageError
+            There is no such name, or a value is wrong.
+
+        """
+        pairs = parse_pairs("--source-option", self.source_option or []).items()
+        given, others = read_parts("-s", _SOURCE_PARTS, pairs)
+        for name, _ in others:
+            raise UsageError(f"--source-option has no {name!r}{suggest_names(name, _SOURCE_PARTS)}")
+        return given
 
 
 @dataclass(frozen=True)
@@ -244,9 +275,8 @@ def make_settings(given: Mapping[str, Any], work: OperatorOptions, **own: Any) -
     """
     from unskew.apps.driver.dataflow import Dataflow
 
-    with _rename_settings():
-        settings = Settings(**given, **own, connection=Connection(""), **work.settings())
-        Dataflow.of(settings)
+    settings = Settings(**given, **own, connection=Connection(""), **work.settings())
+    Dataflow.of(settings)
     return settings
 
 
@@ -285,18 +315,16 @@ def parse_parameters(
 
 
 @contextmanager
-def _rename_settings() -> Iterator[None]:
+def rename_settings() -> Iterator[None]:
     """Let an error about a setting name it as the command line does: by its placeholder, or as an option."""
     try:
         yield
     except UsageError as error:
         names = {f.name: f for f in fields(Settings)} | {"sourceType": "SOURCE_TYPE", "sourceName": "SOURCE_NAME"}
-        words = str(error).split(" ")
-        position = int(words[0] == "unknown")
-        if words[position] not in names:
+        found = re.match(r"(unknown )?(\w+) (?=is |')", str(error))
+        if found is None or found[2] not in names:
             raise
-        words[position] = _spell_setting(names[words[position]])
-        raise UsageError(" ".join(words)) from None
+        raise UsageError(f"{found[1] or ''}{_spell_setting(names[found[2]])} {str(error)[found.end() :]}") from None
 
 
 def _spell_setting(setting: "Field[Any] | str") -> str:

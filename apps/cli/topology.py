@@ -15,7 +15,9 @@ from unskew.apps.cli.option_groups import (
     LiveOption,
     MetricsOptions,
     OperatorOptions,
+    SourceOptions,
     make_settings,
+    rename_settings,
 )
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.option_style import SPARK, is_option
@@ -24,6 +26,7 @@ from unskew.shell import parse_pairs
 
 @options_from(
     given=(Settings, is_option),
+    source=SourceOptions,
     end=EndOptions,
     own=GroupingOptions,
     work=OperatorOptions,
@@ -32,6 +35,7 @@ from unskew.shell import parse_pairs
 )
 def topology(
     given: dict[str, Any],
+    source: SourceOptions,
     end: EndOptions,
     own: GroupingOptions,
     work: OperatorOptions,
@@ -73,16 +77,17 @@ def topology(
     destinations = metrics.destinations()
     grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}
-    settings = make_settings(
-        given | upper | {"grouping": grouping} | end.settings() | own.settings(),
-        work,
-        checkpoint=checkpoint or "",
-        conf=parse_pairs("--conf", conf or []),
-        options=own.of([grouping])[grouping],
-    )
-    settings = replace(
-        settings,
-        connection=kafka.connection(),
-        checkpoint=choose_checkpoint(settings) if checkpoint is None else checkpoint,
-    )
-    execute_topology(settings, destinations, summary, live=live, batch_timeout=batch_timeout)
+    with rename_settings():
+        settings = make_settings(
+            given | upper | {"grouping": grouping} | source.settings() | end.settings() | own.settings(),
+            work,
+            checkpoint=checkpoint or "",
+            conf=parse_pairs("--conf", conf or []),
+            options=own.of([grouping])[grouping],
+        )
+        settings = replace(
+            settings,
+            connection=kafka.connection(),
+            checkpoint=choose_checkpoint(settings) if checkpoint is None else checkpoint,
+        )
+        execute_topology(settings, destinations, summary, live=live, batch_timeout=batch_timeout)

@@ -70,7 +70,7 @@ def require_fields(settings: Settings) -> None:
 
     """
     key_field = settings.key_field if settings.source_type.upper() == "COLUMN" else None
-    wanted = [("--key-field", key_field)] if key_field is not None else []
+    wanted = [("key_field", key_field)] if key_field is not None else []
     wanted += [(column.option, column.path) for column in make_field_columns(settings)]
     if settings.format not in (None, "json") or not wanted:
         return

@@ -52,7 +52,7 @@ def read_schema_file(path: str) -> AvroSchema:
     try:
         return AvroSchema.of(Path(path).read_text())
     except Exception as error:  # noqa: BLE001  fastavro raises many kinds
-        raise UsageError(f"--schema {path} is no Avro schema: {error or type(error).__name__}") from None
+        raise UsageError(f"schema is {path}, which is no Avro schema: {error or type(error).__name__}") from None
 
 
 class MessageRejected(Exception):

@@ -52,7 +52,7 @@ class FieldColumn(ABC):
     type : DataType
         Its type.
     option : str
-        What names the field: an option, in errors.
+        What names the field in errors: a setting of the run.
 
     """
 
@@ -101,7 +101,7 @@ class EventTime(FieldColumn):
 
     """
 
-    option: ClassVar[str] = "--time-field"
+    option: ClassVar[str] = "time_field"
     name: ClassVar[str] = "time"  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
     type: ClassVar[pa.DataType] = pa.timestamp("us", "UTC")  # pyright: ignore[reportIncompatibleMethodOverride, reportIncompatibleVariableOverride]
 

@@ -128,7 +128,8 @@ class SchemaSource:
         """
         address = self.address or os.environ.get(REGISTRY_VARIABLE)
         if not address:
-            raise UsageError(f"--format avro needs --schema; valid: a file, a registry's URL (or ${REGISTRY_VARIABLE})")
+            valid = f"a file, a registry's URL (or ${REGISTRY_VARIABLE})"
+            raise UsageError(f"schema is missing; valid with format avro: {valid}")
         if "://" not in address:
             return AvroDecoder(path, schema=read_schema_file(address), columns=columns)
         wanted = find_schema_numbers(samples)
@@ -177,16 +178,16 @@ def make_column_splitter(
     if form not in FORMATS:
         raise UsageError(f"unknown format {form!r}{suggest_names(form, FORMATS)}")
     if schemas != NO_SCHEMAS and form != "avro":
-        raise UsageError(f"--schema is for --format avro, not {form}")
+        raise UsageError(f"schema is for format avro, not {form}")
     if form == "text":
         if field is not None:
-            raise UsageError(f"--key-field is {field!r}; valid with --format text: none, the whole text is the key")
-        _require_no_columns("--format text", columns)
+            raise UsageError(f"key_field is {field!r}; valid with format text: none, the whole text is the key")
+        _require_no_columns("format text", columns)
         return _make_text_splitter(lambda text: text, "no text")
     if form == "csv":
         return _make_csv_splitter(field, columns)
     if not re.fullmatch(_FIELD, field or ""):
-        raise UsageError(f"--key-field is {field!r}; valid with --format {form}: a field, as user, user.id")
+        raise UsageError(f"key_field is {field!r}; valid with format {form}: a field, as user, user.id")
     _require_paths(columns)
     if form == "avro":
         return make_avro_splitter(schemas.decoder(str(field), samples, columns), schemas.refusals)
@@ -209,11 +210,11 @@ def _require_no_columns(what: str, columns: Sequence[FieldColumn]) -> None:
 
 def _make_csv_splitter(field: str | None, columns: tuple[FieldColumn, ...]) -> Splitter:
     """The splitter of CSV. The key, and the event's time if it is read, are columns by their number."""
-    _require_no_columns("--format csv", [column for column in columns if not isinstance(column, EventTime)])
-    numbers = {"--key-field": field, **{column.option: column.path for column in columns}}
+    _require_no_columns("format csv", [column for column in columns if not isinstance(column, EventTime)])
+    numbers = {"key_field": field, **{column.option: column.path for column in columns}}
     for option, number in numbers.items():
         if not re.fullmatch(_CSV_COLUMN, number or ""):
-            raise UsageError(f"{option} is {number!r}; valid with --format csv: the column's number, from 1 to 999")
+            raise UsageError(f"{option} is {number!r}; valid with format csv: the column's number, from 1 to 999")
     names = [f"c{number}" for number in range(1, max(int(number or 0) for number in numbers.values()) + 1)]
     schema = ", ".join(f"{name} string" for name in names)
 
@@ -342,7 +343,8 @@ def get_splitter(
     if key_field is None and form is None and schemas == NO_SCHEMAS:
         return _add_columns(found(), source_type, columns)
     if source_type.upper() != "COLUMN":
-        raise UsageError(f"--key-field and --format are for sourceType COLUMN, not {source_type}, which has its own")
+        name = "key_field" if key_field is not None else "schema" if form is None else "format"
+        raise UsageError(f"{name} is for sourceType COLUMN, not {source_type}, which has its own")
     return make_column_splitter(form or "json", key_field, samples, schemas, columns)
 
 

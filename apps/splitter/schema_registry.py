@@ -80,7 +80,7 @@ class SchemaRegistry:
         except ValueError:
             parts, host, port = urlsplit(""), "", ""
         if parts.scheme not in ("http", "https") or not host:
-            raise UsageError(f"--schema is {_strip_user(url)!r}; valid: a file, http://HOST:PORT, https://…")
+            raise UsageError(f"schema is {_strip_user(url)!r}; valid: a file, http://HOST:PORT, https://…")
         login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
         header = f"Basic {base64.b64encode(login.encode()).decode()}" if parts.username else ""
         host = f"[{host}]" if ":" in host else host  # urlsplit leaves the brackets of an IPv6 address out

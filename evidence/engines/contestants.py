@@ -229,7 +229,7 @@ class Ours(Shuffling):
             options |= distinct if job.distinct else sessions
             more += ["--work-option", f"ttl={_REMEMBERED}"] if job.distinct else []
         if named:
-            options["--key-field"] = job.field
+            options["-s"] = f"key={job.field}"
         variables = {}
         if job.cost == "cpu":
             # As many a batch as all workers would have in a second, as it takes them by itself where they sleep.

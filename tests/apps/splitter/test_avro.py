@@ -391,21 +391,21 @@ def test_a_registry_of_the_environment_is_for_avro_alone(monkeypatch, avsc):
     assert SchemaSource().decoder("x", []).registry == SchemaRegistry.at("http://me:s3cret@registry:8081")
     assert SchemaSource(avsc).decoder("x", []).registry is None
     get_splitter("COUNTRY_SKEW_R80")
-    with pytest.raises(UsageError, match="--schema is for --format avro, not json"):
+    with pytest.raises(UsageError, match="schema is for format avro, not json"):
         get_splitter("COLUMN", "x", "json", schemas=SchemaSource(avsc))
 
 
 def test_a_schema_is_a_file_or_at_a_registry():
-    with pytest.raises(UsageError, match=r"--schema is 'host'; valid: a file, http://HOST:PORT, https://…"):
+    with pytest.raises(UsageError, match=r"schema is 'host'; valid: a file, http://HOST:PORT, https://…"):
         SchemaSource("ftp://me:s3cret@host").decoder("x", [])
-    with pytest.raises(UsageError, match="--schema host:8081 is no Avro schema: "):
+    with pytest.raises(UsageError, match="schema is host:8081, which is no Avro schema: "):
         SchemaSource("host:8081").decoder("x", [])
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"type": "recor"}'])
 def test_what_is_no_schema_is_refused(tmp_path, text):
     (tmp_path / "x.avsc").write_text(text)
-    with pytest.raises(UsageError, match=r"--schema .*x\.avsc is no Avro schema: "):
+    with pytest.raises(UsageError, match=r"schema is .*x\.avsc, which is no Avro schema: "):
         read_schema_file(str(tmp_path / "x.avsc"))
 
 

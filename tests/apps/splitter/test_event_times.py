@@ -195,11 +195,11 @@ def test_times_of_csv():
 @pytest.mark.parametrize(
     ("source_type", "form", "path", "message"),
     [
-        ("COLUMN", None, "a..b", "--time-field is 'a..b'; valid: a field of the messages, as at, user.at"),
-        ("COLUMN", "csv", "at", "--time-field is 'at'; valid with --format csv: the column's number, from 1 to 999"),
-        ("COLUMN", "text", "at", "--time-field is 'at'; valid with --format text: none, its messages have no fields"),
+        ("COLUMN", None, "a..b", "time_field is 'a..b'; valid: a field of the messages, as at, user.at"),
+        ("COLUMN", "csv", "at", "time_field is 'at'; valid with format csv: the column's number, from 1 to 999"),
+        ("COLUMN", "text", "at", "time_field is 'at'; valid with format text: none, its messages have no fields"),
         ("TWITTER_ELECTION", None, "at", "valid with sourceType TWITTER_ELECTION: none"),
-        ("NEXMARK", None, "", "--time-field is ''"),
+        ("NEXMARK", None, "", "time_field is ''"),
     ],
 )
 def test_what_cannot_have_a_time_is_refused(source_type, form, path, message):

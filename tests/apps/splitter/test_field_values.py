@@ -124,8 +124,8 @@ def test_an_operator_says_of_which_type_its_columns_are():
     ("given", "message"),
     [
         ({"source_type": "TWITTER_ELECTION"}, "is 'amount'; valid with sourceType TWITTER_ELECTION: value, topic"),
-        ({"source_type": "COLUMN", "format": "text"}, "is 'amount'; valid with --format text: value, topic"),
-        ({"source_type": "COLUMN", "format": "csv", "key_field": "1"}, "valid with --format csv: value, topic"),
+        ({"source_type": "COLUMN", "format": "text"}, "is 'amount'; valid with format text: value, topic"),
+        ({"source_type": "COLUMN", "format": "csv", "key_field": "1"}, "valid with format csv: value, topic"),
     ],
 )  # fmt: skip
 def test_a_column_that_messages_cannot_have_is_refused(given, message):

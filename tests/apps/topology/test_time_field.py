@@ -113,7 +113,7 @@ def test_a_message_without_a_valid_time_is_rejected(settings, drain, connection,
 @pytest.mark.kafka
 def test_a_field_that_no_message_has_is_refused(settings, drain, connection, topic):
     publish(connection, topic, 2, [b'{"country":"Chad","placed":%d}' % START] * 4)
-    with pytest.raises(UsageError, match=r"--time-field is 'place', but none of the 4 .* did you mean placed"):
+    with pytest.raises(UsageError, match=r"time_field is 'place', but none of the 4 .* did you mean placed"):
         drain(settings("KEY", time_field="place"))
 
 
@@ -130,7 +130,7 @@ def test_a_time_field_is_event_time():
         ({"time_unit": "s"}, "time_unit is 's'; valid: with a time field alone"),
         ({"time_unit": "s", "time": "event"}, "time_unit is 's'; valid: with a time field alone"),
         ({"time_field": "at", "time_unit": "min"}, "unknown time_unit 'min'; valid: s, ms, us, ns"),
-        ({"time_field": "a..t"}, "--time-field is 'a..t'; valid: a field of the messages, as at, user.at"),
+        ({"time_field": "a..t"}, "time_field is 'a..t'; valid: a field of the messages, as at, user.at"),
     ],
 )
 def test_what_cannot_be_is_refused(given, message):
