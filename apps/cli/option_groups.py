@@ -276,7 +276,13 @@ def make_settings(given: Mapping[str, Any], work: OperatorOptions, **own: Any) -
     from unskew.apps.driver.dataflow import Dataflow
 
     settings = Settings(**given, **own, connection=Connection(""), **work.settings())
-    Dataflow.of(settings)
+    try:
+        Dataflow.of(settings)
+    except UsageError as error:
+        # The settings are checked by themselves: a name that the grouping has too, such as window, is the grouping's.
+        if str(error).partition(" is ")[0] in settings.options:
+            raise UsageError(f"-g {error}") from None
+        raise
     return settings
 
 

@@ -28,6 +28,8 @@ def test_usage(subtests: pytest.Subtests, tmp_path: Path) -> None:
         (changed(6, "quick"), "SPEED is 'quick'; valid: x0"),
         ([*GOOD, "-g", "warm_up=3"], "KEY has no parameter 'warm_up'; valid: seed"),
         ([*GOOD, "-g", "sed=3"], "KEY has no parameter 'sed'; did you mean seed? valid: seed"),
+        ([*changed(2, "MIXED"), "-g", "window=-1"], "-g window is -1; valid: an integer of at least 1"),
+        ([*changed(2, "MIXED"), "--window", "-1"], "--window is -1.0; valid: a number above 0"),
         ([*GOOD, "-g", "seed=x"], "-g seed is 'x'; valid: an integer"),
         ([*changed(1, "COLUMN"), "-s", "kye=a"], "--source-option has no 'kye'; did you mean key? valid: key, format"),
         ([*changed(1, "COLUMN"), "-s", "key"], "--source-option is 'key'; valid: NAME=VALUE"),
