@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
 
 #: NAME → the setting that an option sets. `-g` and `--work-option` also take the grouping's and the work's parameters.
-_SOURCE_PARTS, _GROUPING_PARTS, WORK_PARTS = map(list_parts, ("-s", "-g", "--work-option"))
+_SOURCE_PARTS, _GROUPING_PARTS, _WORK_PARTS = map(list_parts, ("-s", "-g", "--work-option"))
 
 
-def make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
+def _make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
     """The option ``--work-option`` of a command that has these settings of a run with a work."""
     return typer.Option(
         "--work-option",
@@ -126,9 +126,9 @@ class OperatorOptions:
             rich_help_panel=WORK,
         ),
     ] = None
-    work_option: Annotated[list[str] | None, make_work_option(WORK_PARTS)] = None
+    work_option: Annotated[list[str] | None, _make_work_option(_WORK_PARTS)] = None
 
-    parts: ClassVar[Mapping[str, "Field[Any]"]] = WORK_PARTS
+    parts: ClassVar[Mapping[str, "Field[Any]"]] = _WORK_PARTS
 
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give.
@@ -142,6 +142,15 @@ class OperatorOptions:
         options = parse_pairs("--work-option", self.work_option or [])
         given, _ = read_parts("--work-option", self.parts, options.items())
         return given | {"work": load_operator(self.work, options, self.parts)}
+
+
+@dataclass(frozen=True)
+class SampledOperatorOptions(OperatorOptions):
+    """The user's work, which is measured on a sample: of a run's settings its columns matter."""
+
+    parts: ClassVar[Mapping[str, "Field[Any]"]] = {"columns": _WORK_PARTS["columns"]}
+
+    work_option: Annotated[list[str] | None, _make_work_option(parts)] = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,13 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
-from unskew.apps.cli.option_groups import (
-    WORK_PARTS,
-    KafkaOptions,
-    OperatorOptions,
-    make_work_option,
-    parse_parameters,
-)
+from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions, SampledOperatorOptions, parse_parameters
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
 from unskew.shell import parse_pair
@@ -97,15 +91,6 @@ class BatchOptions:
     def costs(self) -> list[float]:
         """The cost (ms) of each class of keys."""
         return parse_numbers("--cost", self.cost or "1")
-
-
-@dataclass(frozen=True)
-class SampledOperatorOptions(OperatorOptions):
-    """The user's work, which is measured on a sample: of a run's settings its columns matter."""
-
-    parts: ClassVar[Mapping[str, Any]] = {"columns": WORK_PARTS["columns"]}
-
-    work_option: Annotated[list[str] | None, make_work_option(parts)] = None
 
 
 @dataclass(frozen=True)
