@@ -4,6 +4,7 @@ import re
 import shlex
 import unicodedata
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import typer
 import unskew
 from tests.pages import AWAY, PAGES, ROOT, blocks, logical, prose
 from unskew import GROUPINGS, operators
+from unskew.apps.cli.joined_options import list_parts
 from unskew.apps.cli.main import app
 
 
@@ -126,6 +128,8 @@ def problems(line: str) -> list[str]:
                     found += [f"no command {rest[0]}"] * bool(rest and rest[0][0].islower())
                 else:
                     found += [f"{path} has no {flag}" for flag in flags - known[path]]
+                    names = {pair.partition("=")[0] for option, pair in pairwise(rest) if option == "-s"}
+                    found += [f"{path} has no -s {name}" for name in names - set(list_parts("-s"))]
             case ["make", *targets]:
                 made = (ROOT / "Makefile").read_text(encoding="utf-8")
                 found += [f"no target {t}" for t in targets if t.islower() and not re.search(rf"(?m)^{t}:", made)]
