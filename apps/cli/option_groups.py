@@ -250,7 +250,8 @@ Conf = Annotated[
     typer.Option(
         metavar="KEY=VALUE",
         help="Any Spark setting, such as spark.sql.shuffle.partitions=8: the number of the state's partitions, fixed "
-        "once a checkpoint is made (default: the cores, 4 at least on a cluster; W for a work with states whose tuples cost something).",
+        "once a checkpoint is made (default: the cores, on a cluster at least 4; W for a work with "
+        "states whose tuples have a cost).",
         rich_help_panel=SPARK,
     ),
 ]
