@@ -46,7 +46,7 @@ GROUPINGS = [
     ("POSG", "posg", "-g", "window=16", "-g", "tolerance=10"),
 ]
 PLANNED = [("PLANNED", "pl")]  # one plan for all sources, which the driver makes in waves
-CHANGES = [(*GROUPINGS[2], "--emit", "changes"), ("KEY", "key", "--emit", "changes", "--delivery", "exactly-once")]
+CHANGES = [(*GROUPINGS[2], "--emit", "changes"), ("KEY", "kg", "--emit", "changes", "--delivery", "exactly-once")]
 
 
 @pytest.mark.parametrize(
