@@ -74,7 +74,8 @@ class RunRecord:
     @property
     def last_quarter_std_dev(self) -> float:
         """STD_DEV in the last quarter of the tuples: the mean over its windows, weighted by their tuples."""
-        last = _take_last_quarter(self.windows, self.summary.tuples)
+        # A tuple is in several windows where they slide.
+        last = _take_last_quarter(self.windows, sum(window.tuples for window in self.windows))
         return _weighted_mean((w.std_dev, w.tuples) for w in last)
 
     @property

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,12 @@ def test_settled_is_the_least_end_of_the_stream_with_a_quarter_of_the_tuples(siz
     wanted = sum(i * sizes[i] for i in range(last, len(sizes))) / sum(sizes[last:])
     assert run.last_quarter_std_dev == pytest.approx(wanted)
     assert run.last_quarter_straggling == pytest.approx(measure_straggling(run.batches[last:]))
+
+
+def test_the_last_quarter_of_sliding_windows_is_one_of_all_that_they_have():
+    run = course(sizes=[1] * 8)
+    sliding = replace(run, windows=[window for window in run.windows for _ in range(2)])  # each tuple is in two
+    assert sliding.last_quarter_std_dev == run.last_quarter_std_dev == 6.5
 
 
 def test_files_and_table_say_the_same(tmp_path):
