@@ -237,13 +237,13 @@ def add_changes(windows: OpenWindows, changes: Iterable[WindowChanges], workers:
         if known is None:
             none = np.zeros(workers, np.int64)
             known = Distribution(each.start_ms, each.end_ms, none, none, none, 0, [])
-        opened[each.start_ms] = _add_to_window(known, each)
+        opened[each.start_ms] = _add_to_window(known, each, workers)
     found = dict(windows) | {str(start): window.to_json() for start, window in opened.items()}
     return {start: found[start] for start in sorted(found, key=int)}
 
 
-def _add_to_window(known: Distribution, changes: WindowChanges) -> Distribution:
-    most = max([len(known.tuples), *(worker + 1 for worker, *_ in [*changes.loads, *changes.pairs])])
+def _add_to_window(known: Distribution, changes: WindowChanges, workers: int) -> Distribution:
+    most = max([workers, len(known.tuples), *(worker + 1 for worker, *_ in [*changes.loads, *changes.pairs])])
     tuples, counts, keys = (np.pad(loads, (0, most - len(loads))) for loads in (known.tuples, known.counts, known.keys))
     for worker, its_tuples, its_count in changes.loads:
         tuples[worker], counts[worker] = its_tuples, its_count

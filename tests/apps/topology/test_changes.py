@@ -118,6 +118,13 @@ def test_what_batches_change_makes_up_the_windows(batches, tasks):
         ]
 
 
+def test_a_window_has_the_loads_of_workers_that_came_while_it_was_open():
+    first = WindowChanges(0, LENGTH, 1, [(0, 3, 3)], [(0, 1)], 1, [])
+    windows = add_changes({}, [first], 2)
+    (window,) = add_changes(windows, [replace(first, loads=[(0, 4, 4)])], 5).values()
+    assert window["tuples"] == [4, 0, 0, 0, 0]
+
+
 def sum_by_key(counts: Counter[tuple[str, str]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for (_, key), count in counts.items():
