@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias
@@ -26,13 +25,13 @@ from unskew.apps.metrics.task_reports import Failures, PlanSummary, Reports, Sta
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.splitter.kafka_source import count_lost_messages
 from unskew.apps.worker.result_messages import ResultMessage
+from unskew.errors import EnvironmentFault
 from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.topics import count_partitions
 from unskew.kafka.transactions import BatchId
 
 # Writes records to the topic of a role.
 _Write: TypeAlias = Callable[[DataFrame, str], None]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class BatchCommitter:
     """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
 
     Before each of its writes it checks whether another driver has taken over the checkpoint. ``planner`` is that of the
-    query, if it has one. By event time, ``flush_at`` is how far the query sets the latest time.
+    query, if it has one.
     """
 
     def __init__(
@@ -103,7 +102,6 @@ class BatchCommitter:
         listener: Callable[[BatchReport], None],
         lease: Lease,
         planner: Planner | None = None,
-        flush_at: datetime | None = None,
     ) -> None:
         self._settings = settings = dataflow.settings
         self._stage = dataflow.stage
@@ -119,7 +117,6 @@ class BatchCommitter:
         self._planner = planner
         self._loop = dataflow.loop()
         self._record = Checkpoint(settings.location).read_record()
-        self._flush_ms = -1 if flush_at is None else (flush_at - _EPOCH) // timedelta(milliseconds=1)
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
         """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
@@ -178,7 +175,8 @@ class BatchCommitter:
         report = self._summarise(batch, before, skipped, reports)
         totals = replace(report.totals, open=add_changes(before.open, changes, settings.workers))
         if settings.time == "event":
-            latest = max([self._flush_ms, *(each.latest_ms for each in changes)])
+            # A flush isn't in the batch's plan, so a replay may lack it: what it closes is closed by the next batch.
+            latest = max([-1, *(each.latest_ms for each in changes)])
             until = max(batch.watermark_ms, latest - round(1000 * settings.lateness))
             totals, closed = self._close_windows(totals, until, batch)
             totals = replace(totals, closed_ms=until)
@@ -291,6 +289,8 @@ class BatchCommitter:
         """Makes the marks of closed windows. Where counts are published once, there are none."""
         if self._settings.emit == "final":
             return list
-        partitions = count_partitions(self._settings.connection, self._topic) or 0
+        partitions = count_partitions(self._settings.connection, self._topic)
+        if partitions is None:
+            raise EnvironmentFault(f"there is no topic {self._topic}, whose partitions get the marks of closed windows")
         generation = self._record.get(GENERATION, {}).get("number", 0)
         return partial(make_marks, windows, self._topic, partitions, generation, batch)

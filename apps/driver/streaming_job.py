@@ -296,7 +296,7 @@ class StreamingJob:
         changes = self._publish_changes(publisher) if settings.emit == "changes" else None
         context = QueryContext(reports, flush_at, clock.ahead_ms, self._count_bytes, address, changes)
         rows = self._dataflow.rows(spark, context)
-        committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner, flush_at)
+        committer = BatchCommitter(self._dataflow, reports, publisher, self._end_batch, self._lease, planner)
         self._halt.clear()
         self._halted = False
         if unplanned:

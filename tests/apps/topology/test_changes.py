@@ -220,6 +220,33 @@ def test_sliding_windows_overlap(emit, settings, drain, connection, topic):
     assert (totals.routed, totals.tuples, totals.late) == (len(keys), len(keys), 0)
 
 
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
+    settings, spark, drain, connection, topic, monkeypatch
+):
+    keys = skewed(1_000)
+    ms = [START + at for at in range(len(keys))]
+    publish(connection, topic, 2, countries(keys), ms=ms)
+    run = settings("PARTIAL_KEY", time="event", window=30.0, lateness=1.0, emit="changes", until_drained=True)
+    commits = BatchCommitter._commit_changes
+
+    def dies(committer, df, batch, write):
+        found = commits(committer, df, batch, write)
+        if found[0].windows:
+            raise RuntimeError("the window is marked, and Spark hasn't committed the batch")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchCommitter, "_commit_changes", dies)
+        with pytest.raises(EnvironmentFault, match="the query failed"):
+            StreamingJob(run, []).run(spark)
+    publish(connection, topic, 2, countries(keys), ms=ms)  # of the same window
+    _, reports = drain(run)
+    counts = sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"]))
+    assert counts.total() + reports[-1].totals.late == 2 * len(keys)
+
+
 def test_more_workers_than_the_state_has_bits_for_are_refused(tmp_path):
     stage = make_stage(settings_of_nothing(emit="changes", workers=127, checkpoint=str(tmp_path)))
     assert stage.changed_fields({"workerMasks": 3}) == {"workerMasks": 3}
