@@ -181,7 +181,8 @@ def load_or_create_partitions(
     settings, checkpoint
         The run, and its checkpoint, which the driver holds.
     partitions : int
-        How many parts a new checkpoint gets for its counts, and as many for results.
+        How many parts a new checkpoint gets for its counts, and as many for results. One that has begun gets as many
+        as its state has partitions, whose tasks publish changes.
 
     Raises
     ------
@@ -191,7 +192,7 @@ def load_or_create_partitions(
     """
     if settings.delivery != "exactly-once":
         return None
-    return load_or_create(checkpoint, partitions, partial(_make_partitions, settings))
+    return load_or_create(checkpoint, checkpoint.partitions() or partitions, partial(_make_partitions, settings))
 
 
 def delete_commits_topic(settings: Settings) -> None:

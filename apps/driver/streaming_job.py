@@ -325,6 +325,9 @@ class StreamingJob:
             .foreachBatch(end_of_batch)
         )
         own = {name: value for name, value in self._dataflow.stage.conf.items() if name not in settings.conf}
+        if changes is not None and publisher.commits is not None:
+            # A partition of the state is a part. Parts are noted before, perhaps by a driver with other cores.
+            own[PARTITIONS] = str(publisher.commits.of("aggregator"))
         with override_settings(spark, own):
             return query.start()
 

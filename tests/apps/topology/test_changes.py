@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ from unskew.apps.aggregator.changes import (
 )
 from unskew.apps.aggregator.observer import HOTTEST
 from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.driver import preconditions
 from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.preconditions import load_or_create_partitions
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.operators.statistics import Statistics
 from unskew.apps.worker.counting_stage import MASK_BITS, TOTAL
@@ -245,6 +249,28 @@ def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
     _, reports = drain(run)
     counts = sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"]))
     assert counts.total() + reports[-1].totals.late == 2 * len(keys)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_parts_that_a_driver_with_fewer_cores_has_noted_are_the_states(settings, drain, connection, topic):
+    keys = skewed(1_000)
+    publish(connection, topic, 2, countries(keys))
+    run = settings("PARTIAL_KEY", emit="changes", delivery="exactly-once", window=2.0)
+    assert load_or_create_partitions(run, Checkpoint(run.location), 1) is not None
+    drain(run)
+    assert sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+
+
+def test_state_that_has_partitions_gives_their_number_to_the_parts(monkeypatch):
+    run = settings_of_nothing(emit="changes", delivery="exactly-once")
+    given_parts: list[int] = []
+    checkpoint: Any
+    monkeypatch.setattr(preconditions, "load_or_create", lambda _, parts, __: given_parts.append(parts))
+    for planned in (8, None):
+        checkpoint = SimpleNamespace(partitions=lambda planned=planned: planned)
+        load_or_create_partitions(run, checkpoint, 2)
+    assert given_parts == [8, 2]
 
 
 def test_more_workers_than_the_state_has_bits_for_are_refused(tmp_path):
