@@ -19,10 +19,8 @@ class Release(NamedTuple):
     ----------
     organisation, artifact : str
         Of Maven. The artifact has the minor version of Spark in it.
-    version : str
-        The release.
-    sparks : tuple of str
-        The minor versions of Spark for which there is an artifact.
+    versions : dict
+        Minor version of Spark → the newest release for it, where there is one.
     size : str
         Of its archives.
 
@@ -30,14 +28,15 @@ class Release(NamedTuple):
 
     organisation: str
     artifact: str
-    version: str
-    sparks: tuple[str, ...]
+    versions: Mapping[str, str]
     size: str
 
 
 RELEASES = {
-    "delta": Release("io.delta", "delta-spark_{}_2.13", "4.4.1", ("4.0", "4.1", "4.2"), "some 20 MB"),
-    "iceberg": Release("org.apache.iceberg", "iceberg-spark-runtime-{}_2.13", "1.12.0", ("4.0", "4.1"), "some 50 MB"),
+    "delta": Release("io.delta", "delta-spark_{}_2.13", dict.fromkeys(("4.0", "4.1", "4.2"), "4.4.0"), "some 20 MB"),
+    "iceberg": Release(
+        "org.apache.iceberg", "iceberg-spark-runtime-{}_2.13", {"4.0": "1.11.0", "4.1": "1.12.0"}, "some 50 MB"
+    ),
 }
 #: What pyspark ships already.
 _EXCLUDED = (
@@ -76,12 +75,12 @@ def find_coordinates(kind: str, spark: str) -> str | None:
     """The format's archive for a version of Spark, as ``spark.jars.packages`` takes it; None: there is none.
 
     >>> find_coordinates("delta", "4.2.0")
-    'io.delta:delta-spark_4.2_2.13:4.4.1'
+    'io.delta:delta-spark_4.2_2.13:4.4.0'
     """
     release, minor = RELEASES[kind], ".".join(spark.split(".")[:2])
-    if minor not in release.sparks:
+    if minor not in release.versions:
         return None
-    return f"{release.organisation}:{release.artifact.format(minor)}:{release.version}"
+    return f"{release.organisation}:{release.artifact.format(minor)}:{release.versions[minor]}"
 
 
 def fetch_archives(kind: str, spark: str) -> list[Path]:
@@ -95,7 +94,7 @@ def fetch_archives(kind: str, spark: str) -> list[Path]:
     """
     coordinates = find_coordinates(kind, spark)
     if coordinates is None:
-        raise EnvironmentFault(f"there is no {kind} for Spark {spark}; valid: {', '.join(RELEASES[kind].sparks)}")
+        raise EnvironmentFault(f"there is no {kind} for Spark {spark}; valid: {', '.join(RELEASES[kind].versions)}")
     path = jars_directory() / f"{kind}-{spark}.xml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(describe_archives(kind, coordinates))

@@ -34,12 +34,12 @@ def test_the_page_names_the_archives_of_each_spark():
 
 
 def test_ivy_gets_the_formats_archive_alone():
-    root = ET.fromstring(describe_archives("delta", "io.delta:delta-spark_4.2_2.13:4.4.1"))
+    root = ET.fromstring(describe_archives("delta", "io.delta:delta-spark_4.2_2.13:4.4.0"))
     [wanted] = root.iter("dependency")
     assert wanted.attrib == {
         "org": "io.delta",
         "name": "delta-spark_4.2_2.13",
-        "rev": "4.4.1",
+        "rev": "4.4.0",
         "conf": "delta->default",
     }
     with pytest.raises(EnvironmentFault, match=r"there is no iceberg for Spark 4.2.0; valid: 4.0, 4.1"):
