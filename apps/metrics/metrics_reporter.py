@@ -131,7 +131,11 @@ def sample_run(totals: Totals, time_ms: int) -> Sample:
 
 
 def sample_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
-    """Samples of a closed window, of its workers and of its hottest keys. ``totals`` must include the window."""
+    """Samples of a closed window, of its workers and of its hottest keys, with the totals up to it.
+
+    The totals include the window, unless it is one of sliding windows that doesn't count there.
+    """
+    closed = dict(enumerate(totals.loads))
     fields = window.fields(totals)
     yield Sample(
         catalogue.WINDOW,
@@ -156,7 +160,7 @@ def sample_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
             "counts": int(window.counts[worker]),
             "distinct_keys": int(window.keys[worker]),
             "share": share,
-            "closed": totals.loads[worker],
+            "closed": closed.get(worker, 0),
         }
         yield Sample(catalogue.WORKER, window.end_ms, values, {"worker": str(worker)})
     for rank, hot in enumerate(window.hottest, 1):

@@ -26,13 +26,15 @@ from unskew.apps.aggregator.changes import (
     observe_changes,
     take_closed,
 )
-from unskew.apps.aggregator.observer import HOTTEST
+from unskew.apps.aggregator.observer import HOTTEST, Distribution
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
+from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.driver import preconditions
 from unskew.apps.driver.batch_committer import BatchCommitter
 from unskew.apps.driver.preconditions import load_or_create_partitions
 from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.metrics.metrics_reporter import sample_window
 from unskew.apps.operators.statistics import Statistics
 from unskew.apps.worker.counting_stage import MASK_BITS, TOTAL
 from unskew.apps.worker.result_messages import format_window
@@ -285,3 +287,9 @@ def test_more_workers_than_the_state_has_bits_for_are_refused(tmp_path):
 def test_a_keyed_operator_publishes_its_own_changes():
     with pytest.raises(UsageError, match="emit is 'changes'; valid for a work with states: final"):
         make_stage(settings_of_nothing(emit="changes", work=Statistics()))
+
+
+def test_a_sliding_window_is_sampled_before_any_counts_in_the_totals():
+    loads = np.array([3, 0], np.int64)
+    samples = list(sample_window(Distribution(1000, 4000, loads, loads, loads, 1, []), Totals(started_ms=0)))
+    assert [sample.values["closed"] for sample in samples if "closed" in sample.values] == [0, 0]
