@@ -16,6 +16,7 @@ from unskew.apps.cli.cluster import cluster
 from unskew.apps.cli.compare import compare
 from unskew.apps.cli.demo import demo
 from unskew.apps.cli.doctor import doctor
+from unskew.apps.cli.earlier_options import TopologyCommand
 from unskew.apps.cli.produce import produce, skew
 from unskew.apps.cli.results import results
 from unskew.apps.cli.simulate import simulate
@@ -66,7 +67,7 @@ def _take_options(
     """Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare."""
 
 
-app.command()(topology)
+app.command(cls=TopologyCommand)(topology)
 app.command()(produce)
 app.command()(skew)
 app.command()(results)
