@@ -193,7 +193,7 @@ class WindowPublisher:
             for batch in batches:
                 if not batch.num_rows:
                     continue
-                delivery = delivery or self._delivery()
+                delivery = delivery or open_delivery(self.connection, self.topic, self.commits, self.number)
                 observer.rows(batch)
                 merged = merger.add(batch)
                 observer.keys(merged)
@@ -212,9 +212,6 @@ class WindowPublisher:
             raise
         parts.add(observer.finish())
         yield parts.finish()
-
-    def _delivery(self) -> TaskDelivery | TransactionalDelivery:
-        return open_delivery(self.connection, self.topic, self.commits, self.number)
 
 
 class Packable(Protocol):

@@ -1,7 +1,7 @@
 """Running totals while windows are open: a consumer that keeps the newest record of each key ends with exact counts."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 from tests.apps.conftest import countries, final_counts, publish, records, skewed
 from tests.apps.local_settings import settings as settings_of_nothing
@@ -31,11 +32,12 @@ from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.driver import preconditions
-from unskew.apps.driver.batch_committer import BatchCommitter
+from unskew.apps.driver.batch_committer import BatchCommitter, BatchReport
 from unskew.apps.driver.preconditions import load_or_create_partitions
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.metrics.metrics_reporter import sample_window
 from unskew.apps.operators.statistics import Statistics
+from unskew.apps.settings import Settings
 from unskew.apps.worker.counting_stage import MASK_BITS, TOTAL
 from unskew.apps.worker.result_messages import format_window
 from unskew.apps.worker.stages import make_stage
@@ -131,6 +133,24 @@ def test_a_window_has_the_loads_of_workers_that_came_while_it_was_open():
     assert window["tuples"] == [4, 0, 0, 0, 0]
 
 
+def die_uncommitted(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, run: Settings, due: Callable[[BatchReport], bool]
+) -> None:
+    """Run until a batch for which this is due: all of it is published, and Spark hasn't committed it."""
+    commit = BatchCommitter._commit_changes
+
+    def dies(committer, df, batch, write):
+        found = commit(committer, df, batch, write)
+        if due(found[0]):
+            raise RuntimeError("the driver dies")
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(BatchCommitter, "_commit_changes", dies)
+        with pytest.raises(EnvironmentFault, match="the query failed"):
+            StreamingJob(run, []).run(spark)
+
+
 def sum_by_key(counts: Counter[tuple[str, str]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for (_, key), count in counts.items():
@@ -182,18 +202,7 @@ def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
     publish(connection, topic, 2, countries(keys[:2_000]), ms=ms[:2_000])
     given_settings = {"time": "event", "window": 30.0, "emit": "changes", "delivery": "exactly-once", "max_tuples": 500}
     run = settings("PARTIAL_KEY", **given_settings)
-    commits = BatchCommitter._commit_changes
-
-    def dies(committer, df, batch, write):
-        found = commits(committer, df, batch, write)
-        if batch.number == 2:
-            raise RuntimeError("all of the batch is published, and nothing is committed")
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(BatchCommitter, "_commit_changes", dies)
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            StreamingJob(run, []).run(spark)
+    die_uncommitted(monkeypatch, spark, run, lambda report: report.batch.number == 2)
     StreamingJob(replace(run, run_time=6.0, until_drained=False), []).run(spark)  # the window stays open
     publish(connection, topic, 2, countries(keys[2_000:]), ms=ms[2_000:])
     more = settings("PARTIAL_KEY", **given_settings, workers=7)
@@ -235,18 +244,7 @@ def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
     ms = [START + at for at in range(len(keys))]
     publish(connection, topic, 2, countries(keys), ms=ms)
     run = settings("PARTIAL_KEY", time="event", window=30.0, lateness=1.0, emit="changes", until_drained=True)
-    commits = BatchCommitter._commit_changes
-
-    def dies(committer, df, batch, write):
-        found = commits(committer, df, batch, write)
-        if found[0].windows:
-            raise RuntimeError("the window is marked, and Spark hasn't committed the batch")
-        return found
-
-    with monkeypatch.context() as patched:
-        patched.setattr(BatchCommitter, "_commit_changes", dies)
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            StreamingJob(run, []).run(spark)
+    die_uncommitted(monkeypatch, spark, run, lambda report: bool(report.windows))
     publish(connection, topic, 2, countries(keys), ms=ms)  # of the same window
     _, reports = drain(run)
     counts = sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"]))
