@@ -49,8 +49,7 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     assert published(connection, run, "settled") == expected
     counts = final_counts(connection, list_result_topics(run)["aggregator"])
     assert counts == {state: n for state, (n, _) in expected.items()}
-    assert reports[-1].totals.routed == len(keys)
-    assert reports[-1].totals.tuples == sum(counts.values())
+    assert reports[-1].totals.routed == reports[-1].totals.tuples == len(keys)  # of overlapping windows, one each
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
 
 
