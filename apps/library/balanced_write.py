@@ -7,8 +7,8 @@ share. Each of W − 1 cuts adds a file at most.
 """
 
 import math
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 
 from unskew.apps.driver.plans.planned_frame import WORKER, KeyDivision, KeyLoads, count_loads, divide_frame
 from unskew.apps.library.table_writers import BATCH, TableTarget, find_target
+from unskew.apps.metrics.write_reports import WriteReport, record_write
 from unskew.apps.router.order import stabilise_order
 from unskew.apps.router.row_keys import make_key_column
 from unskew.apps.router.tuple_packets import make_cost_column
@@ -46,50 +47,13 @@ from unskew.spark.compat import (
     quote_name,
     require_frame,
 )
+from unskew.spark.micro_batches import get_driver_batch, get_driver_query_id
 from unskew.spark.setting_names import PARTITIONS
 
 #: The folder of the rows whose partition column is null or empty, as Spark and Hive name it.
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 #: The bytes of a value. Those of other types have 8, or a length of their own.
 _WIDTHS = {BooleanType: 1, ByteType: 1, ShortType: 2, IntegerType: 4, FloatType: 4, DateType: 4}
-
-
-@dataclass(frozen=True)
-class WriteReport:
-    """What ``balanced_write`` has planned. Rows of divided partitions draw their writers, so it holds up to chance.
-
-    Attributes
-    ----------
-    files : int
-        The files. There are fewer if a writer draws no row of a partition.
-    partitions : int
-        The partitions that have rows.
-    divided : int
-        The partitions of several writers.
-    writers : int
-        The writers, at most ``workers``.
-    fullest : float
-        The cost of the fullest writer, over the mean.
-    rows : int
-        The rows.
-    cost : float
-        The cost of all rows: by default their bytes, before any encoding and compression.
-
-    """
-
-    files: int
-    partitions: int
-    divided: int
-    writers: int
-    fullest: float
-    rows: int
-    cost: float
-
-    def __repr__(self) -> str:
-        return (
-            f"WriteReport(files={self.files}, partitions={self.partitions}, divided={self.divided}, "
-            f"writers={self.writers}, fullest={self.fullest:.3f}, rows={self.rows}, cost={self.cost:.0f})"
-        )
 
 
 def balanced_write(
@@ -154,7 +118,7 @@ def balanced_write(
     Returns
     -------
     WriteReport
-        How many files and partitions there are, and how even the writers are.
+        How many files and partitions there are, and how even the writers are. ``watch`` has a stream's.
 
     Raises
     ------
@@ -199,7 +163,7 @@ def balanced_write(
     require_frame(df)
     if df.isStreaming:
         raise UsageError("df is a stream; valid: a static DataFrame, or a stream's batch in foreachBatch")
-    spark = df.sparkSession
+    spark, began = df.sparkSession, time.monotonic()
     workers = int(spark.conf.get(PARTITIONS) or 1) if workers is None else workers
     workers = check_integer("workers", workers, 1, held=2**31 - 1)
     slack = check_number("slack", slack, 0, 10)
@@ -223,7 +187,7 @@ def balanced_write(
     elif target_file_size is not None:
         options = {"target-file-size-bytes": target_file_size} | options
     target.write(placed, names, [name for name in names if name not in present], rows, options)
-    return WriteReport(
+    report = WriteReport(
         files,
         len(counted.keys),
         division.count_divided(),
@@ -232,6 +196,9 @@ def balanced_write(
         int(counted.tuples.sum()),
         total,
     )
+    if (batch := get_driver_batch(spark)) is not None:
+        record_write(get_driver_query_id(spark), batch, time.monotonic() - began, workers, report)
+    return report
 
 
 def _list_columns(name: str, value: Any, least: int) -> list[str | Column]:

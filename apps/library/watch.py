@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from unskew.apps.metrics import balance_observation
 from unskew.apps.metrics.balance_observation import BatchBalance
+from unskew.apps.metrics.write_reports import BatchWrite, read_writes
 from unskew.apps.router.row_keys import Key, make_key_column
 from unskew.errors import UsageError
 from unskew.grouping.measures import load_shares, straggler_ratio
@@ -114,6 +115,13 @@ class Watch:
 
         """
         return balance_observation.read_batches(self.query.recentProgress, self.name)
+
+    def writes(self) -> list[BatchWrite]:
+        """The last batches that ``balanced_write`` has written in the query's ``foreachBatch``, oldest first.
+
+        They are kept by the process that has written them. So through Spark Connect there are none.
+        """
+        return read_writes(str(self.query.id))
 
     def table(self) -> "Table":
         """The batches as a table of ``rich``, newest last.
@@ -212,7 +220,8 @@ class Watch:
         The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
         is ``unskew_window_dist_cost``. So the alerts' rules and the dashboard *Is it keeping up?* have the query, too.
         Late tuples, hot keys and plans aren't measured, and rejected ones only of ``keyed_map``. Other dashboards ask
-        InfluxDB, to which only a topology writes.
+        InfluxDB, to which only a topology writes. What ``balanced_write`` does in ``foreachBatch`` is
+        ``unskew_write_…``, also if the query has no observation.
 
         A running ``unskew stack`` scrapes the page by itself. If the page is asked less often than every 100 batches,
         its counters lack the tuples of those that Spark has forgotten.

@@ -175,6 +175,7 @@ STATES = Subject("states", "All states of a keyed operator, after a micro-batch"
 WORKER_STATES = Subject(
     "worker_states", "The states at a worker and at the merger of its number", "the batch's time", _WORKER
 )
+WRITE = Subject("write", "A batch that balanced_write has written, as planned", "when it was written", {})
 METRICS_OUT = Subject("influxdb", "Points for InfluxDB", "", {})
 
 METRICS = (
@@ -261,6 +262,13 @@ METRICS = (
     Metric(PLANNER, "waited", "seconds", "longest time that a source waited for its quotas after it had counted"),
     Metric(SCHEME, "value", "number", "the number's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
+    Metric(WRITE, "files", "records", "files", "counter"),
+    Metric(WRITE, "rows", "records", "rows", "counter"),
+    Metric(WRITE, "partitions", "records", "partitions of the table that the newest batch has rows of"),
+    Metric(WRITE, "divided", "records", "partitions that several tasks write"),
+    Metric(WRITE, "writers", "workers", "tasks that write"),
+    Metric(WRITE, "fullest", "ratio", "cost of the fullest task divided by the mean; 1 is ideal"),
+    Metric(WRITE, "duration", "seconds", "how long the write took"),
     Metric(METRICS_OUT, "written", "records", "points that InfluxDB has taken", "counter"),
     Metric(METRICS_OUT, "lost", "records", "points given up: the queue was full, or InfluxDB refused them", "counter"),
 )

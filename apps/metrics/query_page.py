@@ -5,7 +5,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 from unskew.apps.metrics import catalogue
@@ -14,6 +14,7 @@ from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.metrics_reporter import sample_loads, sample_progress, sample_worker_states
 from unskew.apps.metrics.outputs import Exporter
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter
+from unskew.apps.metrics.write_reports import BatchWrite, read_writes
 from unskew.deploy.servers.stack import registered_target
 from unskew.errors import UsageError
 from unskew.grouping import measures
@@ -85,6 +86,7 @@ class MetricsPage:
         self._lock = threading.Lock()
         self._newest = -1
         self._total = self._rejected = 0
+        self._newest_write, self._files, self._rows = datetime.min.replace(tzinfo=UTC), 0, 0
         self._closed: list[int] = []
         self._common: dict[str, str] = {}
         self._failed = False
@@ -109,11 +111,15 @@ class MetricsPage:
     def _refresh(self) -> None:
         """Take in the batches since the last time. If Spark doesn't answer, the page stays as it is."""
         with self._lock:
+            writes = read_writes(str(self._query.id))
+            for write in writes:
+                if write.time > self._newest_write:
+                    self._take_write(write)
             try:
                 progresses = self._query.recentProgress
                 batches = read_batches(progresses, self._name)
             except Exception as error:  # noqa: BLE001  classic and Connect raise different ones, and the session may have ended
-                if not self._failed:
+                if not self._failed and not (writes and isinstance(error, UsageError)):  # a query may only write
                     log.warning("the page of the query stays as it is: %s", error)
                 self._failed = True
                 return
@@ -135,18 +141,32 @@ class MetricsPage:
             moment = {"watermark": datetime.fromisoformat(watermark).timestamp()}
             self._exporter.write([Sample(catalogue.QUERY, begun, moment)], self._common)
 
+    def _take_write(self, write: BatchWrite) -> None:
+        report, self._newest_write = write.report, write.time
+        self._files += report.files
+        self._rows += report.rows
+        values = {
+            "files": self._files,
+            "rows": self._rows,
+            "partitions": report.partitions,
+            "divided": report.divided,
+            "writers": report.writers,
+            "fullest": report.fullest,
+            "duration": write.seconds,
+        }
+        sample = Sample(catalogue.WRITE, round(1000 * write.time.timestamp()), values)
+        self._exporter.write([sample], self._make_labels("PLANNED", write.workers))
+
+    def _make_labels(self, grouping: str, workers: int) -> dict[str, str]:
+        return {"run": self._run, "source_type": "QUERY", "grouping": grouping, "workers": str(workers)}
+
     def _take(self, batch: BatchBalance) -> None:
         self._newest = batch.batch
         self._total += batch.tuples
         self._rejected += batch.rejected
         before = self._closed or [0] * len(batch.loads)
         self._closed = [closed + load for closed, load in zip(before, batch.loads, strict=True)]
-        self._common = {
-            "run": self._run,
-            "source_type": "QUERY",
-            "grouping": batch.grouping or self._grouping,
-            "workers": str(len(batch.loads)),
-        }
+        self._common = self._make_labels(batch.grouping or self._grouping, len(batch.loads))
         self._exporter.write(sample_balance(batch, self._total, self._rejected, self._closed), self._common)
 
 

@@ -13,6 +13,7 @@ from tests.http import series
 from unskew import watch
 from unskew.apps.metrics.balance_observation import WorkerLoad
 from unskew.apps.metrics.catalogue import METRICS
+from unskew.apps.metrics.write_reports import WriteReport, record_write
 from unskew.errors import UsageError
 
 KAFKA = {
@@ -91,6 +92,21 @@ def test_rows_that_spark_counts_itself_have_no_time_at_work():
     assert values["unskew_query_input_rate_per_second"] == 7
     assert not [name for name in values if "busy" in name or "straggling" in name or "states" in name]
     assert "unskew_query_lag" not in values
+
+
+def test_writes_are_shown_without_an_observation(caplog):
+    writes = query(progress(0, source=FILES))
+    writes.id, writes.recentProgress[0].numInputRows = "only-writes", 100
+    for batch, files in ((0, 5), (0, 2), (1, 4)):  # two tables in batch 0
+        record_write("only-writes", batch, 0.5, 4, WriteReport(files, 3, 1, 2, 1.25, 100, 800.0))
+    record_write("another", 0, 0.5, 4, WriteReport(9, 9, 9, 9, 9, 9, 9))
+    with watch(writes).serve() as page, caplog.at_level(logging.WARNING):
+        values = [found(page) for _ in range(2)][1]
+        assert all('grouping="PLANNED"' in each and 'workers="4"' in each for each in series(page.url))
+    assert (values["unskew_write_files_total"], values["unskew_write_rows_total"]) == (11, 300)
+    assert (values["unskew_write_fullest_ratio"], values["unskew_write_duration_seconds"]) == (1.25, 0.5)
+    assert [write.batch for write in watch(writes).writes()] == [0, 0, 1]
+    assert not caplog.records
 
 
 class Gone:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tests.waiting import PATIENCE
-from unskew import UsageError, balanced_write
+from unskew import UsageError, balanced_write, watch
 from unskew.apps.driver.plans.planned_frame import KeyLoads, divide_keys
 from unskew.apps.library.balanced_write import _limit_files, estimate_bytes
 from unskew.apps.library.table_writers import BATCH, BatchIdentity, TableTarget
@@ -163,7 +163,7 @@ def test_a_batch_that_runs_again_is_written_once(spark, tmp_path, mode):
         if first:
             raise RuntimeError("a batch that fails")
 
-    def drain() -> None:
+    def drain() -> list[tuple[int, int, int]]:
         lines = own.readStream.option("maxFilesPerTrigger", 1).text(str(folder))
         query = lines.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
         started = query.foreachBatch(write).start()
@@ -171,10 +171,11 @@ def test_a_batch_that_runs_again_is_written_once(spark, tmp_path, mode):
             started.awaitTermination(PATIENCE)
         finally:
             started.stop()
+        return [(write.batch, write.workers, write.report.rows) for write in watch(started).writes()]
 
     with pytest.raises(Exception, match="a batch that fails"):
         drain()
-    drain()
+    assert drain() == [(0, 4, 1_000), (1, 4, 1_000), (1, 4, 1_000), (2, 4, 1_000)]
     assert attempts == {0: 1, 1: 2, 2: 1}
     found = spark.read.parquet(str(table))
     assert Counter(row.value for row in found.collect()) == Counter(f"{i} {n}" for i in range(3) for n in range(1_000))
