@@ -1,15 +1,17 @@
 """Fields of JSON messages, read in the router's task: Arrow arrays of messages go in, keys and counts come out.
 
-``orjson`` parses a message first, and settles most that have a key. Python's ``json`` reads the others again. This
-second reading decides, and gives the reason if the message is rejected.
+A decoder that makes nothing of the other fields (``json_structs``) settles most messages that have a key, and
+``orjson`` most that are left. Python's ``json`` reads the rest again. This last reading decides, and gives the reason
+if the message is rejected.
 
-A message must be one object according to RFC 8259. No object in it may have a name twice, and no escape may be half
-of a surrogate pair.
+A message must be one object according to RFC 8259, and no escape may be half of a surrogate pair. No name of a field
+that is read may stand twice in its object. Other names may.
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -20,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.apps.splitter.field_columns import NOW, FieldColumn, explain_row, make_arrays
+from unskew.apps.splitter.json_structs import NOTHING, StructDecoder
 
 #: The column of the messages that are to be read.
 MESSAGE = "__message"
@@ -46,6 +49,7 @@ _PRECISION = 38  # digits of a decimal
 _DEEPEST = 1000  # levels of objects and lists, as Spark's parser
 _SHALLOW = 2 * _DEEPEST  # bytes of a message that can't have more levels
 _FIRST = 512  # messages by which we judge whether the others repeat each other
+_TOGETHER = 256  # messages that are decoded at a time; one that isn't settled costs the others of these time
 _INT_DIGITS = 20  # characters of an integer of 64 bits
 _ABSENT = object()  # in place of a field's value: there is no such field
 
@@ -114,36 +118,23 @@ class JsonFields:
         return tuple(column.take(encoded.indices) for column in self._each(encoded.dictionary, now_ms))
 
     def _each(self, messages: pa.Array, now_ms: int) -> tuple[pa.Array, ...]:
-        texts: list[str | None] = []
-        counts: list[int] = []
-        without: list[int] = []
-        rows: list[tuple[Any, ...]] = []
-        settled, lacking = self._make_fast_reader(), (None,) * len(self.columns)
-        for body in self._bodies(messages):
-            key, count, _, values = reading = settled(body) or self._read_slowly(body)
-            texts.append(key)
-            counts.append(count)
-            rows.append(values or lacking)
-            if reading is NO_TUPLE:
-                without.append(len(texts) - 1)
-        keys = pa.array(texts, pa.string())
+        readings = self._read_bodies(self._bodies(messages))
+        keys = pa.array([reading[0] for reading in readings], pa.string())
         columns = [self.rule(keys) if self.rule else keys]
         if self.number:
-            columns.append(pa.array(counts, pa.int64()))
+            columns.append(pa.array([reading[1] for reading in readings], pa.int64()))
         if self.columns:
-            further, fit = make_arrays(self.columns, rows, now_ms)
+            lacking = (None,) * len(self.columns)
+            further, fit = make_arrays(self.columns, [reading[3] or lacking for reading in readings], now_ms)
             columns[0] = pc.call_function("if_else", [pa.array(fit), columns[0], pa.scalar(None, pa.string())])
             columns += further
         if self.optional:
-            tuples = np.ones(len(texts), bool)
-            tuples[without] = False
-            columns.append(pa.array(tuples))
+            columns.append(pa.array([reading is not NO_TUPLE for reading in readings], pa.bool_()))
         return tuple(columns)
 
     def reasons(self, messages: pa.Array, now_ms: int = 0) -> pa.Array:
         """Why each of n messages (binary) of a batch of this time is rejected (string). Null if it is valid."""
-        settled = self._make_fast_reader()
-        readings = [settled(body) or self._read_slowly(body) for body in self._bodies(messages)]
+        readings = self._read_bodies(self._bodies(messages))
         reasons = [reason for _, _, reason, _ in readings]
         rows = [(n, values) for n, (_, _, _, values) in enumerate(readings) if values]
         if rows:
@@ -170,38 +161,72 @@ class JsonFields:
         found = messages.to_pylist()
         return [body[FRAME:] if body and body[0] == 0 else body for body in found] if self.framed else found
 
-    def _make_fast_reader(self) -> Callable[[Any], Reading | None]:
-        """A function that reads a message by ``orjson``; it returns None for a message that has to be read again."""
-        loads, (first, *others), number = orjson.loads, self.path, self.number
-        scalars, optional = self.scalars, self.optional
-        further = [(column.path.split("."), column.convert) for column in self.columns]
+    @property
+    def _paths(self) -> list[tuple[str, ...]]:
+        """Where the key is, the count if there is one, and the further columns."""
+        further = [tuple(column.path.split(".")) for column in self.columns]
+        return [self.path, *([(self.number,)] if self.number else []), *further]
 
-        def read_fast(body: Any) -> Reading | None:
+    def _read_bodies(self, bodies: Sequence[Any]) -> list[Reading]:
+        """Read messages: most of them many at a time."""
+        decoder = StructDecoder(self._paths, nullable=self.optional)
+        load, readings = self._make_loader(), list[Reading]()
+        alone = not (self.number or self.columns or self.optional)
+        for first in range(0, len(bodies), _TOGETHER):
+            some = bodies[first : first + _TOGETHER]
+            values = decoder.decode_all(some)
+            if values is None or max(map(len, some)) >= _SHALLOW:
+                readings += [self._read_body(body, decoder, load) for body in some]
+            elif alone and {*map(type, values[0])} == {str}:
+                readings += [(key, -1, None, ()) for key in values[0]]
+            else:
+                given = zip(some, zip(*values, strict=True), strict=True)
+                readings += [self._settle(body, each) or self._read_slowly(body) for body, each in given]
+        return readings
+
+    def _read_body(self, body: Any, decoder: StructDecoder, load: Callable[[Any], tuple[Any, ...] | None]) -> Reading:
+        """Read a message by what is likely to settle it, and else slowly."""
+        given = decoder.decode(body)
+        if given is None or not _is_shallow(body):
+            given = load(body)
+        return (given and self._settle(body, given)) or self._read_slowly(body)
+
+    def _settle(self, body: Any, given: tuple[Any, ...]) -> Reading | None:
+        """The reading of a message that has these values at the paths. None: it has to be read slowly."""
+        key, number = given[0], self.number
+        if type(key) is not str:
+            if key is NOTHING:
+                return NO_TUPLE
+            if not self.scalars or not (type(key) is bool or _is_integer(key)):
+                return None
+            key = str(key).lower()
+        count = given[1] if number else -1
+        if number and not (type(count) is int and 0 <= count <= MOST):
+            return None
+        values: tuple[Any, ...] = ()
+        if self.columns:
+            further = given[2 if number else 1 :]
+            if any(type(value) is int and not _is_integer(value) for value in further):
+                return None
+            values = tuple([column.convert(value) for column, value in zip(self.columns, further, strict=True)])
+        if None in values or (len(body) > LONGEST_KEY and check_key_length(key)):
+            return None
+        return key, count, None, values
+
+    def _make_loader(self) -> Callable[[Any], tuple[Any, ...] | None]:
+        """A function that reads the values by ``orjson``; None: the message has to be read again."""
+        loads, paths, first, optional = orjson.loads, self._paths, self.path[0], self.optional
+
+        def load(body: Any) -> tuple[Any, ...] | None:
             try:
                 document = loads(body)  # which refuses None, too
-                if optional and document[first] is None and _is_lossless(body, document):
-                    return NO_TUPLE
-                key = document[first]
-                for name in others:
-                    key = key[name]
-                count = document[number] if number else -1
-                values = tuple([convert(_follow(document, path)) for path, convert in further]) if further else ()
+                absent = optional and document[first] is None
+                given = (NOTHING,) * len(paths) if absent else tuple([_follow(document, path) for path in paths])
             except (TypeError, ValueError, LookupError):
                 return None
-            if type(key) is not str:
-                if not scalars or type(key) not in (int, bool):
-                    return None
-                key = str(key).lower()
-            if number and not (type(count) is int and 0 <= count <= MOST):
-                return None
-            if None in values or (len(body) > LONGEST_KEY and check_key_length(key)):
-                return None
-            flat = len(body) < _SHALLOW and len(document) == body.count(
-                b":"
-            )  # `_is_lossless`'s test: it settles nearly all
-            return (key, count, None, values) if flat or _is_lossless(body, document) else None
+            return given if _is_lossless(body, document) else None
 
-        return read_fast
+        return load
 
     def _read_slowly(self, body: bytes | None) -> Reading:
         """Read a message by Python's ``json``, whatever the message is."""
@@ -238,6 +263,8 @@ class JsonFields:
             value = _get_field(document, *column.path.split("."))
             if value is _ABSENT:
                 return (), f"no field {column.path!r}"
+            if isinstance(value, _Twice):
+                return (), _explain_twice(column.path)
             number = _parse_number(value) if isinstance(value, _Number) else value
             values.append(column.convert(number))
             if values[-1] is None:
@@ -249,6 +276,8 @@ class JsonFields:
         name = ".".join(self.path)
         if key is _ABSENT:
             return f"no field {name!r}"
+        if isinstance(key, _Twice):
+            return _explain_twice(name)
         if self.scalars:
             return (
                 f"field {name!r} is {describe_type(key)}, which is no key" if key is None or _is_nested(key) else None
@@ -259,9 +288,15 @@ class JsonFields:
         """Why a value is no count; None: it is one."""
         if count is _ABSENT:
             return f"no field {self.number!r}"
+        if isinstance(count, _Twice):
+            return _explain_twice(self.number)
         if describe_type(count) != "BIGINT":
             return f"field {self.number!r} is {describe_type(count)}, not BIGINT"
         return None if 0 <= int(count) <= MOST else f"the count is {int(count)}, not 0 to {MOST}"
+
+
+def _explain_twice(name: str | None) -> str:
+    return f"field {name!r} is there twice"
 
 
 def check_key_length(key: str) -> str | None:
@@ -290,7 +325,17 @@ def _is_lossless(body: bytes, document: dict[str, Any]) -> bool:
                 return False
         except TypeError:  # more levels than orjson writes
             return False
+    return _is_shallow(body)
+
+
+def _is_shallow(body: bytes) -> bool:
+    """Whether a message surely has no more levels than there may be."""
     return len(body) < _SHALLOW or body.count(b"[") + body.count(b"{") <= _DEEPEST
+
+
+def _is_integer(value: Any) -> bool:
+    """Whether a value is an integer of up to 64 bits. As keys, larger numbers are those of ``format_number``."""
+    return type(value) is int and -(2**63) <= value < 2**64
 
 
 def format_number(number: str) -> str:
@@ -344,6 +389,10 @@ class _MoreError(ValueError):
     """More than blanks follows an object."""
 
 
+class _Twice(list[Any]):
+    """The values of a name that stands twice in its object."""
+
+
 class _Number(str):
     """A number as it is spelled."""
 
@@ -368,7 +417,8 @@ def _count_levels(document: Any) -> int:
     levels, level = 0, [document]
     while level := [value for value in level if _is_nested(value)]:
         levels += 1
-        level = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
+        below = [inner for value in level for inner in (value.values() if isinstance(value, dict) else value)]
+        level = [one for inner in below for one in (inner if isinstance(inner, _Twice) else [inner])]
     return levels
 
 
@@ -378,11 +428,13 @@ def _is_nested(value: Any) -> bool:
 
 def _get_field(value: Any, *path: str) -> Any:
     for name in path:
+        if isinstance(value, _Twice):
+            break
         value = value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT
     return value
 
 
-def _follow(document: Any, path: list[str]) -> Any:
+def _follow(document: Any, path: Sequence[str]) -> Any:
     """The value at a path. Raises LookupError or TypeError if there is none."""
     for name in path:
         document = document[name]
@@ -406,10 +458,12 @@ def _allow_recursion() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-def _require_distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of its members. A name that stands twice has all its values."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError
+        twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+        found |= {name: _Twice(value for other, value in pairs if other == name) for name in twice}
     return found
 
 
@@ -418,5 +472,5 @@ def _refuse_constant(_: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_require_distinct, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
+    object_pairs_hook=_make_object, parse_int=_Number, parse_float=_Number, parse_constant=_refuse_constant
 )

@@ -21,6 +21,7 @@ REASONS = {
     "not JSON": r"not JSON",
     "more than an object": r"not one JSON object: more follows it",
     "no field": rf"no field '{FIELD}'",
+    "field twice": rf"field '{FIELD}' is there twice",
     "field of another type": rf"field '{FIELD}' is .*, not STRING",
     "key too long": r"the key has \d+ bytes, not 65536 at most",
     "from the future": r"timestamp .* is more than .* ahead",
@@ -36,6 +37,10 @@ class _NotJson(ValueError):
 
 class _More(ValueError):
     pass
+
+
+class _Twice(list[Any]):
+    """The values of a name that stands twice."""
 
 
 def read(value: bytes | None, *, future: bool = False) -> tuple[str | None, str | None]:
@@ -67,7 +72,7 @@ def _read(value: bytes | None) -> tuple[str | None, str | None]:
         return None, "no field"
     found = document[FIELD]
     if not isinstance(found, str):
-        return None, "field of another type"
+        return None, "field twice" if isinstance(found, _Twice) else "field of another type"
     return (None, "key too long") if len(found.encode()) > _LONGEST_KEY else (found, None)
 
 
@@ -101,9 +106,10 @@ def _depth(text: str) -> int:
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _NotJson
-    return found
+    names = [name for name, _ in pairs]
+    return found | {
+        name: _Twice(value for other, value in pairs if other == name) for name in found if names.count(name) > 1
+    }
 
 
 def _refuse(_: str) -> Any:

@@ -34,7 +34,8 @@ FUTURE_MS = 1_000_000
         (b'{"country":"\xff"}', (None, "not UTF-8")),
         (b"", (None, "not JSON")),
         (b'{"x":1,"country":"\x01"}', (None, "not JSON")),
-        (b'{"country":"a","country":"b"}', (None, "not JSON")),
+        (b'{"country":"a","country":"b"}', (None, "field twice")),
+        (b'{"country":"a","x":1,"x":2}', ("a", None)),
         (b'{"country":"\\ud800"}', (None, "not JSON")),
         (b'{"country":NaN}', (None, "not JSON")),
         (b'{"country":"a","x":' + b"[" * 1500 + b"]" * 1500 + b"}", (None, "not JSON")),
@@ -60,10 +61,11 @@ def test_published_reasons_are_told_apart():
         "not JSON",
         "not one JSON object: more follows it",
         "no field 'country'",
+        "field 'country' is there twice",
         "field 'country' is VOID, not STRING",
     ]
     published.append("the key has 65538 bytes, not 65536 at most")
-    assert [reason_of(reason) for reason in published] == list(REASONS)[:7]
+    assert [reason_of(reason) for reason in published] == list(REASONS)[:8]
     assert reason_of("timestamp 2100-01-01T00:00:00.000Z is more than 3600 s ahead") == "from the future"
     assert reason_of("something else") == "something else"
 
@@ -85,6 +87,7 @@ def test_large_messages_are_as_large_as_a_broker_takes():
     assert {read(value)[1] for value in found} == {None, *REASONS} - {
         "no value",
         "more than an object",
+        "field twice",
         "from the future",
     }
 

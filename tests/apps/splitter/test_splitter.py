@@ -17,7 +17,7 @@ MESSAGES = [
     (b'{"country":""}', "", None),
     (b'{"id":7,"country":"Chad","more":{"country":"x"}}', "Chad", None),
     (b' {"country":"Chad"}\n', "Chad", None),
-    (b'{"country":"a","country":"b"}', None, "not JSON"),  # a field twice: which one?
+    (b'{"country":"a","country":"b"}', None, "field 'country' is there twice"),  # which one?
     (b'{"country":"Chad"}\n{"country":"Mali"}\n', None, "not one JSON object: more follows it"),
     (b"", None, "not JSON"),
     (None, None, "no value"),
