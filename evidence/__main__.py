@@ -27,6 +27,7 @@ PROGRAMS = {
     "speed.state": "states per key: CPU a touched key, sessions, the groupings, beside Spark's own ways, salting",
     "speed.session": "keyed_map's first batch and those after it, beside Spark's session_window, by settings",
     "speed.joins": "joins and lookups with hot keys: the fullest task, rows copied and held, beside Spark's own",
+    "speed.messages": "orders of 225 bytes and 1 KB, all different, beside Spark's from_json and get_json_object",
     "speed.writes": "a skewed table's files, fullest task and time by balanced_write, beside hash, none, rebalance",
     "speed.migration": "latencies while states of keys move, beside a query that is stopped and started again",
     "speed.operators": "µs a tuple and bytes of state of each keyed operator, without Spark",

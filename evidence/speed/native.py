@@ -68,13 +68,15 @@ def parsed_tuples(messages: DataFrame, source_type: str) -> DataFrame:
     return read.select(written.rule(F.col(written.field)).alias("key"), F.col(written.number).alias("count"))
 
 
-def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataFrame:
+def counted(spark: SparkSession, run: Settings, *, parse: bool = False, key: Column | None = None) -> DataFrame:
     """``groupBy(window, key).count()`` of a run's source, or the sum of the counts where messages have them.
 
-    Messages are cut, or parsed if ``parse`` says so.
+    Messages are cut, or parsed if ``parse`` says so. A ``key`` of the column ``value`` takes the place of both.
     """
     messages = read_topic(spark, run)
-    if parse:
+    if key is not None:
+        tuples = messages.select(key.alias("key"))
+    elif parse:
         tuples = parsed_tuples(messages, run.source_type)
     else:
         tuples = messages.select(cut(F.col("value"), FIELDS[run.source_type]).alias("key"))
@@ -83,13 +85,15 @@ def counted(spark: SparkSession, run: Settings, *, parse: bool = False) -> DataF
     return groups.agg(F.sum("count").alias("count")) if "count" in tuples.columns else groups.count()
 
 
-def native(spark: SparkSession, run: Settings, records: int, *, parse: bool = False) -> list[Batch]:
+def native(
+    spark: SparkSession, run: Settings, records: int, *, parse: bool = False, key: Column | None = None
+) -> list[Batch]:
     """Run ``counted`` over so many messages, and throw its results away; its batches.
 
     Topic, batch size, state store and windows are those of the topology with these settings.
     """
     batches: list[Batch] = []
-    counts = counted(spark, run, parse=parse)
+    counts = counted(spark, run, parse=parse, key=key)
     with follow_progress(spark, "native", into(batches)):
         query = (
             counts.writeStream.queryName("native")
