@@ -17,9 +17,5 @@ ENTRYPOINT = [sys.executable, "-m", "unskew.deploy.kubernetes.entrypoint"]
 def entrypoint(*given: object, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end, with these variables besides those of this process."""
     return subprocess.run(
-        [*ENTRYPOINT, *map(str, given)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, **variables},
+        [*ENTRYPOINT, *map(str, given)], capture_output=True, text=True, check=False, env={**os.environ, **variables}
     )

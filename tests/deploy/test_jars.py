@@ -119,9 +119,7 @@ def versions(repository):
     for version in ("1.0", "1.1"):
         (here / version).mkdir(parents=True)
         name = f"{here.name}-{version}"
-        pom = POM.replace("<artifactId>thing", f"<artifactId>{here.name}").replace(
-            "<version>1.0", f"<version>{version}"
-        )
+        pom = POM.replace("Id>thing", f"Id>{here.name}").replace("<version>1.0", f"<version>{version}")
         (here / version / f"{name}.pom").write_text(pom)
         with zipfile.ZipFile(here / version / f"{name}.jar", "w") as archive:
             archive.writestr("version", version)

@@ -83,11 +83,8 @@ def matched(tmp_path):
     values = block.messages.to_pylist()
     bounds = np.concatenate([rules.starts[:100], (rules.starts + rules.widths)[:100]]).tolist()
     edges = [struct.pack(">Q", (bound + n * CIRCLE) % (1 << 64)) for n, bound in enumerate(bounds)]
-    return (
-        rules,
-        tmp_path,
-        pa.array([*values[:100], *(e + value[8:] for e, value in zip(edges, values[100:], strict=True))]),
-    )
+    at_edges = [edge + value[8:] for edge, value in zip(edges, values[100:], strict=True)]
+    return rules, tmp_path, pa.array([*values[:100], *at_edges])
 
 
 def test_a_record_goes_to_the_consumers_whose_rules_match_it(matched):

@@ -138,12 +138,8 @@ SHORT = {"warm_up": 1, "check_interval": 0.5, "promotion_period": 0.5, "periods_
 def both(workers, keys, times, **options):
     fast = create("DYNAMIC_KEY", workers, **options)
     slow = PlainDynamicKey(workers, **options)
-    return (
-        fast,
-        slow,
-        fast.route(keys, times=times).tolist(),
-        slow.route(keys, np.broadcast_to(times, len(keys)).tolist()),
-    )
+    found = fast.route(keys, times=times).tolist()
+    return fast, slow, found, slow.route(keys, np.broadcast_to(times, len(keys)).tolist())
 
 
 def hot_stream(seconds, hot="tr", share=0.8, per_second=100):
@@ -151,10 +147,8 @@ def hot_stream(seconds, hot="tr", share=0.8, per_second=100):
     rng = np.random.default_rng(5)
     for second in range(seconds):
         others = [f"k{i}" for i in rng.integers(0, 40, per_second)]
-        yield (
-            1000 * second,
-            [hot if u < share else other for u, other in zip(rng.random(per_second), others, strict=True)],
-        )
+        is_hot = rng.random(per_second) < share
+        yield 1000 * second, [hot if one else other for one, other in zip(is_hot, others, strict=True)]
 
 
 def pool_of(router, key):

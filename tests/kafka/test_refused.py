@@ -1,13 +1,7 @@
 """Brokers that refuse transactions: one line says which right is missing, and what the other option is."""
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault

@@ -185,11 +185,7 @@ def streams(draw, **values):
     ``values``: column → strategy.
     """
     tuples = st.builds(
-        Tuple,
-        st.sampled_from(KEYS),
-        st.integers(0, 40),
-        st.integers(0, WORKERS - 1),
-        st.fixed_dictionaries(values),
+        Tuple, st.sampled_from(KEYS), st.integers(0, 40), st.integers(0, WORKERS - 1), st.fixed_dictionaries(values)
     )
     batches, watermark = [], draw(st.integers(0, 5)) * 100
     for drawn in draw(st.lists(st.lists(tuples, max_size=12), max_size=6)):

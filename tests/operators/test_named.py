@@ -54,11 +54,7 @@ def test_a_function_or_an_object():
             "unskew.operators has no 'Session'; valid: Distinct, DistinctCount, Enriched, ",
         ),
         ("unskew.operators:Sessions", {"gap": "soon"}, "unskew.operators:Sessions: gap is 'soon'; valid: a duration"),
-        (
-            "unskew.operators:Sessions",
-            {"gaps": "1"},
-            "unskew.operators:Sessions has no option 'gaps'; did you mean",
-        ),
+        ("unskew.operators:Sessions", {"gaps": "1"}, "unskew.operators:Sessions has no option 'gaps'; did you mean"),
         ("unskew.operators:TopK", {"k": "3.5"}, "k is '3.5'; valid: an integer"),
         ("unskew.operators:KeyedOperator", {}, "unskew.operators:KeyedOperator"),
         (f"{HERE}:Mine", {}, f"{HERE}:Mine needs the option 'gap': give gap=VALUE"),

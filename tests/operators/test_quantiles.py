@@ -26,11 +26,8 @@ def plain(values, at):
 
 
 def expected(batches):
-    return {
-        (key, at): plain([each.values["x"] for each in tuples], at)
-        for key, tuples in by_key(batches).items()
-        for at in AT
-    }
+    values = {key: [each.values["x"] for each in tuples] for key, tuples in by_key(batches).items()}
+    return {(key, at): plain(own, at) for key, own in values.items() for at in AT}
 
 
 @given(batches=streams(x=FLOATS), error=st.sampled_from([0.5, 0.3, 0.01, 1e-5]))

@@ -174,9 +174,8 @@ def test_standard_input_is_read_as_it_comes():
         text=True,
         check=False,
     )
-    assert done.stdout.startswith(
-        '{"timestamp":1383264000,"ticker":"AAPL"}\n{"timestamp":1383264001,"ticker":"TSLA"}\n'
-    )
+    first, second = '{"timestamp":1383264000,"ticker":"AAPL"}', '{"timestamp":1383264001,"ticker":"TSLA"}'
+    assert done.stdout.startswith(f"{first}\n{second}\n")
     assert "-:2: 1 fields instead of 2: 'broken'" in done.stdout
 
 

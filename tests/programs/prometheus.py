@@ -51,10 +51,7 @@ def _fetch(target: Path, log: Path) -> None:
             (here / part).mkdir(parents=True)
         # Package lists of our own: the machine's may be old or missing, and only root may renew them.
         apt = ("apt-get", "-o", f"Dir::State::Lists={here / 'lists'}", "-o", f"Dir::Cache={here}")
-        steps = (
-            (*apt, "update"),
-            (*apt, "download", _PACKAGE),
-        )
+        steps = ((*apt, "update"), (*apt, "download", _PACKAGE))
         with ProgressBar(f"fetching Debian's package {_PACKAGE}, once", 20, "about 20 MB") as progress:
             for step in steps:
                 if run_with_progress(step, log, progress, lambda line: line.startswith("Get:"), directory=here):

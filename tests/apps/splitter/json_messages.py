@@ -42,12 +42,8 @@ def text(value, rng):
 def scalar(rng, broken):
     if rng.random() < broken:
         return rng.choice(BROKEN)
-    kinds = [
-        lambda: text(rng.choice(TEXTS), rng),
-        lambda: rng.choice(NUMBERS),
-        lambda: rng.choice(["true", "false", "null"]),
-    ]
-    return rng.choice(kinds)()
+    kind = rng.choice([TEXTS, NUMBERS, ["true", "false", "null"]])
+    return text(rng.choice(TEXTS), rng) if kind is TEXTS else rng.choice(kind)
 
 
 def value(rng, depth, broken):

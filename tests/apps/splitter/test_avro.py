@@ -25,11 +25,8 @@ from unskew.errors import EnvironmentFault, UsageError
 
 KEYS = ["string", "long", "double", "boolean", "null", "bytes", {"type": "enum", "name": "E", "symbols": ["A", "B"]}]
 USER = {"type": "record", "name": "User", "fields": [{"name": "id", "type": KEYS}, {"name": "name", "type": "string"}]}
-CLICK = {
-    "type": "record",
-    "name": "Click",
-    "fields": [{"name": "user", "type": ["null", USER]}, {"name": "at", "type": "long"}],
-}
+_FIELDS = [{"name": "user", "type": ["null", USER]}, {"name": "at", "type": "long"}]
+CLICK = {"type": "record", "name": "Click", "fields": _FIELDS}
 
 
 def encoded(record, schema=CLICK, number=None):

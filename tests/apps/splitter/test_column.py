@@ -76,12 +76,7 @@ def test_a_topic_of_ones_own(settings, drain, connection, topic):
     ("source_type", "field", "form", "message"),
     [
         ("COLUMN", "x", "xml", "unknown format 'xml'; valid: json, avro, csv, text"),
-        (
-            "COLUMN",
-            "x",
-            "avro",
-            "schema is missing; valid with format avro: a file, a registry's URL (or $SCHEMA",
-        ),
+        ("COLUMN", "x", "avro", "schema is missing; valid with format avro: a file, a registry's URL (or $SCHEMA"),
         ("COLUMN", None, "json", "key_field is None; valid with format json: a field, as user, user.id"),
         ("COLUMN", "a..b", None, "key_field is 'a..b'"),
         ("COLUMN", "user", "csv", "key_field is 'user'; valid with format csv: the column's number"),

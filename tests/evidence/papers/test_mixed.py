@@ -1,6 +1,6 @@
 """The routing table paper's experiments: the workload is what it says, and the outcomes hold what they must."""
 
-from itertools import islice, pairwise
+from itertools import islice, pairwise, product
 
 import numpy as np
 import pytest
@@ -46,10 +46,7 @@ def test_schemes_are_followed(scheme):
 
 def test_sweeps_change_what_they_name():
     points = sweep(SMALL, "theta_max", (0.02, 0.3), ("MIXED", "MINTABLE"), 3)
-    assert [(p.value, p.scheme) for p in points] == [
-        *((0.02, "MIXED"), (0.02, "MINTABLE")),
-        *((0.3, "MIXED"), (0.3, "MINTABLE")),
-    ]
+    assert [(p.value, p.scheme) for p in points] == [*product((0.02, 0.3), ("MIXED", "MINTABLE"))]
     assert points[0].outcome.migration > points[2].outcome.migration
     assert points[0].outcome.theta < 2.01
     assert SMALL.at(workers=7).workers == 7

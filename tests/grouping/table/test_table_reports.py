@@ -50,11 +50,8 @@ def test_monitor_ignores_unused_dictionary_entries():
 
 @given(tuples=st.lists(st.integers(1, 9), min_size=1, max_size=40), most=st.integers(1, 50))
 def test_a_report_names_the_dearest_keys_and_sums_up_the_rest(tuples, most):
-    keys, whole, bounded = (
-        encode_keys([k for k, n in enumerate(tuples) for _ in range(n)]),
-        KeyMonitor(),
-        KeyMonitor(most),
-    )
+    keys = encode_keys([k for k, n in enumerate(tuples) for _ in range(n)])
+    whole, bounded = KeyMonitor(), KeyMonitor(most)
     costs = np.random.default_rng(len(tuples)).integers(1, 5, len(keys)).astype(float)
     for monitor in (whole, bounded):
         monitor.observe(keys, costs)
@@ -165,7 +162,7 @@ def test_unnamed_load_counts_and_stays(name):
     keys = encode_keys(np.arange(64))
     here = np.flatnonzero(router.owners(keys) == 0)
     reports = {
-        0: {"keys": np.sort(keys.hashes[here]), "costs": np.ones(len(here)), "sizes": np.ones(len(here)), "rest": REST},
+        0: {"keys": np.sort(keys.hashes[here]), "costs": np.ones(len(here)), "sizes": np.ones(len(here)), "rest": REST}
     }
     plan = router.controller().plan(reports)
     router.adopt(plan)

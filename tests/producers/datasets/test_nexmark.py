@@ -38,10 +38,8 @@ def stream():
     """The events of all kinds, and each event's number by kind."""
     events = documents(events="all")
     kinds = np.array([event["event_type"] for event in events])
-    rows = {
-        name: columns([event[name] for event in events if event[name] is not None])
-        for name in ("person", "auction", "bid")
-    }
+    names = ("person", "auction", "bid")
+    rows = {name: columns([event[name] for event in events if event[name] is not None]) for name in names}
     return kinds, rows, {name: np.flatnonzero(kinds == kind) for kind, name in enumerate(rows)}
 
 
