@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
+from tests.grouping.skewed import FEW_KEYS
 from unskew.grouping import create, encode_keys
-from unskew.grouping.streams import hot, uniform, zipf
+from unskew.grouping.streams import hot, uniform
 
 
 class PlainHolistic:
@@ -36,7 +37,7 @@ class PlainHolistic:
 
 
 @given(
-    st.sampled_from([hot(0.0), hot(0.3), hot(0.8, 30), hot(1.0), zipf(0.8, 100), zipf(1.6, 500)]),
+    FEW_KEYS,
     st.integers(1, 40),
     st.integers(0, 3),
     st.sampled_from([1e-4, 0.004, 0.008]),

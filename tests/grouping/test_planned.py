@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.quotas import goes_to, parts_of
+from tests.grouping.skewed import LIBRARY, replication
 from unskew.grouping import create, encode_keys
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
@@ -38,21 +39,13 @@ def most(n, workers, slack):
     return max(-(-n // workers), int((1 + slack) * n / workers + 1e-6))
 
 
-def replication(keys, chosen):
-    """Workers a key."""
-    return len(replicas_of(keys, chosen)) / len(np.unique(keys))
-
-
 def replicas_of(keys, chosen):
     """(key, worker) → how many tuples."""
     pairs, number = np.unique(np.stack([keys, chosen]), axis=1, return_counts=True)
     return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))
 
 
-streams = st.sampled_from(
-    [hot(0.0), hot(0.3), hot(0.8, 30), hot(1.0), zipf(0.5, 2000), zipf(1.0, 500), zipf(1.6, 5000), uniform(40_000)]
-)
-batches = st.lists(st.tuples(streams, st.integers(1, 3000), st.booleans()), min_size=1, max_size=6)
+batches = st.lists(st.tuples(LIBRARY, st.integers(1, 3000), st.booleans()), min_size=1, max_size=6)
 
 
 def drawn(some, seed):
@@ -307,25 +300,15 @@ def test_keys_that_come_in_runs_stay_whole(sources, begin, batch):
     assert replication(keys, np.concatenate(chosen)) <= 1.05
 
 
-def test_replicas_do_not_pile_up_as_keys_drift():
-    """Ranks move on by 1 % of the keys in each batch: PLANNED takes no more replicas than BOUNDED_LOAD."""
-    keys = DriftingStream(zipf(1.0, 10_000), 10_000, 100_000, 100).take(0, 1_000_000, 0)
+@pytest.mark.parametrize("sources", [1, 16])
+@pytest.mark.parametrize("drift", [0, 100])
+def test_replication_is_no_more_than_that_of_bounded_load(drift, sources):
+    """Also where ranks move on by 1 % of the keys in each batch."""
+    keys = DriftingStream(zipf(1.0, 10_000), 10_000, 100_000, drift).take(0, 1_000_000, 0)
     theirs = create("BOUNDED_LOAD", 100, sources=1).route(keys)
     planner = Planned(100)
-    ours = np.concatenate([batch_of(planner, batch) for batch in np.split(keys, 10)])
+    ours = np.concatenate([batch_of(planner, batch, sources) for batch in np.split(keys, 10)])
     assert replication(keys, ours) <= replication(keys, theirs)
-
-
-def test_replication_stays_small():
-    """No more than BOUNDED_LOAD's, and the same for one source as for sixteen."""
-    stream = zipf(1.0, 10_000).take(0, 500_000, seed=0)
-    theirs = create("BOUNDED_LOAD", 100, sources=1).route(stream)
-    for sources in (1, 16):
-        planner = Planned(100)
-        ours = np.concatenate(
-            [batch_of(planner, stream[at : at + 100_000], sources) for at in range(0, 500_000, 100_000)]
-        )
-        assert len(replicas_of(stream, ours)) <= len(replicas_of(stream, theirs))
 
 
 def test_replicas_that_are_not_used_are_forgotten():
