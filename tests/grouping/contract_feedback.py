@@ -26,15 +26,15 @@ def with_feedback(make):
 class World:
     """Two sources, their workers and the controller."""
 
-    def __init__(self, make):
-        self.make = make
-        self.sources = [make(WORKERS).at_source(source) for source in range(2)]
-        self.monitors = [self.sources[0].monitor() for _ in range(WORKERS)]
+    def __init__(self, make, workers=WORKERS):
+        self.make, self.workers = make, workers
+        self.sources = [make(workers).at_source(source) for source in range(2)]
+        self.monitors = [self.sources[0].monitor() for _ in range(workers)]
         self.controller = self.sources[0].controller()
         self.answers, self.plans = [], []
 
-    def run(self, interval=500):
-        stream = skewed(8000)
+    def run(self, stream=None, interval=500):
+        stream = skewed(8000) if stream is None else stream
         for start in range(0, len(stream), interval):
             queues = self.route(stream.part(start, start + interval))
             self.step()
@@ -49,13 +49,13 @@ class World:
         return self.answers, [plan.save() for plan in self.plans], [each.save() for each in self.sources]
 
     def route(self, part):
-        queues = np.zeros(WORKERS)
+        queues = np.zeros(self.workers)
         for number in range(len(self.sources)):
             share = Stream(part.keys[number::2], part.times[number::2], part.costs[number::2])
             chosen = self.sources[number].route(share.keys, times=share.times, costs=share.costs)
-            assert 0 <= chosen.min() <= chosen.max() < WORKERS
+            assert 0 <= chosen.min() <= chosen.max() < self.workers
             self.answers += chosen.tolist()
-            queues += np.bincount(chosen, minlength=WORKERS)
+            queues += np.bincount(chosen, minlength=self.workers)
             self.step()
             for worker in set(chosen.tolist()) if self.monitors[0] else ():
                 mine = chosen == worker

@@ -41,3 +41,9 @@ def skewed(n=4000, distinct=300, z=1.2, seed=0, duration=400):
 def replication(keys, chosen):
     """Workers a key, of keys that are integers."""
     return len(np.unique(keys * 100_000 + chosen)) / len(np.unique(keys))
+
+
+def replicas_of(keys, chosen):
+    """(key, worker) → how many tuples."""
+    pairs, number = np.unique(np.stack([keys, chosen]), axis=1, return_counts=True)
+    return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))

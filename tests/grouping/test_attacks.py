@@ -1,5 +1,6 @@
 """What was tried against the stated guarantees: evidence/balance/attacks.md has the list, and what broke."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -21,10 +22,12 @@ from tests.grouping.attacks import (
     share_bound,
     shares,
 )
+from tests.grouping.contract_feedback import World
 from tests.grouping.quotas import goes_to
+from tests.grouping.skewed import Stream
 from unskew.grouping import create
 from unskew.grouping.hashing import draw_candidates, hash_function
-from unskew.grouping.keys import Keys, encode_keys
+from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Planned
 from unskew.grouping.planned.counts import BUCKETS
 from unskew.grouping.state import unpack_values
@@ -282,20 +285,5 @@ def test_plans_of_odd_costs_end(name):
     unlike = np.where(np.random.default_rng(0).random(900) < 0.01, 1e18, 1e-3)
     for workers, costs in product([1, 2, 40], [np.zeros(900), np.full(900, 1e-300), np.full(900, 1e90), unlike]):
         for attack in ("one key", "keys of one home", "ever hotter"):
-            plan_on(name, workers, attacks(workers, 900, 300)[attack], costs)
-
-
-def plan_on(name, workers, keys, costs):
-    routers = [create(name, workers).at_source(source) for source in range(2)]
-    monitors, controller = [routers[0].monitor() for _ in range(workers)], routers[0].controller()
-    for interval in (slice(begin, begin + 300) for begin in range(0, 900, 300)):
-        chosen = np.empty(300, np.int32)
-        for source, router in enumerate(routers):
-            chosen[source::2] = router.route(keys[interval][source::2], costs=costs[interval][source::2])
-        assert 0 <= chosen.min() <= chosen.max() < workers
-        for worker, monitor in enumerate(monitors):
-            monitor.observe(encode_keys(keys[interval][chosen == worker]), costs[interval][chosen == worker])
-        reports = {w: report for w, monitor in enumerate(monitors) if (report := monitor.report()) is not None}
-        own = {s: report for s, router in enumerate(routers) if (report := router.report()) is not None}
-        plan = controller.plan(reports, sources=own or None)
-        assert plan is None or all(router.adopt(plan) for router in routers)
+            keys = attacks(workers, 900, 300)[attack]
+            World(partial(create, name), workers).run(Stream(keys, np.arange(900), costs), 300)

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.schemes import SCHEMES, over
+from tests.grouping.skewed import replicas_of
 from unskew.grouping import GROUPINGS, create
 from unskew.grouping.planned import BatchGrouping
 from unskew.grouping.streams import hot, uniform, zipf
@@ -57,12 +58,6 @@ def waves_of(batch):
 def same(some, others):
     """Whether two counts, or two quotas, are the same."""
     return all(np.array_equal(one, other) for one, other in zip(some, others, strict=True))
-
-
-def numbers(part, chosen):
-    """(key, worker) → how many tuples."""
-    pairs, number = np.unique(np.stack([part.keys, chosen]), axis=1, return_counts=True)
-    return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))
 
 
 def test_it_is_those_that_say_so():
@@ -127,7 +122,7 @@ def follows(planner, stranger, part, quotas, seed):
     assert (stranger.follow(part.keys, quotas, part.costs) == chosen).all()
     other = part.at(np.random.default_rng(seed).permutation(len(part.keys)))
     again = planner.follow(other.keys, quotas, other.costs)
-    assert planner.uses_cost or numbers(other, again) == numbers(part, chosen)
+    assert planner.uses_cost or replicas_of(other.keys, again) == replicas_of(part.keys, chosen)
 
 
 @planning

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.quotas import goes_to, parts_of
-from tests.grouping.skewed import LIBRARY, replication
+from tests.grouping.skewed import LIBRARY, replicas_of, replication
 from unskew.grouping import create, encode_keys
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
@@ -37,12 +37,6 @@ def batch_of(planner, keys, sources=1, even=True):
 def most(n, workers, slack):
     """What the docstring promises of a batch of n tuples."""
     return max(-(-n // workers), int((1 + slack) * n / workers + 1e-6))
-
-
-def replicas_of(keys, chosen):
-    """(key, worker) → how many tuples."""
-    pairs, number = np.unique(np.stack([keys, chosen]), axis=1, return_counts=True)
-    return dict(zip(map(tuple, pairs.T.tolist()), number.tolist(), strict=True))
 
 
 batches = st.lists(st.tuples(LIBRARY, st.integers(1, 3000), st.booleans()), min_size=1, max_size=6)

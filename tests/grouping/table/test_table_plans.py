@@ -81,20 +81,13 @@ def test_the_start():
     assert FIGURE.table(FIGURE.current) == 2
 
 
-def test_llfd_on_the_left():
-    """7 goes to d2, which gives up 2; 2 comes back and a 1 goes in its place: balance, and four entries."""
-    destination = planned(Llfd(2, theta_max=0.0), FIGURE)
-    assert destination == [D2, D1, D1, D2, D1, D2]
-    assert FIGURE.loads(destination) == [10, 10]
-    assert FIGURE.table(destination) == 4
+def test_the_steps():
+    """LLFD, left: 7 goes to d2, which gives up 2; 2 comes back and a 1 goes in its place.
 
-
-def test_mintable_on_the_right():
-    """5 and 2 go home, 7 stays and 4 goes in its place, a 1 comes for it: balance, and two entries."""
-    destination = planned(MinTable(2, theta_max=0.0), FIGURE)
-    assert destination == [D1, D2, D2, D1, D1, D2]
-    assert FIGURE.loads(destination) == [10, 10]
-    assert FIGURE.table(destination) == 2
+    MINTABLE, right: 5 and 2 go home, 7 stays and 4 goes in its place, a 1 comes for it.
+    """
+    assert planned(Llfd(2, theta_max=0.0), FIGURE) == [D2, D1, D1, D2, D1, D2]
+    assert planned(MinTable(2, theta_max=0.0), FIGURE) == [D1, D2, D2, D1, D1, D2]
 
 
 @pytest.mark.parametrize("routed", [(1, 2), (1, 5), (2, 3), (2, 5), (3, 5)])
