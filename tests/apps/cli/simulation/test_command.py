@@ -3,34 +3,28 @@
 import csv
 import json
 import subprocess
-import sys
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
+from tests.commands import UNSKEW, unskew
 from tests.pictures import figures, lines, panels  # noqa: F401
-from unskew.apps.cli.main import app
-from unskew.errors import UserError
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, ["simulate", *arguments])
 
 
 @pytest.mark.slow
 def test_table_series_and_pictures(tmp_path, figures):
     out = tmp_path / "out"
     groupings = "SHUFFLE,PARTIAL_KEY,PARTIAL_KEY:choices=4,POSG:window=64:settle=clock,CONSISTENT_HASH"
-    result = run(
+    result = unskew(
+        "simulate",
         *("zipf:z=1.5,k=500", "--tuples", "6000", "--workers", "4,8", "--groupings", groupings, "--cost", "1..8"),
         *("--factors", "1,1,2", "--factors-end", "1", "--feedback-interval", "0.05", "--feedback-delay", "0.01"),
         *("--window", "0.5", "--poisson", "--samples", "20", "--details", "--output", str(out)),
     )
-    assert result.exit_code == 0, result.output
+    assert result.returncode == 0, result.stderr
     for part in ("choices=4", "replication", "W = 8", "keys moved"):
-        assert part in result.output
+        assert part in result.stdout
     series = pq.read_table(out / "series.parquet")
     assert series.num_rows == 5 * 2 * 20
     assert set(series["grouping"].to_pylist()) == set(groupings.split(","))
@@ -54,8 +48,8 @@ def test_table_series_and_pictures(tmp_path, figures):
 
 @pytest.mark.parametrize(("tuples", "says"), [(79_980, "Few tuples: 999 a worker in a tenth."), (80_000, "")])
 def test_the_table_says_where_tuples_are_too_few(tuples, says):
-    result = run("zipf:z=1,k=100", "--groupings", "KEY", "--workers", "4", "--tuples", str(tuples))
-    text = " ".join(result.output.split())
+    result = unskew("simulate", "zipf:z=1,k=100", "--groupings", "KEY", "--workers", "4", "--tuples", str(tuples))
+    text = " ".join(result.stdout.split())
     assert says in text
     assert ("Few tuples" in text) == bool(says)
 
@@ -66,10 +60,10 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     path.write_text("key,count\nhot,80000\n" + "".join(f"k{i},1000\n" for i in range(20)))
     groupings = ["SHUFFLE", "KEY", "BOUNDED_LOAD", "D_CHOICES", "PARTIAL_KEY"]
     arguments = ("--groupings", ",".join(groupings), "--workers", "10", "--sources", "1")
-    result = run(f"counts:{path}", *arguments)
-    assert result.exit_code == 0, result.output
-    assert "100,000 tuples of 21 keys, S = 1, W = 10" in result.output
-    rows = [line.replace("■", "").split("│")[1:-1] for line in result.output.splitlines() if line.startswith("│")]
+    result = unskew("simulate", f"counts:{path}", *arguments)
+    assert result.returncode == 0, result.stderr
+    assert "100,000 tuples of 21 keys, S = 1, W = 10" in result.stdout
+    rows = [line.replace("■", "").split("│")[1:-1] for line in result.stdout.splitlines() if line.startswith("│")]
     names = [row[0].strip() for row in rows]
     assert names[0] == "bound"
     assert rows[0][5].strip() == "28"
@@ -80,9 +74,9 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     by_name = dict(zip(names, rows, strict=True))
     assert by_name["KEY"][5].strip() == "21"
     assert float(by_name["KEY"][2]) > 8
-    assert "Hottest keys: hot 80.0%, k" in result.output
-    assert "An even worker has 10.0%. Cheapest with max/mean of at most 1.1: BOUNDED_LOAD." in result.output
-    described = json.loads(run(f"counts:{path}", *arguments, "--json").stdout)
+    assert "Hottest keys: hot 80.0%, k" in result.stdout
+    assert "An even worker has 10.0%. Cheapest with max/mean of at most 1.1: BOUNDED_LOAD." in result.stdout
+    described = json.loads(unskew("simulate", f"counts:{path}", *arguments, "--json").stdout)
     assert [each["grouping"] for each in described["groupings"]] == names[1:]
     assert described["hottest"][0] == {"key": "hot", "share": 0.8}
     assert described["cheapest_even"] == "BOUNDED_LOAD"
@@ -92,23 +86,15 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
 
 def test_one_table_of_streams_workers_and_values(tmp_path, figures):
     """Each cell has what a simulation by itself has; seeds give a range."""
-    given = (
-        "uniform:k=50",
-        "hot:share=0.5,k=20",
-        "--tuples",
-        "4000",
-        "--workers",
-        "2,4",
-        "--groupings",
-        "KEY,PARTIAL_KEY",
-    )
+    streams = ("uniform:k=50", "hot:share=0.5,k=20")
+    given = (*streams, "--tuples", "4000", "--workers", "2,4", "--groupings", "KEY,PARTIAL_KEY")
     swept = (*given, "--sweep", "choices=2,4", "--sweep", "sources=1,3", "--sweep", "seed=0,1", "--show", "worst,added")
-    result = run(*swept, "--output", str(tmp_path))
-    assert result.exit_code == 0, result.output
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.output.splitlines() if "|" in line]
+    result = unskew("simulate", *swept, "--output", str(tmp_path))
+    assert result.returncode == 0, result.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in result.stdout.splitlines() if "|" in line]
     assert rows[0] == ["stream", "W", "sources", "bound", "KEY", "PARTIAL_KEY:choices=2", "PARTIAL_KEY:choices=4"]
     assert len(rows) == 2 + 2 * 2 * 2
-    found = [json.loads(line) for line in run(*swept, "--json").stdout.splitlines()]
+    found = [json.loads(line) for line in unskew("simulate", *swept, "--json").stdout.splitlines()]
     assert len(found) == 2 * 2 * 2 * 2 * 3
     of = [each for each in found if (each["stream"], each["workers"], each["sources"]) == ("hot:share=0.5,k=20", 4, 3)]
     for label, cell in zip(
@@ -118,11 +104,11 @@ def test_one_table_of_streams_workers_and_values(tmp_path, figures):
         low, high = (f"{end(each['worst'] for each in mine):.2f}" for end in (min, max))
         assert cell.split(", ")[0] == (low if low == high else f"{low}–{high}")
         alone = ("--sources", "3", "--groupings", label, "--workers", "4", "--seed", "1", "--json")
-        single = json.loads(run(given[1], "--tuples", "4000", *alone).stdout)["groupings"][0]
+        single = json.loads(unskew("simulate", streams[1], "--tuples", "4000", *alone).stdout)["groupings"][0]
         assert single.items() <= mine[1].items()
     with (tmp_path / "figures.csv").open() as file:
         assert [float(row["worst"]) for row in csv.DictReader(file)] == [each["worst"] for each in found]
-    assert set(panels(figures[0])) >= set(given[:2])
+    assert set(panels(figures[0])) >= {*streams}
 
 
 def test_a_change_of_the_hot_key_counts_for_the_bound(tmp_path):
@@ -130,12 +116,12 @@ def test_a_change_of_the_hot_key_counts_for_the_bound(tmp_path):
     path = tmp_path / "keys.csv"
     path.write_text("key\n" + "a\n" * 100 + "b\n" * 100)
     given = (f"{path}:key", "--workers", "2", "--groupings", "SHUFFLE", "--sources", "1", "--json")
-    excess = [json.loads(run(*given, *more).stdout)["groupings"][0]["excess"] for more in ((), ("--stretches", "2"))]
-    assert excess == [2, 1]
+    for more, excess in (((), 2), (("--stretches", "2"), 1)):
+        assert json.loads(unskew("simulate", *given, *more).stdout)["groupings"][0]["excess"] == excess
 
 
 def test_a_reader_that_goes_is_no_error():
-    command = [sys.executable, "-c", "from unskew.apps.cli.main import main; main()", "simulate", "--tuples", "1000"]
+    command = [*UNSKEW, "simulate", "--tuples", "1000"]
     for arguments in ([], ["--json"]):
         with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.close()
@@ -144,16 +130,16 @@ def test_a_reader_that_goes_is_no_error():
 
 def test_a_parameter_may_be_several_numbers():
     groupings = "KEY,BOUNDED_LOAD:weights=1,1,2.5:slack=0.1,PLANNED:weights=1,2,3"
-    result = run("zipf", "--tuples", "100", "--workers", "3", "--groupings", groupings)
-    assert result.exit_code == 0, result.output
+    result = unskew("simulate", "zipf", "--tuples", "100", "--workers", "3", "--groupings", groupings)
+    assert result.returncode == 0, result.stderr
 
 
 def test_recorded_arrivals(tmp_path):
     path = tmp_path / "e.csv"
     path.write_text("time,key\n" + "".join(f"{i * 10},k{i % 3}\n" for i in range(100)))
-    result = run(f"{path}:key", "--recorded", "--groupings", "KEY", "--workers", "2")
-    assert result.exit_code == 0, result.output
-    assert "100 tuples of 3 keys" in result.output
+    result = unskew("simulate", f"{path}:key", "--recorded", "--groupings", "KEY", "--workers", "2")
+    assert result.returncode == 0, result.stderr
+    assert "100 tuples of 3 keys" in result.stdout
 
 
 def test_moving_states_may_take_time(tmp_path):
@@ -161,40 +147,13 @@ def test_moving_states_may_take_time(tmp_path):
     p99 = {}
     for transfer in ("0", "0.5"):
         out = tmp_path / transfer
-        result = run(
+        result = unskew(
+            "simulate",
             *("zipf:z=1.2,k=500", "--tuples", "10000", "--workers", "5", "--sources", "1", "--groupings", "MIXED,KEY"),
             *("--load", "0.6", "--feedback-interval", "0.3", "--feedback-transfer", transfer, "--output", str(out)),
         )
-        assert result.exit_code == 0, result.output
+        assert result.returncode == 0, result.stderr
         with (out / "figures.csv").open() as file:
             p99[transfer] = {row["label"]: float(row["p99_completion"]) for row in csv.DictReader(file)}
     assert p99["0.5"]["MIXED"] > 1.2 * p99["0"]["MIXED"]
     assert p99["0.5"]["KEY"] == p99["0"]["KEY"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--groupings", "NONE"], "unknown grouping 'NONE'"),
-        (["--groupings", ","], "--groupings is empty"),
-        (["--groupings", "PARTIAL_KEY:choices=many"], "choices is 'many'"),
-        (["--groupings", "PARTIAL_KEY:choices=1"], "choices is 1"),
-        (["--groupings", "KEY,PLANNED:weights=2,SHUFFLE"], "weights is 2; valid: a number above 0 for each of 10"),
-        (["--groupings", "PLANNED:weights=1,2,KEY"], "weights is [1, 2]; valid: a number above 0 for each of 10"),
-        (["--workers", "ten"], "--workers is 'ten'"),
-        (["--workers", "0"], "--workers is '0'"),
-        (["--cost", "-1"], "--cost is '-1'"),
-        (["--load", "0"], "load is 0"),
-        (["--split", "odd"], "split is 'odd'"),
-        (["--feedback-interval", "0"], "interval is 0"),
-        (["--recorded"], "--recorded"),
-        (["--sweep", "slak=1"], "'slak'"),
-        (["--sweep", "seed=x"], "--sweep seed is 'x'"),
-        (["--sweep", "seed=1", "--show", "most"], "--show has 'most'"),
-        (["hot", "--cost", "1"], "--sweep, --show and several streams show no times"),
-    ],
-)
-def test_bad_options_are_named(arguments, says):
-    result = run("zipf", "--tuples", "100", *arguments)
-    assert isinstance(result.exception, UserError)
-    assert says in str(result.exception)

@@ -6,9 +6,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
-from unskew.apps.cli.main import app
+from tests.commands import unskew
 from unskew.apps.cli.simulation import cost_sample
 from unskew.apps.cli.simulation.batch_times import BatchTiming
 from unskew.apps.cli.simulation.batches import BatchLoad, SimulatedRouters
@@ -23,7 +22,7 @@ from unskew.apps.cli.simulation.time_model import (
     TupleCost,
     describe_recommendation,
 )
-from unskew.errors import UsageError, UserError
+from unskew.errors import UsageError
 from unskew.grouping import create, encode_keys
 from unskew.grouping.simulator import make_arrivals, make_workload, simulate
 from unskew.operators import DistinctCount
@@ -245,10 +244,6 @@ def test_work_that_raises_is_named():
         cost_sample.measure_cost(fails, tuples(5))
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, ["simulate", *arguments])
-
-
 def test_the_command_measures_work_on_a_file(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import time\n"
@@ -261,36 +256,18 @@ def test_the_command_measures_work_on_a_file(tmp_path, monkeypatch):
     rows = "".join(f"{'hot' if i % 5 else f'u{i % 90}'},{i}\n" for i in range(20_000))
     (tmp_path / "events.csv").write_text(f"user,n\n{rows}")
     arguments = ("--groupings", "PLANNED", "--work", "mine:waits", "--work-option", "columns=n", "--batch", "10000")
-    result = run(f"{tmp_path}/events.csv:user", *arguments)
+    result = unskew("simulate", f"{tmp_path}/events.csv:user", *arguments)
     sys.modules.pop("mine", None)
-    assert result.exit_code == 0, result.output
-    assert "20,000 tuples of 19 keys in 2 batches of 10,000, S = 5, W = 10" in result.output
-    assert "Choose PLANNED: " in result.output
+    assert result.returncode == 0, result.stderr
+    assert "20,000 tuples of 19 keys in 2 batches of 10,000, S = 5, W = 10" in result.stdout
+    assert "Choose PLANNED: " in result.stdout
 
 
 def test_the_command_prints_advice_and_details_only_when_asked():
     arguments = ("COUNTRY_SKEW_R80", "--tuples", "20000", "--groupings", "PLANNED,SHUFFLE", "--cost", "1")
-    plain, detailed = run(*arguments), run(*arguments, "--details")
-    assert "Choose PLANNED: " in plain.output
-    assert "replication" not in plain.output
-    assert plain.output in detailed.output
-    assert "replication" in detailed.output
-    assert "imbalance: highest load − mean load." in detailed.output, "words are explained beside the table"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--cost", "1", "--work", "unskew.operators:TopK"], "--cost and --work are both given"),
-        (["--cores", "2"], "--cores is about the time of batches; valid: with --cost or --work"),
-        (["--fixed", "2"], "--fixed is about"),
-        (["--cost", "1", "--groupings", "OFF_GREEDY"], "OFF_GREEDY must know the whole stream"),
-        (["--cost", "1", "--split", "odd"], "split is 'odd'"),
-        (["--work", "unskew.operators:DistinctCount"], "stream 'zipf' has no column 'id'"),
-        (["--work", "unskew.operators:None"], "unskew.operators has no 'None'"),
-    ],
-)
-def test_bad_options_are_named(arguments, says):
-    result = run("zipf", "--tuples", "100", *arguments)
-    assert isinstance(result.exception, UserError)
-    assert says in str(result.exception)
+    plain, detailed = unskew("simulate", *arguments), unskew("simulate", *arguments, "--details")
+    assert "Choose PLANNED: " in plain.stdout
+    assert "replication" not in plain.stdout
+    assert plain.stdout in detailed.stdout
+    assert "replication" in detailed.stdout
+    assert "imbalance: highest load − mean load." in detailed.stdout, "words are explained beside the table"

@@ -4,15 +4,9 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from unskew.apps.cli.main import app
+from tests.commands import unskew
 from unskew.apps.cli.simulation.write_report import compute_writes
-from unskew.errors import UserError
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, ["simulate", *arguments])
 
 
 def test_the_figures_are_those_of_writers_that_draw_their_rows():
@@ -32,27 +26,14 @@ def test_the_figures_are_those_of_writers_that_draw_their_rows():
 
 def test_a_table_for_each_number_of_tasks():
     arguments = "hot:share=0.5,k=200", "--write", "--workers", "4,16", "--tuples", "20000"
-    shown = run(*arguments)
-    assert shown.exit_code == 0, shown.exception
+    shown = unskew("simulate", *arguments)
+    assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("balanced_write") == 2
     assert "W = 16" in shown.stdout
-    first, second = (json.loads(line) for line in run(*arguments, "--json").stdout.splitlines())
+    first, second = (json.loads(line) for line in unskew("simulate", *arguments, "--json").stdout.splitlines())
     assert [each["way"] for each in first["ways"]] == ["hash", "none", "balanced_write"]
     assert (first["rows"], first["partitions"], second["workers"]) == (20_000, 200, 16)
     for each in (first, second):
         hashed, _, balanced = each["ways"]
         assert hashed["files"] <= balanced["files"] <= hashed["files"] + each["workers"] - 1
         assert balanced["fullest"] <= 1.0501 < hashed["fullest"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["zipf", "--batch", "5"], "--batch says nothing of a write; valid with --write: --workers, --tuples, --seed"),
-        (["zipf", "hot"], "--write takes one stream; valid: unskew simulate INPUT --write"),
-    ],
-)
-def test_what_says_nothing_of_a_write_is_refused(arguments, says):
-    result = run(*arguments, "--write")
-    assert isinstance(result.exception, UserError)
-    assert says in str(result.exception)

@@ -1,0 +1,54 @@
+"""Mistakes of users: one line that names the value, and what is valid."""
+
+import pytest
+
+from tests.commands import unskew
+
+#: The command line, and what is said of it.
+MISTAKES = {
+    "zipf --groupings NONE": "unknown grouping 'NONE'",
+    "zipf --groupings ,": "--groupings is empty",
+    "zipf --groupings PARTIAL_KEY:choices=many": "choices is 'many'",
+    "zipf --groupings PARTIAL_KEY:choices=1": "choices is 1",
+    "zipf --groupings KEY,PLANNED:weights=2,SHUFFLE": "weights is 2; valid: a number above 0 for each of 10",
+    "zipf --groupings PLANNED:weights=1,2,KEY": "weights is [1, 2]; valid: a number above 0 for each of 10",
+    "zipf --workers ten": "--workers is 'ten'",
+    "zipf --workers 0": "--workers is '0'",
+    "zipf --cost -1": "--cost is '-1'",
+    "zipf --load 0": "load is 0",
+    "zipf --split odd": "split is 'odd'",
+    "zipf --feedback-interval 0": "interval is 0",
+    "zipf --recorded": "--recorded",
+    "zipf --sweep slak=1": "'slak'",
+    "zipf --sweep seed=x": "--sweep seed is 'x'",
+    "zipf --sweep seed=1 --show most": "--show has 'most'",
+    "zipf hot --cost 1": "--sweep, --show and several streams show no times",
+    "zipf --cost 1 --work unskew.operators:TopK": "--cost and --work are both given",
+    "zipf --cores 2": "--cores is about the time of batches; valid: with --cost or --work",
+    "zipf --fixed 2": "--fixed is about",
+    "zipf --cost 1 --groupings OFF_GREEDY": "OFF_GREEDY must know the whole stream",
+    "zipf --cost 1 --split odd": "split is 'odd'",
+    "zipf --work unskew.operators:DistinctCount": "stream 'zipf' has no column 'id'",
+    "zipf --work unskew.operators:None": "unskew.operators has no 'None'",
+    "zipf --join uniform --details": "--details says nothing of a join; valid with --join: --workers, --tuples",
+    "zipf --join uniform --cost 1": "--cost says nothing of a join",
+    "zipf --join uniform --groupings KEY": "--groupings says nothing of a join",
+    "zipf --join uniform --sources 3": "--sources says nothing of a join",
+    "zipf --join uniform --sweep slack=1": "--sweep says nothing of a join",
+    "zipf --join uniform --work builtins:len": "--work says nothing of a join",
+    "zipf --join uniform --output out": "--output says nothing of a join",
+    "zipf hot --join uniform": "--join takes one stream besides its own",
+    "--join uniform": "--join takes one stream besides its own",
+    "none.csv:key --join uniform": "stream is 'none.csv:key'",
+    "zipf --join uniform --workers 0": "--workers is '0'",
+    "zipf --write --batch 5": "--batch says nothing of a write; valid with --write: --workers, --tuples, --seed",
+    "zipf hot --write": "--write takes one stream; valid: unskew simulate INPUT --write",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_is_one_line(line):
+    done = unskew("simulate", *line.split(), "--tuples", 100)
+    assert (done.returncode, done.stdout) == (2, "")
+    [said] = done.stderr.strip().splitlines()
+    assert MISTAKES[line] in said
