@@ -1,6 +1,5 @@
 """DISTINCT against a set."""
 
-import re
 from collections import Counter
 from itertools import pairwise
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.driver import Batch, Engine, Tuple, parts, streams, tuples_of, whole
-from unskew.errors import UsageError
 from unskew.operators import Distinct, Now
 
 IDS = {
@@ -67,9 +65,3 @@ def test_old_ids_are_forgotten():
     engine.batch(Batch([Tuple("a", 100, 0, {"id": 1})], Now(0, 105)))
     engine.batch(Batch([Tuple("a", 112, 0, {"id": 2})], Now(0, 112)))
     assert [each["id"] for each in engine.states["a"]["ids"]] == [2]
-
-
-def test_kind_is_checked():
-    for kind in ("text", ["string"]):
-        with pytest.raises(UsageError, match=rf"^kind is {re.escape(repr(kind))}; valid: string, int64, binary$"):
-            Distinct(kind=kind)

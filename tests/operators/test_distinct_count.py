@@ -62,8 +62,3 @@ def test_ids_of_any_kind():
         batch = Batch([Tuple("a", 0, 0, {"id": each}) for each in ids], Now(0, 0))
         count = whole(DistinctCount(), {"id": kind}, [batch]).final()[("a",)]["count"]
         assert round(count) == len(set(ids))
-
-
-def test_registers_are_checked():
-    with pytest.raises(ValueError, match=r"^log2_registers is 3; valid: an integer of at least 4, at most 16$"):
-        DistinctCount(log2_registers=3)

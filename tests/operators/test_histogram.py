@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.operators.driver import Batch, Tuple, by_key, parts, streams, whole
-from unskew.errors import UsageError
 from unskew.operators import Histogram, Now
 
 COLUMNS = {"x": pa.float64()}
@@ -96,8 +95,3 @@ def test_what_no_order_changes_must_agree():
     assert work.equivalent(whole_state, work.merge(halves, pa.array([0, 0], pa.int32()), 1))
     for other in (state(0, 1, 2, 10), state(0, 1, 2, 4, 10), state(0, 1, 2, 3, 11), state(0, 10)):
         assert not work.equivalent(whole_state, other)
-
-
-def test_options_are_checked():
-    with pytest.raises(UsageError, match=r"^bins is 1; valid: "):
-        Histogram(bins=1)

@@ -6,7 +6,17 @@ from pyspark import cloudpickle
 
 from unskew.apps.operators.loader import import_operator
 from unskew.errors import UsageError
-from unskew.operators import Distinct, KeyedOperator, PerKey, Quantiles, Sessions
+from unskew.operators import (
+    Distinct,
+    DistinctCount,
+    Histogram,
+    KeyedOperator,
+    PerKey,
+    Quantiles,
+    Sessions,
+    Statistics,
+    TopK,
+)
 
 COUNT = PerKey(lambda key, tuples, state: ([], {"n": 1}), state=pa.schema([("n", pa.int64())]), results=pa.schema([]))
 PLAIN = 3
@@ -76,6 +86,28 @@ def test_a_function_or_an_object():
 def test_mistakes_are_one_line(path, options, message):
     with pytest.raises(UsageError) as raised:
         import_operator(path, options)
+    assert str(raised.value).startswith(message)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Statistics(when="never"), "when is 'never'; valid: change, end"),
+        (lambda: DistinctCount(log2_registers=3), "log2_registers is 3; valid: an integer of at least 4, at most 16"),
+        *((lambda gap=gap: Sessions(gap), f"gap is {gap!r}; valid: ") for gap in (0, -1, float("nan"), "soon")),
+        *(
+            (lambda kind=kind: Distinct(kind=kind), f"kind is {kind!r}; valid: string, int64, binary")
+            for kind in ("text", ["string"])
+        ),
+        (lambda: TopK(k=0), "k is 0; valid: an integer of at least 1"),
+        (lambda: TopK(k=5, counters=3), "counters is 3; valid: an integer of at least 5"),
+        (lambda: Histogram(bins=1), "bins is 1; valid: "),
+    ],
+)
+def test_a_parameter_out_of_range_is_named(make, message):
+    with pytest.raises(UsageError) as raised:
+        make()
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
 

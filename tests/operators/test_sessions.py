@@ -1,6 +1,5 @@
 """SESSIONS against a walk over the sorted times."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,9 +50,3 @@ def test_a_key_that_falls_silent_expires():
     engine.batch(Batch([], Now(0, 111), merged=True))
     assert engine.published == [("a", {"start": 100, "last": 100, "count": 1})]
     assert not engine.states
-
-
-@pytest.mark.parametrize("gap", [0, -1, float("nan"), "soon"])
-def test_gap_is_checked(gap):
-    with pytest.raises(ValueError, match=r"^gap is "):
-        Sessions(gap)

@@ -3,7 +3,6 @@
 from collections import Counter
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,10 +72,3 @@ def test_what_agrees():
     assert not work.equivalent(state(8, 2, p=3), state(9, 2, p=3))
     assert not work.equivalent(state(8, 1, p=3), state(8, 1, p=3, q=2))
     assert not work.equivalent(state(8, 3, p=3), state(8, 3, p=3))
-
-
-def test_parameters_are_checked():
-    with pytest.raises(ValueError, match=r"^k is 0; valid: an integer of at least 1$"):
-        TopK(k=0)
-    with pytest.raises(ValueError, match=r"^counters is 3; valid: an integer of at least 5$"):
-        TopK(k=5, counters=3)
