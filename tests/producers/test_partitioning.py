@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from tests.producers.topic_contents import contents
 from unskew.errors import UsageError
@@ -71,13 +71,6 @@ def test_one_key_at_a_time_is_routed_as_many_are():
         assert type(one(keys[0])) is int
 
 
-def test_it_spreads_the_hot_key_as_its_grouping_does():
-    p = Partitioner("PARTIAL_KEY", partitions=4)
-    of_the_hot_key = [p("tr") for _ in range(1000)]
-    assert sorted(np.bincount(of_the_hot_key, minlength=4).tolist()) == [0, 0, 500, 500]
-    assert p(None) == p(None), "null is a key of its own"
-
-
 def test_threads_share_one():
     p = Partitioner("SHUFFLE", partitions=4)
     with ThreadPoolExecutor(4) as pool:
@@ -122,20 +115,6 @@ def test_records_carry_their_keys(connection, topic):
     for message in seen["all"]:
         assert message.value() == b'{"country":"' + message.key() + b'"}'
     assert sorted(end_offsets(connection, topic).values()) == sorted(np.bincount(expected, minlength=3).tolist())
-
-
-@pytest.mark.kafka
-def test_a_producer_of_one_s_own_sends_where_it_says(connection, topic):
-    ensure_topic(connection, topic, 3)
-    keys = ["tr"] * 60 + [f"user {n}" for n in range(40)]
-    p, producer = Partitioner("PARTIAL_KEY", partitions=3), Producer(connection.client())
-    for n, key in enumerate(keys):
-        producer.produce(topic, str(n), key=key, partition=p(key))
-    assert producer.flush(60) == 0
-    expected = Partitioner("PARTIAL_KEY", partitions=3).route(keys)
-    assert contents(connection, topic) == {
-        w: [str(n).encode() for n in np.flatnonzero(expected == w)] for w in range(3)
-    }
 
 
 @pytest.mark.kafka

@@ -8,7 +8,6 @@ import pytest
 from tests.producers.topic_contents import contents, expected
 from unskew.errors import UsageError
 from unskew.kafka.topics import end_offsets, ensure_topic
-from unskew.producers.datasets.interface import RepeatedDataset
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish_dataset
@@ -30,13 +29,6 @@ def test_every_record_once_in_order_and_evenly(connection, topic, records, parti
     everything = [value for values in arrived.values() for value in values]
     assert summary.size == sum(map(len, everything))
     assert summary.keys.tuples() == Counter(orjson.loads(value)["country"] for value in everything)
-
-
-def test_a_repeated_dataset_goes_on_over_the_partitions(connection, topic):
-    dataset = RepeatedDataset(create_dataset("COUNTRY_SKEW_R20", records=1001), 3)
-    ensure_topic(connection, topic, 2)
-    assert publish_dataset(connection, topic, dataset).records == 3003
-    assert contents(connection, topic) == expected(dataset, 2)
 
 
 def test_a_rate_is_kept(connection, topic):

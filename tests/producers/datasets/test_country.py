@@ -43,16 +43,3 @@ def test_half_skew_turns_uniform_exactly_in_the_middle():
     # the half is a property of the position, not of a chunk: no trend within either side of the turn
     assert within(hot[149_000:150_000].mean(), 0.8 + 0.2 / 197, 1000)
     assert within(hot[150_000:151_000].mean(), 1 / 197, 1000)
-
-
-def test_an_unknown_dataset_lists_those_there_are():
-    with pytest.raises(
-        ValueError, match=r"unknown dataset 'COUNTRY_SKEW_R85'; did you mean .* valid: COUNTRY_SKEW_R0, .*HALF"
-    ):
-        create_dataset("COUNTRY_SKEW_R85")
-
-
-@pytest.mark.parametrize(("option", "value"), [("records", -1), ("records", 1.5), ("seed", -1), ("records", True)])
-def test_bad_numbers_are_named(option, value):
-    with pytest.raises(ValueError, match=f"{option} is"):
-        create_dataset("COUNTRY_SKEW_R0", **{option: value})

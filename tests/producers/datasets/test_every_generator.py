@@ -157,11 +157,14 @@ OUT_OF_RANGE = [
     *(("DRIFTING_ZIPF", "every", 0), ("DRIFTING_ZIPF", "step", -1), ("POSG_ZIPF", "alpha", float("inf"))),
     *(("POSG_UNIFORM", "items", 0), ("NEXMARK", "event_rate", 0), ("NEXMARK", "hot_auction_ratio", 0)),
     *(("WIKIPEDIA_PAGEVIEWS", "scale", bad) for bad in (-1, 0, 1e9)),
+    *(("COUNTRY_SKEW_R0", option, bad) for option in ("records", "seed") for bad in (-1, 1.5, True)),
+    ("NEXMARK", "events", "bid"),
 ]
+VALID = {"scale": "", "events": "'bid'; valid: bids, all"} | dict.fromkeys(("records", "seed"), ".*; valid: an integer")
 
 
 def test_a_parameter_out_of_range_is_named_before_anything_is_sent(subtests):
     for name, option, value in OUT_OF_RANGE:
-        valid = "" if option == "scale" else ".*; valid: [01] to "
+        valid = VALID.get(option, ".*; valid: [01] to ")
         with subtests.test(f"{name}: {option}={value}"), pytest.raises(ValueError, match=f"{option} is {valid}"):
             create_dataset(name, **{option: value})

@@ -182,8 +182,3 @@ def test_persons_and_auctions_have_no_key():
         assert pa.concat_arrays([block.first_keys() for block in blocks]).to_pylist() == expected[start:]
         messages = [orjson.loads(message)["bid"] for block in blocks for message in block.messages.to_pylist()]
         assert messages == whole[start:]
-
-
-def test_other_events_are_refused():
-    with pytest.raises(ValueError, match="events is 'bid'; valid: bids, all"):
-        create_dataset("NEXMARK", events="bid")
