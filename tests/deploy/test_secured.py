@@ -95,11 +95,6 @@ def greet(connection: Connection, topic: str) -> None:
     assert producer.flush(PATIENCE) == 0
 
 
-def test_admin_and_producer(connection, topic):
-    greet(connection, topic)
-    assert end_offsets(connection, topic) == {0: 0, 1: 1}
-
-
 def test_a_wrong_password_is_one_line(connection):
     wrong = Connection(connection.bootstrap_servers, {**connection.properties, "sasl.password": "wrong"})
     with pytest.raises(EnvironmentFault, match=r"(?i)authentication.*--kafka-config") as fault:

@@ -113,14 +113,6 @@ def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
 
 
 @pytest.mark.spark
-def test_nexmark_s_bids_have_a_key_of_one_s_own(spark):
-    bidders = get_splitter("COLUMN", "bid.bidder")
-    _, _, messages = truth(create_dataset("NEXMARK", records=RECORDS))
-    expected = Counter(str(json.loads(message)["bid"]["bidder"]) for message in messages)
-    assert tally(bidders.split(table(spark, messages)))[0] == expected
-
-
-@pytest.mark.spark
 def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
     (block,) = create_dataset("NEXMARK", records=100, event_rate=7).blocks()
     ddl = "bid struct<dateTime: timestamp>"
@@ -187,30 +179,13 @@ def test_a_message_without_keys_leaves_nothing(spark):
 @pytest.mark.nightly(group="groupings")
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_nexmark_s_events_through_the_topology(settings, drain, connection, topic):
-    dataset, run = (
-        create_dataset("NEXMARK", events="all", records=RECORDS),
-        settings("PARTIAL_KEY", source_type="NEXMARK"),
-    )
-    ensure_topic(connection, topic, run.sources)
-    publish_dataset(connection, topic, dataset)
-    _, reports = drain(run)
-    tuples, counts, _ = truth(dataset)
-    found = list_result_topics(run)["aggregator"]
-    assert by_key(final_counts(connection, found)) == counts
-    assert by_key(final_counts(connection, found, "tuples")) == tuples
-    assert reports[-1].totals.rejected == 0
-
-
-@pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
-@pytest.mark.parametrize("name", APPLICATIONS)
-def test_through_the_topology_from_the_generator_and_from_a_file(name, settings, drain, connection, topic):
+@pytest.mark.parametrize("name", [*APPLICATIONS, "NEXMARK"])
+def test_through_the_topology_from_the_generator_and_from_files(name, settings, drain, connection, topic):
     tuples, counts = Counter(), Counter()
     run = settings("PARTIAL_KEY", source_type=name)
     ensure_topic(connection, topic, run.sources)
-    for dataset in create_dataset(name, records=RECORDS), from_file(*next(row for row in FILES if row[0] == name)):
+    generated = create_dataset(name, records=RECORDS, **({"events": "all"} if name == "NEXMARK" else {}))
+    for dataset in generated, *(from_file(*row) for row in FILES if row[0] == name):
         own_tuples, own_counts, _ = truth(dataset)
         tuples += own_tuples
         counts.update(own_counts)

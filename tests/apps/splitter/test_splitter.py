@@ -6,7 +6,6 @@ from pyspark.sql import functions as F
 
 from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.json_fields import LONGEST_KEY
-from unskew.errors import UsageError
 
 MESSAGES = [
     (b'{"country":"Turkey"}', "Turkey", None),
@@ -106,8 +105,3 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
         ]
     )
     subprocess.run([sys.executable, "-c", made], check=True)
-
-
-def test_unknown_source_type_names_the_valid_ones():
-    with pytest.raises(UsageError, match=r"'COUNTRY_SKEW_R85'.*valid: COUNTRY_SKEW_R0, "):
-        get_splitter("COUNTRY_SKEW_R85")

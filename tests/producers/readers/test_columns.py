@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.producers.readers.samples import read
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.producers.readers.columns import ColumnDataset
 from unskew.producers.readers.inputs import find_inputs
@@ -45,10 +46,6 @@ def table(request, tmp_path):
 
 def reader(path, column="user", time="", rejects=None, limit=None):
     return ColumnDataset(find_inputs([str(path)]), rejects or RejectLog(), column, time, limit)
-
-
-def read(dataset, start=0):
-    return [orjson.loads(message) for block in dataset.blocks(start) for message in block.messages.to_pylist()]
 
 
 def test_text_that_others_take_for_a_null_is_a_key(tmp_path):

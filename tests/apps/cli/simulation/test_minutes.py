@@ -132,26 +132,26 @@ def test_of_those_nearly_as_fast_the_one_with_fewest_replicas_is_recommended():
     assert predictions["SHUFFLE"].speedup.value > predictions["PLANNED"].speedup.value
 
 
+EVEN = "KEY is even enough; no grouping is expected to be more than 1.0"
+#: With one core, two workers of ten would be enough to keep it busy.
+BUSY = "the work of all workers keeps 1 core busy with KEY already;"
+LITTLE = "the tuples' work is little beside the rest of a batch;"
+
+
 @pytest.mark.parametrize(
-    ("spec", "workers"), [("uniform:k=20000", 10), ("uniform:k=500000", 2), ("zipf:z=0.2,k=200000", 10)]
+    ("spec", "workers", "others", "says"),
+    [
+        ("uniform:k=20000", 10, {}, EVEN),
+        ("uniform:k=500000", 2, {}, EVEN),
+        ("zipf:z=0.2,k=200000", 10, {}, EVEN),
+        ("zipf:z=1.2,k=10000", 10, {"cost": TupleCost(1.0, cpu=1.0), "cores": 1}, BUSY),
+        ("COUNTRY_SKEW_R80", 10, {"cost": TupleCost(1e-5), "costs": [1e-5]}, LITTLE),
+    ],
 )
-def test_nothing_is_recommended_on_even_streams(spec, workers):
+def test_nothing_is_recommended_where_nothing_is_to_be_had(spec, workers, others, says):
     groupings = ("SHUFFLE", "PLANNED", "BOUNDED_LOAD", "PARTIAL_KEY", "D_CHOICES")
-    said = describe_recommendation(*predicted(timing(spec), workers, *groupings))
-    assert said.startswith("Don't: KEY is even enough; no grouping is expected to be more than 1.0")
-
-
-def test_nothing_is_recommended_where_the_cores_are_busy_with_key_already():
-    """Two workers of ten would be enough to keep one core busy."""
-    timed = timing("zipf:z=1.2,k=10000", cost=TupleCost(1.0, cpu=1.0), cores=1)
-    said = describe_recommendation(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
-    assert said.startswith("Don't: the work of all workers keeps 1 core busy with KEY already;")
-
-
-def test_nothing_is_recommended_where_tuples_cost_next_to_nothing():
-    timed = timing("COUNTRY_SKEW_R80", cost=TupleCost(1e-5), costs=[1e-5])
-    said = describe_recommendation(*predicted(timed, 10, "SHUFFLE", "PLANNED", "BOUNDED_LOAD"))
-    assert said.startswith("Don't: the tuples' work is little beside the rest of a batch;")
+    said = describe_recommendation(*predicted(timing(spec, **others), workers, *groupings))
+    assert said.startswith(f"Don't: {says}")
 
 
 @pytest.mark.parametrize(
