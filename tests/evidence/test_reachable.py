@@ -29,18 +29,11 @@ def test_it_is_that_of_all_sets_of_workers():
 
 def test_places_are_those_of_this_batch_and_of_earlier_ones():
     places = Places(2)
-    codes = np.array([0, 0, 1, 1], np.int32)
-    # Key 0 is at worker 0, key 1 at worker 1.
-    assert places.reachable(codes, np.array([0, 0, 1, 1], np.int32)) == pytest.approx(1, abs=1e-3)
-    # Three of four tuples can be at one worker only.
-    assert places.reachable(np.array([0, 0, 0, 1], np.int32), np.array([0, 0, 0, 1], np.int32)) == pytest.approx(
-        1.5, abs=1e-3
-    )
-    # Now key 0 has got a second worker.
-    assert places.reachable(np.array([0, 0, 0, 0], np.int32), np.array([0, 0, 0, 1], np.int32)) == pytest.approx(
-        1, abs=1e-3
-    )
-    # And it still has it.
-    assert places.reachable(np.array([0, 0, 0, 1], np.int32), np.array([0, 0, 0, 1], np.int32)) == pytest.approx(
-        1, abs=1e-3
-    )
+    for codes, workers, least in (
+        ([0, 0, 1, 1], [0, 0, 1, 1], 1),  # key 0 is at worker 0, key 1 at worker 1
+        ([0, 0, 0, 1], [0, 0, 0, 1], 1.5),  # three of four tuples can be at one worker only
+        ([0, 0, 0, 0], [0, 0, 0, 1], 1),  # now key 0 has got a second worker
+        ([0, 0, 0, 1], [0, 0, 0, 1], 1),  # and it still has it
+    ):
+        found = places.reachable(np.array(codes, np.int32), np.array(workers, np.int32))
+        assert found == pytest.approx(least, abs=1e-3)

@@ -86,6 +86,9 @@ def test_the_word_good_is_by_what_key_does():
     assert found == [AGREE, AGREE, REASON, AGREE, NONE]
 
 
+MOVES_MORE = "Stock: MinTable is slower, because it moves more"
+
+
 @pytest.mark.parametrize(
     ("paper", "ours", "holds"),
     [
@@ -99,16 +102,8 @@ def test_the_word_good_is_by_what_key_does():
         ("Stock: Mixed is best with the strictest θmax", "(0.02, 0.3): 800, 900 tuples/s", False),
         ("Ideal is the best always", "f = 0.2, 1: Mixed has nan%, nan% of its throughput", False),
         ("Stock: about twice Storm's and Readj's with small θmax", "1.33 and 1.04 times", False),
-        (
-            "Stock: MinTable is slower, because it moves more",
-            "97%, 90% of Mixed's; it moves 12, 8 states, Mixed 7, 4",
-            True,
-        ),
-        (
-            "Stock: MinTable is slower, because it moves more",
-            "97%, 101% of Mixed's; it moves 2, 8 states, Mixed 7, 4",
-            False,
-        ),
+        (MOVES_MORE, "97%, 90% of Mixed's; it moves 12, 8 states, Mixed 7, 4", True),
+        (MOVES_MORE, "97%, 101% of Mixed's; it moves 2, 8 states, Mixed 7, 4", False),
         (
             "Stock: Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
             "from the third batch on 1.15 and 0.95 times the throughput before",

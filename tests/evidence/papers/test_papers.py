@@ -8,6 +8,7 @@ import pytest
 from evidence.papers import dkg
 from evidence.papers.agreement import Table, verdicts
 from evidence.papers.dpa import METHODS, PAPER, SHAPES, letters, skews
+from evidence.papers.mixed import EXPERIMENTS as MIXED
 from evidence.papers.page import TELLING, Sizing
 from evidence.papers.pkg import EXPERIMENTS as PKG
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, share_of_first
@@ -133,10 +134,12 @@ def test_dkg_between_its_bounds():
     assert rows["PARTIAL_KEY"][-1] == "c"  # at the end no key is hot
 
 
-@pytest.mark.parametrize("paper", ["pkg", "posg"])
-def test_every_experiment_gives_a_whole_table(paper):
-    for name, run in {"pkg": PKG, "posg": POSG}[paper].items():
-        report = run(TINY)
+@pytest.mark.parametrize(("paper", "experiments"), [("pkg", PKG), ("posg", POSG), ("mixed", MIXED)])
+def test_every_experiment_gives_a_whole_table(paper, experiments, tmp_path):
+    """Which can be saved, with its picture if it has one. Table 2 has parameters alone."""
+    for name, run in experiments.items():
+        report, parameters = run(TINY), (paper, name) == ("mixed", "table-2")
         assert report.rows
         assert all(len(row) == len(report.columns) for row in report.rows)
-        assert len(verdicts(Table.of(f"{paper}/{name}", report))) == len(report.rows)
+        assert len(verdicts(Table.of(f"{paper}/{name}", report))) == (0 if parameters else len(report.rows))
+        assert [file.suffix for file in report.save(tmp_path, name)] == [".csv", ".png"][: 1 + bool(report.plot)]
