@@ -6,14 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from evidence.engines import contestants
 from evidence.engines.contestants import CONTESTANTS, Contestant
 from evidence.engines.jobs import JOBS, Found, Truth
 from evidence.engines.joins import HOT_SHARE, KEYS, WITHIN_MS, Side, code_pair, draw_sides, sum_pairs
-from unskew.operators import IntervalJoin, Now
 
 JOB = JOBS["join"]
 
@@ -62,22 +60,6 @@ def test_the_truth_is_that_of_a_plain_loop():
     for sides in ((left, nothing), (nothing, right), (nothing, nothing)):
         with pytest.raises(ValueError, match="make no pair; valid: more records"):
             sum_pairs(*sides)
-
-
-def test_what_our_operator_publishes_is_the_truth():
-    sides = make_sides()
-    columns = {
-        "slot": pa.array(np.concatenate([side.key for side in sides]), pa.int32()),
-        "time": np.concatenate([side.at for side in sides]),
-        "id": np.concatenate([side.id for side in sides]),
-        "second": np.repeat([False, True], [len(side.id) for side in sides]),
-    }
-    work = IntervalJoin(WITHIN_MS / 1000, side="second")
-    states = pa.RecordBatch.from_arrays([pa.nulls(5, work.state.field(0).type)], schema=work.state)
-    results, _ = work.update(pa.RecordBatch.from_pydict(columns), states, Now(0, 0))
-    assert results is not None
-    found = [*zip(*(results.column(name).to_pylist() for name in ("slot", "left_id", "right_id")), strict=True)]
-    assert sorted(found) == sorted(pair_plainly(*sides))
 
 
 def test_a_pair_that_is_missing_repeated_or_of_other_rows_is_wrong():

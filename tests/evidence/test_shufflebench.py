@@ -13,36 +13,15 @@ from evidence.engines.contestants import CONTESTANTS
 from evidence.engines.jobs import Found, Records, truth_of_events
 from evidence.engines.matcher import CIRCLE, EVERY, Matcher, first_longs, tuples, write
 from evidence.engines.ours.shuffle import AtEachTenth, AtMerges
-from evidence.engines.shufflebench import Rules, drawn, events, zipf
+from evidence.engines.shufflebench import drawn, events, zipf
 from tests.apps.stateful.driver import Driver
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod
 from unskew.deploy.installation.machine import find_java
 
 
-def hashes(n):
-    return np.random.default_rng(3).integers(0, CIRCLE, n, np.uint64)
-
-
 def matches(value, start, width):
     """RangeBasedMatchingRule.test."""
     return (value - start) % CIRCLE < width
-
-
-@pytest.mark.parametrize("exponent", [0, 1, 1.5])
-def test_a_consumer_gets_the_records_that_its_rule_matches(exponent):
-    rules, values = drawn(zipf(300, 8.0, exponent), np.random.default_rng(5)), hashes(400)
-    intervals = [(int(start), int(width)) for start, width in zip(*rules, strict=True)]
-    assert any(start + width > CIRCLE for start, width in intervals)
-    expected = [sum(matches(int(value), *interval) for value in values) for interval in intervals]
-    assert rules.received(values).tolist() == expected
-    assert max(expected) > 0
-
-
-def test_an_interval_has_its_first_hash_and_not_its_end():
-    last = CIRCLE - 1
-    rules = Rules(np.array([5, last], np.uint64), np.array([3, 2], np.uint64))
-    of_each = [rules.received(np.array([value], np.uint64)).tolist() for value in (4, 5, 7, 8, last - 1, last, 0, 1)]
-    assert of_each == [[0, 0], [1, 0], [1, 0], [0, 0], [0, 0], [0, 1], [0, 1], [0, 0]]
 
 
 def test_selectivities_are_those_of_zipf():

@@ -6,13 +6,9 @@ import pytest
 
 from evidence.papers import claimed
 from evidence.papers.agreement import (
-    AGREE,
     COMPARED,
     NEAR,
-    NO_REASON,
-    NONE,
     PRINTED,
-    REASON,
     SPEED_UP,
     TITLE,
     VERDICTS,
@@ -57,33 +53,6 @@ def counted(table):
 )
 def test_tolerances(kind, paper, ours, agrees):
     assert kind.agrees(Pair(paper, ours, {"why they differ": ""}, [])) is agrees
-
-
-def test_a_few_messages_agree():
-    assert NEAR.agrees(Pair("3.7e-08", "4.55e-07", {"why they differ": "agree: a few messages"}, []))
-
-
-def test_every_kind_of_verdict():
-    rows = (("1", "0.5", "0.51", ""), ("2", "0.5", "1", "a"), ("3", "0.5", "1", "agree"), ("4", "", "1", "a"))
-    table = Table("pkg/table-2", "PKG, Table II", ("W", "paper", "ours", "why they differ"), rows)
-    assert [verdict for _, verdict in verdicts(table)] == [AGREE, REASON, NO_REASON, NONE]
-    text = summary([table], {"pkg": "A paper"})
-    assert "Of 3 cells for which a paper says something, 1 agree and 1 differ for the reason in their row; 1 " in text
-    assert "| A paper | 3 | 1 | 1 | 1 | 1 | 1 |" in text
-    assert "| [PKG, Table II](#pkg-table-ii) | 3 | 1 | 1 | 1 | 1 | 10 % |" in text
-
-
-def test_the_word_good_is_by_what_key_does():
-    columns = ("skew", "grouping", "paper (README)", "ours: STD_DEV", "last minute", "DIST_COST", "why they differ")
-    rows = (
-        ("R80", "SHUFFLE", "optimal; all keys split", "0.0", "0.0", "10", "as there"),
-        ("R80", "KEY", "poor; none split", "24", "24", "1", "as there"),
-        ("R80", "PARTIAL_KEY", "good; 2 workers a key", "8.1", "8", "2", "b"),
-        ("R80", "DYNAMIC_KEY", "good; adaptive, 2 to W", "2", "7.9", "2", "as there"),
-        ("R80", "DYNAMIC_KEY_DECAY", "", "2", "2", "2", ""),
-    )
-    found = [verdict for _, verdict in verdicts(Table("dkg/skew", "", columns, rows))]
-    assert found == [AGREE, AGREE, REASON, AGREE, NONE]
 
 
 MOVES_MORE = "Stock: MinTable is slower, because it moves more"

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from evidence.papers.command import LIVE, PAPERS, reproduce
 from evidence.papers.mixed import LIVE as MIXED
-from evidence.papers.page import Report, page
+from evidence.papers.page import Report
 from evidence.papers.posg import LIVE as POSG
 from tests.pictures import figures  # noqa: F401
 from unskew.errors import UserError
@@ -114,13 +114,6 @@ def test_a_table_with_nothing_of_the_paper_is_a_picture_and_a_csv():
     text = "## A paper, Figure 8\n\nA note. [As CSV](paper.csv).\n\n![A paper, Figure 8](paper.png)\n"
     assert report.markdown("paper.png", "paper.csv") == text
     assert "| 5 | 1 |" in report.markdown(table="paper.csv")
-
-
-def test_page():
-    lines = page("python -m evidence.papers pkg", [REPORT.markdown(table="paper.csv")], "A summary.\n").splitlines()
-    assert "`python -m evidence.papers pkg`" in lines[2]
-    assert lines.index("A summary.") < lines.index("## A paper, Table 1")
-    assert lines[-1] == "A note. [As CSV](paper.csv)."
 
 
 def test_save(tmp_path, figures):
