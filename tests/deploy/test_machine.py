@@ -29,14 +29,6 @@ def fake_java(home: Path, version: str) -> Path:
     return launcher
 
 
-def test_without_java_one_line_says_what_to_install():
-    with pytest.raises(EnvironmentFault) as fault:
-        find_java()
-    assert "no `java` on the PATH" in str(fault.value)
-    assert "apt-get install openjdk-17" in str(fault.value)
-    assert "\n" not in str(fault.value)
-
-
 def test_a_wrong_java_is_named_with_its_version(tmp_path, monkeypatch):
     for version, feature in (("1.8", 8), ("11", 11), ("25", 25)):
         monkeypatch.setenv("JAVA_HOME", str(tmp_path / version))

@@ -54,6 +54,6 @@ def test_without_python_or_with_a_wrong_one(programs):
 def test_without_java(programs):
     (programs / "python3").symlink_to(os.path.realpath(sys.executable))
     line = only_line(make(programs, "setup"))
-    assert line.startswith("unskew: Java 17 or 21 is needed: ")
+    assert line.startswith("unskew: Java 17 or 21 is needed: JAVA_HOME is not set and there is no `java` on the PATH")
     assert "apt-get install openjdk-17" in line
     assert not (programs.parent / "project" / ".venv").exists()

@@ -37,13 +37,6 @@ def test_only_changes_are_published():
     assert engine.published == [("a", {"value": "x", "time": 5}), ("a", {"value": "x", "time": 6})]
 
 
-def test_no_version_is_version_0():
-    engine = Engine(Latest("value", "offset"), COLUMNS)
-    tuples = [("z", None), ("x", 1), ("y", 0)]
-    engine.batch(Batch([Tuple("a", 5, 0, {"value": v, "offset": n}) for v, n in tuples], Now(0, 0)))
-    assert engine.published == [("a", {"value": "x", "time": 5})]
-
-
 def plain_join(batches, version):
     """(Key, id, time, value) of each question; batch by batch."""
     state, published = {}, []
@@ -68,8 +61,3 @@ def test_questions_get_the_value_of_their_time(batches, version):
     engine = whole(Enriched("value", "id", version), COLUMNS, batches)
     published = [(key, row["id"], row["time"], row["value"]) for key, row in engine.published]
     assert sorted(published, key=str) == sorted(plain_join(batches, version), key=str)
-
-
-def test_a_join_is_not_split():
-    assert not Enriched().mergeable
-    assert Latest().mergeable

@@ -177,6 +177,8 @@ MISTAKES = {
     "TWITTER_TICKER - --loop --dry-run": "standard input can be read only once",
     "TWITTER_TICKER FILE --strict --dry-run": "line 1: ",
     "TWITTER_TICKER --since soon --dry-run": "'soon' is no moment",
+    "TWITTER_TICKER --since 2013-13-01 --dry-run": "'2013-13-01' is no moment",
+    "TWITTER_TICKER --since= --dry-run": "'' is no moment",
     "ZIPF --since 0 --dry-run": "ZIPF has no times",
     "ZIPF --topic t --rate 1 --speedup 1": "exclude each other",
 }

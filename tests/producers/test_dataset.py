@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unskew.errors import UsageError
-from unskew.producers.datasets.interface import DatasetTail, RepeatedDataset, parse_moment
+from unskew.producers.datasets.interface import DatasetTail, RepeatedDataset
 from unskew.producers.datasets.registry import FORMATS, create_dataset
 from unskew.producers.messages import hashtag_keys
 from unskew.producers.pace import Replay
@@ -56,17 +55,6 @@ def test_keys_of_several_go_with_their_messages():
             tags, kept = hashtag_keys(pa.array(orjson.loads(message)["hashtags"], pa.string()))
             expected += [(owner, tag) for tag, has_key in zip(tags.to_pylist(), kept, strict=True) if has_key]
         assert list(zip(block.owners.tolist(), block.keys.to_pylist(), strict=True)) == expected
-
-
-def test_records_without_times_have_no_since():
-    with pytest.raises(UsageError, match="ZIPF has no times"):
-        next(DatasetTail(create_dataset("ZIPF", records=5), 0).blocks())
-
-
-@pytest.mark.parametrize("text", ["soon", "2013-13-01", ""])
-def test_a_moment_is_seconds_or_iso(text):
-    with pytest.raises(ValueError, match="is no moment"):
-        parse_moment(text)
 
 
 def messages(dataset, start=0):
