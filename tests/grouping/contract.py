@@ -236,22 +236,7 @@ def is_of_any_source(make):
 
 
 CHECKS = (
-    in_range,
-    deterministic,
-    not_cut,
-    saved,
-    refuses_other_states,
-    empty_and_single,
-    one_worker,
-    one_key,
-    all_distinct,
-    any_type,
-    nulls,
-    asks_for_what_it_needs,
-    bounded,
-    odd_keys_times_and_costs,
-    not_cut_nor_by_codes,
-    shows_itself,
-    is_of_any_source,
-    with_feedback,
-)
+    in_range, deterministic, not_cut, saved, refuses_other_states, empty_and_single, one_worker, one_key, all_distinct,
+    any_type, nulls, asks_for_what_it_needs, bounded, odd_keys_times_and_costs, not_cut_nor_by_codes, shows_itself,
+    is_of_any_source, with_feedback,
+)  # fmt: skip

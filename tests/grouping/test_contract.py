@@ -112,16 +112,13 @@ def test_parameters_of_a_wrong_type(name, subtests):
 OUT_OF_RANGE = {
     "BOUNDED_LOAD": [
         ({"slack": 0}, "a number above 0, at most 10"),
-        ({"window": 0}, "an integer of at least 1"),
-        ({"sources": 0}, "an integer of at least 1"),
+        *(({option: 0}, "an integer of at least 1") for option in ("window", "sources", "most_workers")),
         ({"balance": "time"}, "tuples, cost"),
-        ({"most_workers": 0}, "an integer of at least 1"),
     ],
     "PLANNED": [
-        ({"most_workers": 0}, "an integer of at least 1"),
+        *(({option: 0}, "an integer of at least 1") for option in ("most_workers", "remember")),
         ({"slack": -1}, "a number of at least 0"),
         ({"threshold": 2}, "a number of at least 0, at most 1"),
-        ({"remember": 0}, "an integer of at least 1"),
         ({"balance": "time"}, "tuples, cost"),
     ],
     "PARTIAL_KEY": [
@@ -144,11 +141,9 @@ OUT_OF_RANGE = {
     ],
     **{name: [({"max_keys": 0}, "an integer of at least 1")] for name in ("POTC", "ON_GREEDY", "OFF_GREEDY")},
     "DYNAMIC_KEY": [
-        ({"distinct_keys": 0}, "an integer of at least 1"),
+        *(({option: 0}, "an integer of at least 1") for option in ("distinct_keys", "periods_to_old")),
         ({"warm_up": -1}, "a duration of at least 0 s"),
-        ({"promotion_period": 0}, "a duration of at least 0.001 s"),
-        ({"promotion_period": "15 months"}, "a duration of at least 0.001 s"),
-        ({"periods_to_old": 0}, "an integer of at least 1"),
+        *(({"promotion_period": bad}, "a duration of at least 0.001 s") for bad in (0, "15 months")),
         ({"evict_after": math.inf}, "a duration of at least 0 s"),
     ],
     "DYNAMIC_KEY_DECAY": [({"half_life": 0}, "a duration of at least 0.001 s")],
@@ -163,9 +158,7 @@ OUT_OF_RANGE = {
         ({"window": 0}, "an integer of at least 1"),
         ({"tolerance": -1}, "a number of at least 0"),
         ({"settle": "never"}, "work, clock"),
-        ({"epsilon": 0}, "a number "),
-        ({"delta": 0}, "a number "),
-        ({"delta": 1}, "a number "),
+        *(({option: bad}, "a number ") for option, bad in (("epsilon", 0), ("delta", 0), ("delta", 1))),
     ],
     "MIXED": [
         ({"theta_max": -0.1}, "a number of at least 0"),

@@ -15,6 +15,7 @@ from unskew.apps.operators.loader import import_operator
 from unskew.operators import KeyedOperator, MergeableOperator, PerKey
 
 COUNT = pa.schema([("count", pa.int64())])
+JOIN = {"within": "0.02", "after": "0.01", "side": "right", "left": "a int64", "equal": "b string", "how": "full"}
 #: Options that make an operator's states small, so that random tuples exceed them.
 OPTIONS = {
     "Distinct": {"kind": "int64"},
@@ -23,14 +24,7 @@ OPTIONS = {
     "KllQuantiles": {"k": "8"},
     "Sessions": {"gap": "0.01"},
     "TopK": {"k": "1", "counters": "3"},
-    "IntervalJoin": {
-        "within": "0.02",
-        "after": "0.01",
-        "side": "right",
-        "left": "a int64",
-        "equal": "b string",
-        "how": "full",
-    },
+    "IntervalJoin": JOIN,
 }
 #: Every operator that comes with it, but the one that calls a function of the user's.
 WORKS = {

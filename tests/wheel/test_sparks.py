@@ -40,23 +40,17 @@ BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: The workers of the hot key, which has three of five rows, by grouping: so few at least, so many at most.
 HOT = {"KEY": (1, 1), "PARTIAL_KEY": (2, 2), "BOUNDED_LOAD": (3, WORKERS), "PLANNED": (3, WORKERS)}
 
+OF = {
+    "static": ["BOUNDED_LOAD", "PLANNED"],
+    "rows": ["KEY", "PARTIAL_KEY", "PLANNED"],
+    "map": ["BOUNDED_LOAD"],
+    "ids": ["KEY", "D_CHOICES", "MIXED"],
+    "priced": ["BOUNDED_LOAD", "PLANNED"],
+    "sessions": ["KEY", "D_CHOICES"],
+    "names": [*NAMES, *CLASSIC],
+}
 #: KIND:GROUPING (``query.py``)
-QUERIES = [
-    "static:BOUNDED_LOAD",
-    "static:PLANNED",
-    "rows:KEY",
-    "rows:PARTIAL_KEY",
-    "rows:PLANNED",
-    "map:BOUNDED_LOAD",
-    "ids:KEY",
-    "ids:D_CHOICES",
-    "ids:MIXED",
-    "priced:BOUNDED_LOAD",
-    "priced:PLANNED",
-    "sessions:KEY",
-    "sessions:D_CHOICES",
-    *(f"names:{name}" for name in NAMES | CLASSIC),
-]
+QUERIES = [f"{kind}:{grouping}" for kind, groupings in OF.items() for grouping in groupings]
 KILLED = ["rows:PARTIAL_KEY", "ids:PARTIAL_KEY", "ids:MIXED", "sessions:D_CHOICES"]
 
 
