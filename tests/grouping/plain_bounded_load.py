@@ -51,7 +51,7 @@ class PlainBoundedLoad:
         return self.ahead[worker] - self.now
 
     def named(self, key, look):
-        return (((plain.mix(key, (self.seed << 32) + look)) >> 32) * self.w) >> 32
+        return plain.below(plain.mix(key, plain.function(self.seed, look)), self.w)
 
     def one(self, key, cost):
         self.pay(cost)
@@ -121,11 +121,7 @@ class PlainBoundedLoad:
         """The workers that a key may have, or the 16 that its hash functions name."""
         if self.most == self.w:
             return [self.named(key, look) for look in range(16)]
-        deck = list(range(self.w))
-        for step in range(self.most):
-            other = step + ((((plain.mix(key, (self.seed << 32) + step)) >> 32) * (self.w - step)) >> 32)
-            deck[step], deck[other] = deck[other], deck[step]
-        return deck[: self.most]
+        return plain.draw_by_hash(key, self.most, self.w, self.seed)
 
     def join(self, replicas, worker):
         if self.most < self.w and worker in replicas.workers:

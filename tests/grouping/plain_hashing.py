@@ -30,11 +30,15 @@ def home(key, workers, seed=0):
 
 
 def draw(key, count, workers, seed=0):
+    return draw_by_hash(key_hash(key), count, workers, seed)
+
+
+def draw_by_hash(digest, count, workers, seed=0):
     """Each hash function picks among the workers that those before it left; the first left takes the picked's place."""
     left = list(range(workers))
     drawn = []
     for i in range(min(count, workers)):
-        j = i + below(mix(key_hash(key), function(seed, i)), workers - i)
+        j = i + below(mix(digest, function(seed, i)), workers - i)
         left[i], left[j] = left[j], left[i]
         drawn.append(left[i])
     return drawn

@@ -46,36 +46,27 @@ class Plain:
         return self.counts[key] > expected and self.counts[key] >= expected + 3 * sqrt(expected) + 3
 
     def partial_key(self, key):
-        return self.least(drawn(key, self.w))
+        return self.least(plain.draw_by_hash(key, 2, self.w))
 
     def on_greedy(self, key):
         return self.where.setdefault(key, self.least(range(self.w)))
 
     def w_choices(self, key):
-        return self.least(range(self.w) if self.is_heavy(key) else drawn(key, self.w))
+        return self.least(range(self.w) if self.is_heavy(key) else plain.draw_by_hash(key, 2, self.w))
 
     def own_choices(self, key):
         """Section "own_choices" of D_CHOICES' docstring."""
         if not self.is_heavy(key):
-            return self.least(drawn(key, self.w))
+            return self.least(plain.draw_by_hash(key, 2, self.w))
         more = self.more.setdefault(key, 0)
         d = max(2, ceil(self.counts[key] / self.tuples * self.w)) + more
         if d >= self.w:
             return self.least(range(self.w))
         named = [plain.below(plain.mix(key, plain.function(0, j)), self.w) for j in range(2, d)]
-        worker = self.least([*drawn(key, self.w), *named])
+        worker = self.least([*plain.draw_by_hash(key, 2, self.w), *named])
         if self.loads[worker] - self.tuples / self.w > 1e-4 * self.tuples + 3:
             self.more[key] = more + 1
         return worker
-
-
-def drawn(key, workers):
-    """The two candidates of a key's hash."""
-    first = plain.below(plain.mix(key, plain.function(0, 0)), workers)
-    if workers == 1:
-        return [first]
-    second = 1 + plain.below(plain.mix(key, plain.function(0, 1)), workers - 1)
-    return [first, 0 if second == first else second]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ MISTAKES = {
     "zipf --workers 0": "--workers is '0'",
     "zipf --cost -1": "--cost is '-1'",
     "zipf --load 0": "load is 0",
-    "zipf --split odd": "split is 'odd'",
+    "zipf --split odd": "split is 'odd'; valid: even, key",
     "zipf --feedback-interval 0": "interval is 0",
     "zipf --recorded": "--recorded",
     "zipf --sweep slak=1": "'slak'",
