@@ -1,34 +1,19 @@
-"""SESSIONS against a walk over the sorted times."""
+"""SESSIONS against those of all tuples by key, and when they are published."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.operators.driver import Batch, Engine, Tuple, by_key, parts, streams, whole
+from tests.operators.driver import Batch, Engine, Tuple, parts, streams, tuples_of, whole
+from tests.sessions import sessions
 from unskew.operators import Now, Sessions
-
-
-def plain(times, gap):
-    """The sessions of a key, one after the other."""
-    sessions = []
-    for time in sorted(times):
-        if sessions and time - sessions[-1]["last"] <= gap:
-            sessions[-1]["last"] = time
-            sessions[-1]["count"] += 1
-        else:
-            sessions.append({"start": time, "last": time, "count": 1})
-    return sessions
 
 
 @given(batches=streams(), gap=st.integers(1, 60))
 def test_each_session_once(batches, gap):
     work = Sessions(gap / 1000)
-    expected = [
-        (key, session)
-        for key, tuples in by_key(batches).items()
-        for session in plain([each.time for each in tuples], gap)
-    ]
+    expected = sorted(sessions(((each.key, each.time) for each in tuples_of(batches)), gap))
     for run in (whole, parts):
-        assert sorted(run(work, {}, batches).published, key=str) == sorted(expected, key=str)
+        assert sorted((key, *row.values()) for key, row in run(work, {}, batches).published) == expected
 
 
 def test_a_session_is_published_when_its_gap_has_passed():
