@@ -17,7 +17,7 @@ from jsonschema.validators import Draft202012Validator
 
 from tests.pages import ROOT
 from tests.programs import REQUIRED
-from tests.programs.linters import actionlint, compose_reader
+from tests.programs.packages import actionlint, compose_reader
 from unskew.errors import EnvironmentFault
 
 _GITHUB = ROOT / ".github"

@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from tests.programs import REQUIRED
-from tests.programs.clouds import azurite, fake_gcs
 from tests.programs.influxd import influxd
-from tests.programs.linters import actionlint, compose_reader
+from tests.programs.packages import actionlint, azurite, compose_reader, fake_gcs
 from tests.programs.prometheus import prometheus_programs
 from unskew.errors import EnvironmentFault
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.apps.stores.servers import S3, Azure, Google, Hadoop
 from tests.programs import found
-from tests.programs.clouds import azurite, fake_gcs
+from tests.programs.packages import azurite, fake_gcs
 from tests.waiting import PATIENCE
 from unskew.deploy.servers.server import ServerProcess
 

@@ -14,7 +14,7 @@ from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from pyarrow import fs
 
-from tests.programs.clouds import azurite, fake_gcs
+from tests.programs.packages import azurite, fake_gcs
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.deploy.installation.jars import pyspark_home, resolve_jars
