@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
+
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 #: What uv says if it reaches no package index.
-UNREACHED = re.compile(r"Failed to fetch|error sending request|network connectivity|dns error", re.IGNORECASE)
+_UNREACHED = re.compile(r"Failed to fetch|error sending request|network connectivity|dns error", re.IGNORECASE)
 _NOT_SOURCE = (".git", ".venv", ".unskew", ".hypothesis", "__pycache__", "*_cache", "dist", "out", "*.egg-info")
 
 _KEPT = ("NUMBA_CACHE_DIR", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LOCAL_DIRS", "SPARK_SUBMIT_OPTS")
@@ -24,6 +27,15 @@ _KEPT = ("NUMBA_CACHE_DIR", "SPARK_DAEMON_JAVA_OPTS", "SPARK_LOCAL_DIRS", "SPARK
 def kept() -> dict[str, str]:
     """The variables of the tests (``tests/conftest.py``) that a program of these environments gets, too."""
     return {name: os.environ[name] for name in _KEPT if name in os.environ}
+
+
+def uv(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run uv to its end. Where it reaches no package index, the test is skipped."""
+    command = [Path(sys.executable).with_name("uv"), *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if _UNREACHED.search(done.stderr):
+        pytest.skip(f"no package index is reachable: {done.stderr.strip().splitlines()[0]}")
+    return done
 
 
 def build(folder: Path) -> Path:
@@ -61,8 +73,8 @@ class Environment:
         """
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
         [site] = (folder / "lib").glob("python*/site-packages")
-        install = ("uv", "pip", "install", "--quiet", "--no-deps", "--python", folder / "bin" / "python", wheel)
-        subprocess.run([Path(sys.executable).with_name(str(install[0])), *install[1:]], check=True)
+        done = uv("pip", "install", "--quiet", "--no-deps", "--python", folder / "bin" / "python", wheel)
+        assert done.returncode == 0, done.stderr
         for package in sorted(_closure([*requirements(wheel, extras), *others])):
             for part in {Path(str(file)).parts[0] for file in metadata.files(package) or []} - {"..", "__pycache__"}:
                 link = site / part

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from tests.harness.query import kill_tree
 from tests.waiting import PATIENCE, awaited
-from tests.wheel.environments import ROOT, kept, requirements
+from tests.wheel.environments import ROOT, kept, requirements, uv
 from unskew.deploy.installation.machine import find_java
 from unskew.loopback import LOOPBACK
 
@@ -185,7 +185,7 @@ def _install(folder: Path, wheel: Path, *packages: str, built: Path | None = Non
     """Put the wheel and Spark in an environment. Returns why not, if they can't be had together."""
     python = folder / "bin" / "python"
     if not python.exists():
-        _uv("venv", "--quiet", "--python", sys.executable, folder)
+        uv("venv", "--quiet", "--python", sys.executable, folder)
         if built:  # not through uv's cache, which keeps the half gigabyte of each path anew
             refused = _uv("pip", "install", "--quiet", "--no-cache", "--no-deps", "--python", python, built)
             assert refused is None, refused
@@ -196,6 +196,5 @@ def _install(folder: Path, wheel: Path, *packages: str, built: Path | None = Non
 
 
 def _uv(*arguments: str | Path) -> str | None:
-    uv = Path(sys.executable).with_name("uv")
-    done = subprocess.run([uv, *arguments], capture_output=True, text=True, check=False)
+    done = uv(*arguments)
     return done.stderr.strip() if done.returncode else None

@@ -1,14 +1,12 @@
 """What an installer chooses for the extras beside each Spark: uv resolves them, and installs nothing."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
-from tests.wheel.environments import ROOT, UNREACHED
+from tests.wheel.environments import ROOT, uv
 
 # A Spark, and the protobuf that generated the code of its transformWithState (StateMessage_pb2.py). The code refuses an
 # older one.
@@ -23,12 +21,10 @@ def resolve(tmp_path: Path, extra: str, spark: str, *more: str) -> tuple[dict[st
     config, constraint = tmp_path / "uv.toml", tmp_path / "constraint.txt"
     config.write_text('[[dependency-metadata]]\nname = "pyspark"\nrequires-dist = ["py4j"]\n')
     constraint.write_text(f"pyspark=={spark}.*\n")
-    uv = Path(sys.executable).with_name("uv")
-    command = [uv, "pip", "compile", "--quiet", "--config-file", config, "--no-header", "--no-annotate", *more]
-    command += ["--extra", extra, "--constraint", constraint, "--no-emit-package", "unskew", ROOT / "pyproject.toml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if UNREACHED.search(done.stderr):
-        pytest.skip(f"no package index is reachable: {done.stderr.strip().splitlines()[0]}")
+    done = uv(
+        *("pip", "compile", "--quiet", "--config-file", config, "--no-header", "--no-annotate", *more),
+        *("--extra", extra, "--constraint", constraint, "--no-emit-package", "unskew", ROOT / "pyproject.toml"),
+    )
     pins = re.findall(r"^(\S+)==(\S+)$", done.stdout, re.MULTILINE)
     return {name: Version(version) for name, version in pins}, done.stderr
 
