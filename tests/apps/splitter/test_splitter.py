@@ -55,18 +55,6 @@ def test_every_kind_of_message(spark):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("good", ['{"country":"Saõ Tomé"}', '{"country": "Saõ Tomé"}'])
-def test_a_key_or_a_reason_never_both_never_none(spark, good):
-    split = get_splitter("COUNTRY_HALF_SKEW_R80")
-    # every prefix and every one-byte damage of a message
-    good = good.encode()
-    damaged = [good[:i] for i in range(len(good))] + [good[:i] + b'"' + good[i + 1 :] for i in range(len(good))]
-    damaged += [good[:i] + b"\xc3" + good[i + 1 :] for i in range(len(good))]
-    for message, (key, reason, rejected) in zip(damaged, outcomes(spark, split, damaged), strict=True):
-        assert (key is None) == (reason is not None) == rejected, message
-
-
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("split", "message"),
     [
