@@ -168,3 +168,9 @@ def test_a_parameter_out_of_range_is_named_before_anything_is_sent(subtests):
         valid = VALID.get(option, ".*; valid: [01] to ")
         with subtests.test(f"{name}: {option}={value}"), pytest.raises(ValueError, match=f"{option} is {valid}"):
             create_dataset(name, **{option: value})
+
+
+def test_an_unknown_dataset_lists_those_there_are():
+    says = r"unknown dataset 'COUNTRY_SKEW_R85'; did you mean .* valid: COUNTRY_SKEW_R0, .*HALF"
+    with pytest.raises(ValueError, match=says):
+        create_dataset("COUNTRY_SKEW_R85")
