@@ -84,7 +84,7 @@ class Metric:
     meaning : str
         In words, with the name that the original or the papers give it, if any.
     kind : str
-        ``gauge``, a number; ``counter``, a number that never falls in a run and goes on after a restart; ``text``.
+        ``gauge``, a number; ``counter``, a number that never falls, and of ``RUN`` goes on after a restart; ``text``.
 
     """
 
@@ -218,6 +218,14 @@ METRICS = (
     Metric(QUERY, "batch_number", "number", "number of the newest finished micro-batch"),
     Metric(QUERY, "batch", "timestamp", "when the newest micro-batch was planned"),
     Metric(QUERY, "duration", "seconds", "the micro-batch from trigger to commit"),
+    Metric(QUERY, "batches", "number", "micro-batches with messages since the start, if there is a trigger", "counter"),
+    Metric(
+        QUERY,
+        "slow_batches",
+        "number",
+        "those of them whose results came later than the trigger after they were planned",
+        "counter",
+    ),
     Metric(QUERY, "input_rate", "messages/s", "messages that arrived per second between the last two triggers"),
     Metric(QUERY, "processed_rate", "messages/s", "messages per second that the last micro-batch processed"),
     Metric(QUERY, "lag", "messages", "messages in the topic that no micro-batch has taken yet"),

@@ -1,6 +1,7 @@
 """A run's metrics: the reports of its batches and Spark's progress become samples, which go to the outputs."""
 
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -258,16 +259,23 @@ class MetricsReporter:
         self._last_lag = LastLag(settings.location)
         self._recovery = Recovery(self._last_lag.messages)
         self._continuous = settings.run_time is None and not settings.until_drained
+        self._trigger = settings.trigger
+        self._batches = self._slow = 0
         # Prometheus' page has the run's totals before the first batch after a restart.
         totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).newest_batch())
-        outputs.begin([self._kind(0), *_sample_totals(totals)], self._common)
+        outputs.begin([self._kind(0), *self._sample_batches(0), *_sample_totals(totals)], self._common)
 
     def batch(self, report: "BatchReport") -> None:
         """Take in a batch's report."""
         with self._lock:
             self._planned = {report.batch.number: report.batch.time_ms, **dict(list(self._planned.items())[:3])}
             events = list(self._events(report))
-        self._outputs.write([*sample_batch(report), self._kind(report.batch.time_ms), *events], self._common)
+        batch = report.batch
+        if batch.start != batch.end:
+            self._batches += 1
+            self._slow += time.time() - batch.planned_ms / 1000 > self._trigger
+        own = [self._kind(batch.time_ms), *self._sample_batches(batch.time_ms)]
+        self._outputs.write([*sample_batch(report), *own, *events], self._common)
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
@@ -285,6 +293,11 @@ class MetricsReporter:
 
     def _kind(self, time_ms: int) -> Sample:
         return Sample(catalogue.RUN, time_ms, {"continuous": int(self._continuous)})
+
+    def _sample_batches(self, time_ms: int) -> Iterator[Sample]:
+        if self._trigger:  # without one no batch is late
+            values = {"batches": self._batches, "slow_batches": self._slow}
+            yield Sample(catalogue.QUERY, time_ms, values)
 
     def _events(self, report: "BatchReport") -> Iterator[Sample]:
         before, now = self._counted, dict.fromkeys(_MARKED, 0.0)

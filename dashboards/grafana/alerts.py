@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from typing import Any
 
 import yaml
 
@@ -9,11 +10,21 @@ from unskew.deploy.servers.stack import RULES
 
 
 @cache
-def expressions() -> dict[str, str]:
-    """Alert → its PromQL."""
+def _rules() -> dict[str, dict[str, Any]]:
+    """Alert → its rule."""
     files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in RULES]
     rules = [rule for file in files for group in file["groups"] for rule in group["rules"]]
-    return {rule["alert"]: rule["expr"] for rule in rules if "alert" in rule}
+    return {rule["alert"]: rule for rule in rules if "alert" in rule}
+
+
+def expressions() -> dict[str, str]:
+    """Alert → its PromQL."""
+    return {alert: rule["expr"] for alert, rule in _rules().items()}
+
+
+def annotations() -> dict[str, dict[str, str]]:
+    """Alert → its texts, and its ``runbook_url``."""
+    return {alert: rule["annotations"] for alert, rule in _rules().items()}
 
 
 def figure(alert: str) -> float:

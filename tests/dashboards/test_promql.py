@@ -124,6 +124,10 @@ def test_a_dashed_line_is_there_for_every_alert_that_compares_what_a_panel_shows
         "RunEnded",
         "BatchesNotBegun",
         "StatesGrowing",  # beside the states of six hours before
+        "ResultsStale",  # burn rates, of which no panel has any
+        "ResultsOftenStale",
+        "BatchesSlow",
+        "BatchesOftenSlow",
     }
     assert ALARMED.keys() == ALERTS.keys() - others - {None}
 

@@ -5,13 +5,20 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
+
+from tests.pages import PAGES, ROOT
+from tests.test_docs import problems
 from tests.waiting import awaited
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.outputs import Exporter
+from unskew.dashboards.grafana.alerts import annotations
 from unskew.deploy.servers.stack import RULES
 
 DEPLOY = RULES[0].parents[1]
+CASES = sorted(Path(__file__).parent.glob("*_test.yml"))
+RUNBOOKS = "docs/runbooks.md"
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "3"}
 
 
@@ -36,13 +43,43 @@ def test_promtool_accepts_every_metric(promtool):
 
 
 def test_alerts_fire_when_they_should_and_not_before(promtool):
-    promtool("test", "rules", Path(__file__).with_name("alerts_test.yml"))
+    promtool("test", "rules", *CASES)
 
 
-def test_every_alert_is_tested():
-    alerts = set(re.findall(r"- alert: (\w+)", "".join(path.read_text() for path in RULES)))
-    tested = set(re.findall(r"alertname: (\w+)", Path(__file__).with_name("alerts_test.yml").read_text()))
-    assert alerts == tested
+def test_every_alert_is_tested_where_it_fires_and_where_it_does_not():
+    tests = "".join(path.read_text() for path in CASES)
+    # A case that expects an alert is also told what other runs' series mustn't cause; so one case may do for both.
+    assert set(annotations()) == set(re.findall(r"alertname: (\w+)", tests))
+    fires = re.findall(r"alertname: (\w+)\n +eval_time: \w+\n +exp_alerts:", tests)
+    assert set(annotations()) == set(fires)
+
+
+def _sections() -> dict[str, str]:
+    """Runbook's heading → its text."""
+    parts = re.split(r"(?m)^## (.+)$", PAGES[RUNBOOKS].read_text(encoding="utf-8"))[1:]
+    return dict(zip(parts[::2], parts[1::2], strict=True))
+
+
+def test_every_alert_has_its_section_and_every_section_its_alert():
+    pages = re.search(r'Documentation = "(.+/)docs/', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert pages
+    links = {alert: f"{pages[1]}{RUNBOOKS}#{alert.lower()}" for alert in _sections()}
+    assert {alert: texts["runbook_url"] for alert, texts in annotations().items()} == links
+
+
+@pytest.mark.parametrize("alert", _sections())
+def test_a_section_says_what_it_means_how_to_confirm_what_to_do_and_whom_to_wake(alert):
+    text = _sections()[alert]
+    assert re.findall(r"(?m)^\* \*\*(\w+)\*\*", text) == ["Means", "Confirm", "Do", "Wake"]
+    (shown,) = re.findall(r"(?s)```console\n(.*?)```", text)
+    commands = [line.strip() for line in shown.splitlines() if line.strip()]
+    assert 1 <= len(commands) <= 3
+    assert not [wrong for line in commands for wrong in problems(line)]
+    recorded = "".join(path.read_text() for path in RULES)
+    for name in re.findall(r"\brun:[\w:]+", shown):
+        assert f"record: {name}\n" in recorded
+    known = {metric.prometheus_name for metric in catalogue.METRICS}
+    assert set(re.findall(r"\bunskew_\w+", re.sub(r"\brun:[\w:]+", "", shown))) <= known
 
 
 def test_rules_name_metrics_that_exist():
@@ -62,7 +99,7 @@ def test_the_real_server_evaluates_them_on_what_the_topology_exports(prometheus)
             exporter.write([Sample(catalogue.WORKER, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
         exporter.write([Sample(catalogue.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
         server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, rules=RULES, every=0.2)
-        expected = {"LoadImbalanced", "BatchesStopped"}
+        expected = {"LoadImbalanced", "BatchesStopped", "ResultsStale", "ResultsOftenStale"}
         awaited(lambda: {alert["metric"]["alertname"] for alert in server.query("ALERTS")} == expected, expected)
         (load,) = server.query("run:unskew_worker_tuples:max_over_mean")
         assert float(load["value"][1]) == 80 / 30
