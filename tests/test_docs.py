@@ -96,7 +96,7 @@ def options() -> dict[str, set[str]]:
 
 def commands(name: str) -> list[str]:
     """The commands on a page: the lines of its shell blocks, and code within its sentences."""
-    lines = [line for block in blocks(name) if block.language == "sh" for line in logical(block.code)]
+    lines = [line for block in blocks(name) if block.language in {"sh", "console"} for line in logical(block.code)]
     return lines + re.findall(r"`((?:unskew|make|python -m) [^`]+)`", " ".join(prose(PAGES[name]).split()))
 
 
