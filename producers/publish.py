@@ -21,6 +21,7 @@ from unskew.producers.pace import Pace
 from unskew.producers.partitioning import Placement, RoundRobinPlacement
 from unskew.producers.resumption import Resumption, UploadJournal, begin_upload
 from unskew.shell import escape_controls
+from unskew.shown_keys import show_key
 
 Progress: TypeAlias = Callable[[int, int], None]
 
@@ -86,7 +87,7 @@ class UploadSummary:
         table.add_row("distinct keys", f"{'≈ ' if self.keys.error else ''}{self.keys.distinct:,}")
         table.add_row("p1", f"{self.p1:.2%}")
         for key, count in self.keys.top(hottest):
-            table.add_row(Text(f"  {escape_controls(key)}"), f"{count:,} ({count / self.keys.total:.2%})")
+            table.add_row(Text(f"  {escape_controls(show_key(key))}"), f"{count:,} ({count / self.keys.total:.2%})")
         return table
 
 

@@ -16,6 +16,7 @@ from unskew.errors import EnvironmentFault
 from unskew.producers.datasets.interface import Dataset
 from unskew.producers.key_counts import KeyCounts
 from unskew.shell import escape_controls
+from unskew.shown_keys import show_key
 
 FIRST = 5  # messages to show
 _POINTS = 300  # of a curve: the eye can't tell more apart
@@ -96,7 +97,7 @@ def statistics_table(dataset: Dataset, found: DatasetStatistics, hottest: int = 
     ):
         row(what, here, there)
     for key, tuples in keys.top(hottest):
-        row(Text(f"  {escape_controls(key)}"), f"{tuples:,} ({tuples / keys.total:.2%})")
+        row(Text(f"  {escape_controls(show_key(key))}"), f"{tuples:,} ({tuples / keys.total:.2%})")
     row("tuples", f"{keys.total:,}")
     row("bytes", f"{found.size:,}")
     if found.begin is not None and found.end is not None:

@@ -21,6 +21,7 @@ from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.shell import find_command_name, interruption_exit_code
+from unskew.shown_keys import show_key
 
 if TYPE_CHECKING:
     from unskew.apps.cli.comparison.run_record import RunRecord
@@ -170,7 +171,7 @@ def _publish_stream(connection: Connection, records: int) -> str:
     hottest = summary.keys.top(1)[0][0]
     _print_text(
         f"published {summary.records:,} messages to {topic} in {summary.seconds:.1f} s: "
-        f"{summary.keys.distinct} countries, but {summary.p1:.0%} of the messages are {hottest}"
+        f"{summary.keys.distinct} countries, but {summary.p1:.0%} of the messages are {show_key(hottest)}"
     )
     return topic
 

@@ -21,6 +21,7 @@ from unskew.kafka.connection import Connection
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STREAM, WORK, style_of
 from unskew.shell import parse_pairs, parse_value
+from unskew.shown_keys import PLAIN, SECRET_VARIABLE, VARIABLE, choose_key_display
 
 if TYPE_CHECKING:
     from unskew.apps.metrics.outputs import Destinations
@@ -169,6 +170,27 @@ class MetricsOptions:
             rich_help_panel=METRICS,
         ),
     ] = None
+    keys: Annotated[
+        str,
+        typer.Option(
+            metavar="plain|hash|prefix:N|none",
+            envvar=VARIABLE,
+            help="How metrics, logs and displays show keys: as they are, by a hash whose secret is in "
+            f"{SECRET_VARIABLE}, by their first N characters, or not. Results have them as they are.",
+            rich_help_panel=METRICS,
+        ),
+    ] = PLAIN
+
+    def __post_init__(self) -> None:
+        """Show keys so from now on.
+
+        Raises
+        ------
+        UsageError
+            There is no such way, or no secret for it.
+
+        """
+        choose_key_display(self.keys)
 
     def destinations(self) -> "Destinations":
         """Where the metrics go: by the option, and where it leaves that open, to the running `unskew stack`.

@@ -43,6 +43,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.file_locks import is_alive, is_locked, lock_and_rename
 from unskew.grouping import warm_kernels
 from unskew.loopback import LOOPBACK
+from unskew.shown_keys import make_executor_settings
 from unskew.spark.compat import (
     choose_disk_manager,
     get_accumulator_server,
@@ -142,6 +143,7 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
     stage = make_stage(settings)
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
+        **make_executor_settings(),
         **settings.conf,
         **({**_OUR_DAEMON, **make_archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }

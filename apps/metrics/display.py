@@ -24,6 +24,7 @@ from unskew.apps.metrics.query_progress import compute_lags, get_processing_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
 from unskew.shell import escape_controls, find_command_name
+from unskew.shown_keys import show_key
 
 # `unskew results` draws bars by this module, and needs no pyspark.
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ class LiveView:
         table.add_column("tuples", justify="right")
         table.add_column("workers", justify="right")
         for hot in self._hottest[:most]:
-            table.add_row(Text(escape_controls(hot.key)), f"{hot.tuples:,}", str(hot.workers))
+            table.add_row(Text(escape_controls(show_key(hot.key))), f"{hot.tuples:,}", str(hot.workers))
         return table
 
 

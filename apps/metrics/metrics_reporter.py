@@ -23,6 +23,7 @@ from unskew.apps.metrics.task_reports import PlanSummary, StateSummary
 from unskew.apps.settings import Settings
 from unskew.grouping import measures
 from unskew.grouping.feedback_loop import Rebalance
+from unskew.shown_keys import show_key
 
 if TYPE_CHECKING:
     from unskew.apps.aggregator.observer import Distribution
@@ -165,7 +166,7 @@ def sample_window(window: "Distribution", totals: Totals) -> Iterator[Sample]:
         }
         yield Sample(catalogue.WORKER, window.end_ms, values, {"worker": str(worker)})
     for rank, hot in enumerate(window.hottest, 1):
-        values = {"key": hot.key, "tuples": hot.tuples, "counts": hot.count, "holders": hot.workers}
+        values = {"key": show_key(hot.key), "tuples": hot.tuples, "counts": hot.count, "holders": hot.workers}
         yield Sample(catalogue.HOT_KEY, window.end_ms, values, {"rank": str(rank)})
 
 

@@ -4,6 +4,8 @@ import traceback
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from unskew.shown_keys import quote_key, shows_keys
+
 if TYPE_CHECKING:  # the commands' help needs no Arrow
     import pyarrow as pa
 
@@ -14,15 +16,25 @@ class UserCodeFault(Exception):
     """The user's work raised an error. The message is one line: the key, the place in the code, and the error."""
 
 
+def describe_raised(error: Exception) -> str:
+    """What the user's code raised. Where keys aren't shown, without its text, which may quote one."""
+    return " ".join(f"{type(error).__name__}: {error}".split()) if shows_keys() else type(error).__name__
+
+
 def locate_error(error: Exception, files: Collection[str | None], name: str) -> str:
     """What was raised, and the last line of ``files`` that led to it. If there is none, ``name`` stands for it."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
-    said = " ".join(f"{type(error).__name__}: {error}".split())
+    said = describe_raised(error)
     if len(said) > _SAID:
         said = f"{said[:_SAID]} …"
     if own:
         return f"{own[-1].filename}:{own[-1].lineno} in {own[-1].name}: {said}"
     return f"what {name} gives: {said}"
+
+
+def find_cause(error: Exception) -> Exception | None:
+    """The cause to raise a fault from, which logs then show. None where keys aren't shown: it may quote one."""
+    return error if shows_keys() else None
 
 
 class StateFault(Exception):
@@ -35,4 +47,4 @@ class StateFault(Exception):
 
 def describe_keys(keys: "pa.Array") -> str:
     """The first of n ≥ 1 keys, and how many there are besides."""
-    return f"key {keys[0].as_py()!r}" + (f" and {len(keys) - 1} others" if len(keys) > 1 else "")
+    return f"key {quote_key(keys[0].as_py())}" + (f" and {len(keys) - 1} others" if len(keys) > 1 else "")

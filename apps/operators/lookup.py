@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import tenacity
 from numpy.typing import NDArray
 
-from unskew.apps.operators.errors import StateFault, describe_keys, locate_error
+from unskew.apps.operators.errors import StateFault, describe_keys, find_cause, locate_error
 from unskew.apps.operators.interface import KeyedOperator, Now, make_results
 from unskew.grouping.arguments import check_choice, check_integer
 
@@ -138,12 +138,12 @@ class Lookup(KeyedOperator):
         )
         try:
             answer = trying(self.fetch, wanted)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  whatever it may raise
             codes = (getattr(each, "__code__", None) for each in (self.fetch, type(self.fetch).__call__))
             files = {code.co_filename for code in codes if code is not None}
             reason = f"the lookup of {describe_keys(wanted)} failed ({locate_error(error, files, 'it')})"
             if self.on_error == "fail":
-                raise StateFault(reason) from error
+                raise StateFault(reason) from find_cause(error)
             log.warning("%s; their rows get what is known from before", reason)
             return None
         return self._match(wanted, answer)

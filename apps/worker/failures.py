@@ -22,6 +22,7 @@ from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.metrics.task_reports import Failures
 from unskew.apps.operators.errors import StateFault
 from unskew.errors import EnvironmentFault
+from unskew.shown_keys import quote_key
 
 #: How many tuples a worker may reject in a batch. All of them go through the driver.
 MOST_FAILED = 10_000
@@ -77,7 +78,7 @@ class FailedTuples:
         if len(self.tuples) >= MOST_FAILED:
             raise StateFault(
                 f"the work failed on more than {MOST_FAILED:,} tuples of one worker in one batch, too many to reject, "
-                f"at last on key {place[2]!r} ({reason})"
+                f"at last on key {quote_key(place[2])} ({reason})"
             )
         self.tuples.append((place, f"work: {reason}"))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.metrics.task_reports import Reports, WorkerReport
-from unskew.apps.operators.errors import StateFault, UserCodeFault, locate_error
+from unskew.apps.operators.errors import StateFault, UserCodeFault, find_cause, locate_error
 from unskew.apps.router import tuple_packets
 from unskew.apps.splitter.splitter import POSITION
 from unskew.apps.worker.failures import MOST_RAISED, FailedTuples, FailureLog, TuplePosition
@@ -19,6 +19,7 @@ from unskew.grouping import encode_keys
 from unskew.grouping.feedback import Monitor
 from unskew.grouping.keys import sum_by_key
 from unskew.grouping.simulated_cost import FREE, Cost
+from unskew.shown_keys import quote_key
 from unskew.spark.micro_batches import get_batch_number, split_by_window, to_milliseconds
 
 #: The user's work: tuples in (columns ``key``, ``count`` where the source has one, and the run's ``work_columns``),
@@ -280,19 +281,20 @@ class Worker:
             raise StateFault(
                 f"the work raised more than {MOST_RAISED:,} times in one batch of a worker, at last: "
                 f"{describe_error(self.work, error)}"
-            ) from error
+            ) from find_cause(error)
 
     def _fail(self, part: pa.RecordBatch, error: Exception, share: _Share) -> None:
         """Reject a tuple, or raise an error that names it."""
         assert self.work is not None
         reason, key = describe_error(self.work, error), part.column("key")[0].as_py()
+        failed = f"the work failed on key {quote_key(key)} ({reason})"
         if self.work_errors == "fail":
-            raise UserCodeFault(f"the work failed on key {key!r} ({reason})") from error
+            raise UserCodeFault(failed) from find_cause(error)
         if share.before is not None:
             raise StateFault(
-                f"the work failed on key {key!r} ({reason}), but didn't when the batch ran before: the message may be "
-                "counted already, so it can't be rejected"
-            ) from error
+                f"{failed}, but didn't when the batch ran before: the message may be counted already, so it can't be "
+                "rejected"
+            ) from find_cause(error)
         partition, offset = (part.column(name)[0].as_py() for name in POSITION)
         share.failed.add((partition, offset, key), reason)
 

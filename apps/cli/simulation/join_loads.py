@@ -21,6 +21,7 @@ from unskew.grouping.planned.counts import BUCKETS, bucket_homes, find_buckets
 from unskew.grouping.planned.quotas import NONE, Quotas
 from unskew.grouping.simulator.sources import Substreams
 from unskew.grouping.split_join.plan import PAIR_COST
+from unskew.shown_keys import show_key
 
 #: Ways to join, as tables name them.
 HASH, BALANCED, BALANCED_BY_COST = "KEY", "balanced_join", "balanced_join, cost"
@@ -239,7 +240,7 @@ class JoinSimulation:
         left, right, pairs = self.sides.left, self.sides.right, self.sides.pairs
         first = np.argsort(-(left + right + PAIR_COST * pairs), kind="stable")[:count].tolist()
         figures = (each[first].tolist() for each in (left, right, pairs))
-        return list(starmap(JoinedKey, zip(self.sides.keys.texts(first), *figures, strict=True)))
+        return list(starmap(JoinedKey, zip(map(show_key, self.sides.keys.texts(first)), *figures, strict=True)))
 
     def _cut_batches(self) -> list[slice]:
         n = len(self.sides.keys)

@@ -19,6 +19,7 @@ from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggler_ratio
 from unskew.grouping.simulator import SimulationOutcome
+from unskew.shown_keys import show_key
 
 CAP = 1.1  # max/mean that the bound allows
 _ALL = 0.95  # share of CPU that is as good as all
@@ -174,7 +175,7 @@ def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
     """The keys with most tuples, and their shares of all tuples."""
     tuples = np.bincount(keys.codes)
     first = np.argsort(-tuples, kind="stable")[:count].tolist()
-    return list(zip(keys.texts(first), (tuples[first] / len(keys.codes)).tolist(), strict=True))
+    return list(zip(map(show_key, keys.texts(first)), (tuples[first] / len(keys.codes)).tolist(), strict=True))
 
 
 def find_cheapest_even(answers: Mapping[str, GroupingFigures]) -> str | None:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.errors import StateFault
+from unskew.apps.operators.errors import StateFault, describe_raised, find_cause
 from unskew.apps.operators.time_pairs import count_groups, find_close_pairs, number_by_group
 from unskew.apps.worker.joining.config import JoinConfig
 from unskew.apps.worker.joining.row_table import (
@@ -168,8 +168,8 @@ class JoinState:
         )
         try:
             counts = pa.array(self._config.where(*sides), pa.bool_()).fill_null(False)
-        except Exception as error:
-            raise StateFault(f"where failed: {type(error).__name__}: {error}") from error
+        except Exception as error:  # noqa: BLE001  whatever it may raise
+            raise StateFault(f"where failed: {describe_raised(error)}") from find_cause(error)
         if len(counts) != left.num_rows:
             raise StateFault(f"where gave {len(counts)} answers for {left.num_rows} pairs; valid: one each")
         return counts

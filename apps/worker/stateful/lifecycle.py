@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.apps.operators.errors import StateFault, describe_keys, locate_error
+from unskew.apps.operators.errors import StateFault, describe_keys, find_cause, locate_error
 from unskew.apps.operators.interface import KeyedOperator, Now, has_state
 from unskew.apps.worker.stateful.store import KEY, LAST, NEVER, Due
 from unskew.apps.worker.stateful.table import FetchedBuckets, StateTable
@@ -122,8 +122,8 @@ class OperatorCalls:
         except Exception as error:  # noqa: BLE001  whatever the user's code may raise
             start, stop, raised = _narrow_failure(call, 0, len(keys), error)
             reason = locate_error(raised, _find_files(self.work), method)
-            which = describe_keys(keys.slice(start, stop - start))
-            raise StateFault(f"the operator {type(self.work).__name__} failed on {which} ({reason})") from raised
+            which, cause = describe_keys(keys.slice(start, stop - start)), find_cause(raised)
+            raise StateFault(f"the operator {type(self.work).__name__} failed on {which} ({reason})") from cause
 
     def _state(self, states: pa.RecordBatch, keys: int) -> pa.RecordBatch:
         return _fit_batch(states, self.work.state, "states", keys)

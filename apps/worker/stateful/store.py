@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.operators.errors import StateFault
 from unskew.grouping.keys import hash_keys
+from unskew.shown_keys import quote_key
 
 #: n rows of a table → when each is due, int64[n], ms since the epoch; ``NEVER``: it isn't.
 Due: TypeAlias = Callable[[pa.RecordBatch], NDArray[np.int64]]
@@ -376,8 +377,9 @@ def _require_small_rows(rows: pa.RecordBatch) -> None:
     if rows.nbytes <= LARGEST_STATE:
         return
     if rows.num_rows == 1:
+        key = quote_key(rows.column(KEY)[0].as_py())
         raise StateFault(
-            f"the state of key {rows.column(KEY)[0].as_py()!r} has {rows.nbytes:,} bytes; valid: {LARGEST_STATE:,} at "
+            f"the state of key {key} has {rows.nbytes:,} bytes; valid: {LARGEST_STATE:,} at "
             "most (keep a summary, or give it a shorter window or TTL)"
         )
     half = rows.num_rows // 2

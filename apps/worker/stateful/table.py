@@ -21,6 +21,7 @@ from unskew.apps.worker.stateful.store import (
     find_rows,
 )
 from unskew.grouping.keys import Keys, encode_keys, hash_keys
+from unskew.shown_keys import quote_key
 
 #: The number of the bucket that has the directory of the others.
 DIRECTORY = -1
@@ -220,7 +221,7 @@ class StateTable:
         touched = self.touch(window, keys)
         if (touched.at >= 0).any() or len(keys.distinct) < len(rows):
             key = keys.distinct[int(np.argmax(touched.at))].as_py()
-            raise StateFault(f"key {key!r} comes from another worker, and has a state here already")
+            raise StateFault(f"key {quote_key(key)} comes from another worker, and has a state here already")
         row = np.empty(len(rows), np.int64)
         row[keys.codes] = np.arange(len(rows))
         ordered = rows.take(pa.array(row))

@@ -1,0 +1,75 @@
+"""How keys are shown in all that leaves a job other than its results: metrics, logs, errors, displays, reports.
+
+Keys can be personal data. ``UNSKEW_KEYS``, which ``--keys`` sets, says how this process and those that it starts show
+them. Results have the keys as they are: the records of the topics, tables, and what ``unskew results`` and ``unskew
+state`` print of them.
+"""
+
+import hmac
+import os
+import re
+
+from unskew.errors import UsageError
+
+VARIABLE = "UNSKEW_KEYS"
+#: The secret of ``hash``. Spark leaves out of its pages what is called a secret.
+SECRET_VARIABLE = "UNSKEW_KEYS_SECRET"  # noqa: S105  a name
+PLAIN = "plain"
+_HIDDEN = "(hidden)"
+_SHORTEST_SECRET = 16  # characters
+_DIGITS = 16  # of a hash: among 10 million keys, two share one with a probability of 3 in a million
+
+
+def choose_key_display(shown: str) -> None:
+    """Let this process and those that it starts show keys so: ``plain``, ``hash``, ``prefix:N`` or ``none``.
+
+    Raises
+    ------
+    UsageError
+        It is none of these, or there is no secret for ``hash``.
+
+    """
+    if not re.fullmatch(r"plain|hash|prefix:[1-9]\d{0,3}|none", shown):
+        raise UsageError(f"--keys is {shown!r}; valid: plain, hash, prefix:N, none")
+    length = len(os.environ.get(SECRET_VARIABLE, ""))
+    if shown == "hash" and length < _SHORTEST_SECRET:
+        raise UsageError(
+            f"--keys is 'hash', and {SECRET_VARIABLE} has {length} characters; valid: {_SHORTEST_SECRET} or more"
+        )
+    os.environ[VARIABLE] = shown
+
+
+def shows_keys() -> bool:
+    """Whether keys are shown as they are. Errors then quote what the user's code raised, which may quote a message."""
+    return os.environ.get(VARIABLE, PLAIN) == PLAIN
+
+
+def make_executor_settings() -> dict[str, str]:
+    """The settings of Spark by which executors show keys as this process does."""
+    names = [name for name in (VARIABLE, SECRET_VARIABLE) if name in os.environ]
+    return {} if shows_keys() else {f"spark.executorEnv.{name}": os.environ[name] for name in names}
+
+
+def show_key(key: str) -> str:
+    """A key as it may leave the job. ``prefix:N`` shows a key of N characters or fewer without its last one.
+
+    What it doesn't know, or can't do for want of a secret, hides the key.
+    """
+    how, _, length = os.environ.get(VARIABLE, PLAIN).partition(":")
+    secret = os.environ.get(SECRET_VARIABLE, "").encode()
+    if how == PLAIN:
+        return key
+    if how == "hash" and secret:
+        return hmac.digest(secret, key.encode(errors="surrogatepass"), "sha256").hex()[:_DIGITS]
+    if how == "prefix" and length.isdigit():
+        return key[: min(int(length), max(0, len(key) - 1))] + "…"
+    return _HIDDEN
+
+
+def quote_key(key: object) -> str:
+    """A key of any type, as an error names it.
+
+    >>> quote_key("Turkey"), quote_key(7)
+    ("'Turkey'", '7')
+    """
+    return repr(key) if shows_keys() else show_key(str(key))
