@@ -1,11 +1,13 @@
 """The execution of `unskew topology`: a run with its display, its metrics and its summary."""
 
 import signal
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import orjson
 
+from unskew.apps.cli.event_log import EventWriter
 from unskew.apps.cli.watchdog import Watchdog
 from unskew.apps.driver.topology_handle import TopologyHandle
 from unskew.apps.metrics.display import Display, LiveView
@@ -13,6 +15,12 @@ from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
+from unskew.log_format import writes_json
+
+
+def _open_display(settings: Settings, view: LiveView | None, notice: Callable[[], str]) -> Display | EventWriter:
+    """Where a run's progress goes: to people, or into a log of events."""
+    return EventWriter(settings, notice) if writes_json() else Display(settings, view=view, notice=notice)
 
 
 def execute_topology(
@@ -47,7 +55,7 @@ def execute_topology(
 
     """
     view = LiveView(settings) if live else None
-    with Outputs(destinations) as outputs, Display(settings, view=view, notice=lambda: outputs.losses) as display:
+    with Outputs(destinations) as outputs, _open_display(settings, view, lambda: outputs.losses) as display:
         if outputs.exporter is not None:
             display.note(f"metrics for Prometheus: {outputs.exporter.url}")
         if settings.location.scheme != (given := settings.checkpoint.partition(":")[0]) and given in {"s3", "s3n"}:
@@ -69,7 +77,7 @@ def execute_topology(
     result = run.balance()
     display.summary(result, run.outcome, run.topics)
     if outputs.balance:
-        print(outputs.balance)
+        (display.note if writes_json() else print)(outputs.balance)
     if summary is not None:
         try:
             summary.write_bytes(orjson.dumps(asdict(result), option=orjson.OPT_INDENT_2))

@@ -23,6 +23,7 @@ from unskew.apps.cli.simulate import simulate
 from unskew.apps.cli.state import state
 from unskew.apps.cli.topology import topology
 from unskew.errors import UserError
+from unskew.log_format import report_failure
 
 
 class Commands(TyperGroup):
@@ -88,5 +89,5 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        print(f"unskew: {error}", file=sys.stderr)
+        report_failure(str(error), error.exit_code)
         sys.exit(error.exit_code)

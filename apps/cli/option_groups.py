@@ -18,6 +18,7 @@ from unskew.apps.cli.joined_options import describe_parts, list_parts, read_part
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import Connection
+from unskew.log_format import VARIABLE as LOG_FORMAT_VARIABLE
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STREAM, WORK, style_of
 from unskew.shell import parse_pairs, parse_value
@@ -275,6 +276,15 @@ Conf = Annotated[
         "once a checkpoint is made (default: the cores, on a cluster at least 4; W for a work with "
         "states whose tuples have a cost).",
         rich_help_panel=SPARK,
+    ),
+]
+LogFormatOption = Annotated[
+    str,
+    typer.Option(
+        metavar="text|json",
+        envvar=LOG_FORMAT_VARIABLE,
+        help="The form of what is printed: text, or a line of JSON an event, on stderr.",
+        rich_help_panel=METRICS,
     ),
 ]
 LiveOption = Annotated[

@@ -13,6 +13,7 @@ from unskew.apps.cli.option_groups import (
     GroupingOptions,
     KafkaOptions,
     LiveOption,
+    LogFormatOption,
     MetricsOptions,
     OperatorOptions,
     SourceOptions,
@@ -20,6 +21,8 @@ from unskew.apps.cli.option_groups import (
     rename_settings,
 )
 from unskew.apps.settings import Settings, spell_grouping
+from unskew.errors import UsageError
+from unskew.log_format import TEXT, choose_log_format
 from unskew.option_style import SPARK, is_option
 from unskew.shell import parse_pairs
 
@@ -42,6 +45,7 @@ def topology(
     metrics: MetricsOptions,
     kafka: KafkaOptions,
     live: LiveOption = False,
+    log_format: LogFormatOption = TEXT,
     summary: Annotated[Path | None, typer.Option(help="File to write the final summary to (JSON).")] = None,
     checkpoint: Annotated[
         str | None,
@@ -74,6 +78,9 @@ def topology(
     from unskew.apps.cli.execution import execute_topology
     from unskew.apps.library.topology import choose_checkpoint
 
+    choose_log_format(log_format)
+    if live and log_format != TEXT:
+        raise UsageError(f"--live with --log-format {log_format}; valid: one of them")
     destinations = metrics.destinations()
     grouping = spell_grouping(given["grouping"])
     upper = {name: given[name].upper() for name in ("mode", "source_type")}

@@ -1,11 +1,11 @@
 """The end of a run that hangs: nobody starts a process again that hasn't ended."""
 
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, Self
 
+from unskew.log_format import report_failure
 from unskew.spark.compat import kill_jvm
 
 #: The exit code of a run that the watchdog has ended.
@@ -76,11 +76,10 @@ class Watchdog:
 
 
 def _end_process(seconds: float) -> NoReturn:
-    print(
-        f"unskew: no batch has ended for {seconds:.0f} s, so this run ends (--batch-timeout); start it again, and it "
-        "goes on from its checkpoint",
-        file=sys.stderr,
-        flush=True,
+    report_failure(
+        f"no batch has ended for {seconds:.0f} s, so this run ends (--batch-timeout); start it again, and it goes on "
+        "from its checkpoint",
+        HUNG,
     )
     kill_jvm()
     os._exit(HUNG)

@@ -454,7 +454,8 @@ def _redirect_noise(log_file: Path, spark: SparkSession) -> Iterator[None]:
     """Send to the file what other libraries log, and the stack trace that each thread has for a JVM that is gone."""
     root, own = logging.getLogger(), logging.getLogger("unskew")
     others = logging.FileHandler(log_file, delay=True)
-    ours = logging.lastResort or logging.NullHandler()  # stderr, as without any handler
+    # Without a handler of its own: stderr, as without any handler.
+    ours = logging.NullHandler() if own.handlers else logging.lastResort or logging.NullHandler()
     server = get_accumulator_server(spark)
     server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)
     root.addHandler(others)
