@@ -163,6 +163,7 @@ RUN = Subject("run", "The run since its checkpoint was made", "the batch's time"
 STAGE = Subject("stage", "A stage of a micro-batch, as Spark's progress names it", "the batch's time", _STAGE)
 QUERY = Subject("query", "The streaming query, after each micro-batch", "the batch's time", {})
 SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
+WORKERS = Subject("workers", "The number of workers", "the batch's time", {})
 SCHEME = Subject("scheme", "Numbers that the grouping publishes of itself", "the batch's time", _INTERNAL)
 EVENT = Subject("event", "An event that dashboards mark", "the batch's time", _KIND, prometheus=False)
 REBALANCE = Subject(
@@ -268,6 +269,12 @@ METRICS = (
     Metric(PLANNER, "added", "records", "replicas that keys and buckets got in the batch; one if a key moves whole"),
     Metric(PLANNER, "split", "keys", "keys and buckets that have several replicas after the batch"),
     Metric(PLANNER, "waited", "seconds", "longest time that a source waited for its quotas after it had counted"),
+    Metric(
+        WORKERS,
+        "wanted",
+        "workers",
+        "the least W whose fullest worker would be busy 70 % of the time, by the last minute's arrivals and costs",
+    ),
     Metric(SCHEME, "value", "number", "the number's value"),
     Metric(EVENT, "text", "text", "what happened", "text"),
     Metric(WRITE, "files", "records", "files", "counter"),

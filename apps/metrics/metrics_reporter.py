@@ -20,6 +20,7 @@ from unskew.apps.metrics.query_progress import (
 )
 from unskew.apps.metrics.recovery import LastLag, Recovery
 from unskew.apps.metrics.task_reports import PlanSummary, StateSummary
+from unskew.apps.metrics.worker_demand import WorkerDemand
 from unskew.apps.settings import Settings
 from unskew.grouping import measures
 from unskew.grouping.feedback_loop import Rebalance
@@ -257,6 +258,7 @@ class MetricsReporter:
         self._planned: dict[int, int] = {}
         self._counted: dict[str, float] | None = None
         self._arrivals = ArrivalMeter()
+        self._demand = WorkerDemand()
         self._last_lag = LastLag(settings.location)
         self._recovery = Recovery(self._last_lag.messages)
         self._continuous = settings.run_time is None and not settings.until_drained
@@ -271,6 +273,7 @@ class MetricsReporter:
         with self._lock:
             self._planned = {report.batch.number: report.batch.time_ms, **dict(list(self._planned.items())[:3])}
             events = list(self._events(report))
+            self._demand.add(report)
         batch = report.batch
         if batch.start != batch.end:
             self._batches += 1
@@ -285,6 +288,11 @@ class MetricsReporter:
         arrivals = self._arrivals.add(progress)
         if planned is None:
             return
+        if arrivals is not None:
+            with self._lock:
+                wanted = self._demand.count_wanted(sum(arrivals.rates.values()))
+            if wanted is not None:
+                self._outputs.write([Sample(catalogue.WORKERS, planned, {"wanted": wanted})], self._common)
         waiting = compute_lags(progress)
         lag = sum(waiting.values()) if waiting else None
         recovery = None if lag is None else self._recovery.after(lag)
