@@ -6,14 +6,16 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from unskew.apps.cli.cluster_checks import CheckResult, list_cluster_checks
 from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import (
@@ -29,26 +31,38 @@ from unskew.deploy.installation.packages import missing_packages, other_versions
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.embedded_broker import find_broker
 from unskew.directories import data_directory, jars_directory
-from unskew.errors import UserError
+from unskew.errors import UsageError, UserError
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
 from unskew.kafka.topics import list_topics
 from unskew.loopback import free_port
 
 
-@dataclass(frozen=True)
-class CheckResult:
-    """The result of a check: its subject, what was found, whether that is enough, and what to do if not."""
-
-    subject: str
-    found: str
-    fine: bool = True
-    advice: str = ""
-
-
 def doctor(
-    bootstrap_servers: BootstrapOption = None, kafka_config: KafkaConfigOption = None, as_json: JsonOption = False
+    bootstrap_servers: BootstrapOption = None,
+    kafka_config: KafkaConfigOption = None,
+    as_json: JsonOption = False,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Check what a run in production needs instead, and change nothing.")
+    ] = False,
+    topic: Annotated[str | None, typer.Option(help="With --cluster: the topic of the messages.")] = None,
+    checkpoint: Annotated[str | None, typer.Option(help="With --cluster: where the checkpoint will be.")] = None,
 ) -> None:
-    """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing."""
+    """Check all that the project needs, and say how to get what is missing. Exit code 1: something is missing.
+
+    Example: unskew doctor --cluster --topic clicks --checkpoint s3a://bucket/clicks
+    """
+    if cluster:
+        connection = Connection.of(bootstrap_servers, kafka_config)
+        checks = [_check_version, _check_python, _check_packages, *list_cluster_checks(connection, topic, checkpoint)]
+    elif topic is not None or checkpoint is not None:
+        raise UsageError(f"{'--topic' if topic is not None else '--checkpoint'} is for --cluster; give that, too")
+    else:
+        checks = _list_machine_checks(bootstrap_servers, kafka_config)
+    _show_findings([check() for check in checks], as_json=as_json)
+
+
+def _list_machine_checks(bootstrap_servers: str | None, kafka_config: Path | None) -> list[Callable[[], CheckResult]]:
+    """What the project needs of this machine."""
     checks: list[Callable[[], CheckResult]] = [
         _check_version,
         _check_python,
@@ -59,8 +73,11 @@ def doctor(
         _check_disk,
         _check_memory,
     ]
-    checks += [_check_cores, _check_ports, lambda: _check_broker(bootstrap_servers, kafka_config), _check_stack]
-    findings = [check() for check in checks]
+    return [*checks, _check_cores, _check_ports, lambda: _check_broker(bootstrap_servers, kafka_config), _check_stack]
+
+
+def _show_findings(findings: list[CheckResult], *, as_json: bool) -> None:
+    """Print the findings; exit code 1 if something is missing."""
     if as_json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:

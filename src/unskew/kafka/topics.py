@@ -185,6 +185,12 @@ def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
 
 def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, int]:
     """Topic → the largest batch of records that it takes, in bytes. Topics that we may not ask about are left out."""
+    found = read_topic_settings(connection, names)
+    return {topic: int(settings["max.message.bytes"]) for topic, settings in found.items()}
+
+
+def read_topic_settings(connection: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Topic → Kafka's settings of it. Topics that we may not ask about are left out."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         ConfigResource,  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -193,12 +199,12 @@ def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, i
 
     admin = connection.admin()  # a name for it, as in `ensure_topic`
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
-    found: dict[str, int] = {}
+    found: dict[str, dict[str, str]] = {}
     for resource, answer in admin.describe_configs(asked, request_timeout=_PATIENCE).items():
         try:
-            found[resource.name] = int(answer.result()["max.message.bytes"].value)
+            found[resource.name] = {name: each.value for name, each in answer.result().items()}
         except KafkaException as error:
-            log.info("the limits of topic %s are not known: %s", resource.name, error)
+            log.info("the settings of topic %s are not known: %s", resource.name, error)
     return found
 
 
