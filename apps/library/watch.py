@@ -13,8 +13,9 @@ Without ``observed`` or ``observe=`` nothing is measured.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # of unskew[app]
     from rich.table import Table
 
     from unskew.apps.metrics.query_page import MetricsPage
+    from unskew.kafka.connection import Connection
 
 _LACKS = "{} needs a package of unskew[app]: there is no {}"
 
@@ -99,11 +101,14 @@ class Watch:
         A query that runs, or has ended; classic or of Spark Connect.
     name : str
         The name of the observation.
+    connection : Connection, optional
+        The Kafka cluster that the query reads, if it was given.
 
     """
 
     query: Any
     name: str
+    connection: "Connection | None" = field(default=None, repr=False)
 
     def rows(self) -> list[BatchBalance]:
         """The last batches that had rows, oldest first.
@@ -254,10 +259,17 @@ class Watch:
             from unskew.apps.metrics.query_page import MetricsPage
         except ModuleNotFoundError as error:
             raise ImportError(_LACKS.format("serve()", error.name)) from error
-        return MetricsPage(self.query, self.name, port, host, run, grouping)
+        return MetricsPage(self.query, self.name, port, host, self.connection, run, grouping)
 
 
-def watch(query: Any, *, name: str = "unskew") -> Watch:
+def watch(
+    query: Any,
+    *,
+    name: str = "unskew",
+    group: str | None = None,
+    bootstrap_servers: str | None = None,
+    kafka_config: Path | str | None = None,
+) -> Watch:
     """Watch a query over a DataFrame that ``observed`` returned, or that has ``observe=``.
 
     Parameters
@@ -266,6 +278,20 @@ def watch(query: Any, *, name: str = "unskew") -> Watch:
         The query, classic or of Spark Connect.
     name : str
         The name that ``observed`` or ``observe=`` was given.
+    group : str, optional
+        A consumer group, to which the offsets are committed that the query has read, every five seconds until it ends.
+        So Kafka's lag tools see it. Spark resumes from its checkpoint, whatever the group has. It must be no other
+        reader's group.
+    bootstrap_servers, kafka_config : optional
+        The Kafka cluster that the query reads, as for ``kafka_sink``. With one of them ``serve`` also shows how many
+        messages an open transaction holds back.
+
+    Raises
+    ------
+    UsageError
+        The brokers' addresses or the file are invalid, or there is a group and it isn't known where Kafka is.
+    ImportError
+        There is no package of ``unskew[kafka]``, and the query is watched in Kafka.
 
     Examples
     --------
@@ -287,4 +313,16 @@ def watch(query: Any, *, name: str = "unskew") -> Watch:
     ``rich.print(watch(query))`` shows the same as a table, with the replication.
 
     """
-    return Watch(query, name)
+    if group is None and bootstrap_servers is None and kafka_config is None:
+        return Watch(query, name)
+    if group is not None and not group:
+        raise UsageError("group is ''; valid: a consumer group's name")
+    try:
+        from unskew.apps.metrics.query_offsets import commit_progress
+        from unskew.kafka.connection import Connection
+    except ModuleNotFoundError as error:
+        raise ImportError(f"watch(…, group=…) needs a package of unskew[kafka]: there is no {error.name}") from error
+    connection = Connection.of(bootstrap_servers, None if kafka_config is None else Path(kafka_config))
+    if group is not None:
+        commit_progress(query, connection, group)
+    return Watch(query, name, connection)

@@ -14,10 +14,13 @@ from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.metrics_reporter import sample_loads, sample_progress, sample_worker_states
 from unskew.apps.metrics.outputs import Exporter
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter
+from unskew.apps.metrics.query_progress import add_held_back, list_taken_offsets
 from unskew.apps.metrics.write_reports import BatchWrite, read_writes
 from unskew.deploy.servers.stack import registered_target
 from unskew.errors import UsageError
 from unskew.grouping import measures
+from unskew.kafka.connection import Connection
+from unskew.kafka.reader import EndOffsets
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,8 @@ class MetricsPage:
         The observation's name.
     port, host
         As for ``Exporter``.
+    connection : Connection, optional
+        The cluster that the query reads. Without it, what open transactions hold back isn't measured.
     run, grouping : str
         The labels ``run``, by default the query's name or id, and ``grouping``, where batches don't name theirs.
 
@@ -78,7 +83,16 @@ class MetricsPage:
 
     """
 
-    def __init__(self, query: Any, name: str, port: int, host: str, run: str | None = None, grouping: str = "") -> None:
+    def __init__(
+        self,
+        query: Any,
+        name: str,
+        port: int,
+        host: str,
+        connection: Connection | None = None,
+        run: str | None = None,
+        grouping: str = "",
+    ) -> None:
         if not 0 <= port < 1 << 16:
             raise UsageError(f"port is {port}; valid: 0 (any free one) to 65535")
         self._query, self._name, self._grouping = query, name, grouping
@@ -91,6 +105,7 @@ class MetricsPage:
         self._common: dict[str, str] = {}
         self._failed = False
         self._arrivals = ArrivalMeter()
+        self._connection, self._ends = connection, dict[str, EndOffsets]()
         self._stack = ExitStack()
         self._exporter = self._stack.enter_context(_open_exporter(port, host, self._refresh))
         self._stack.enter_context(registered_target(self._exporter.port))
@@ -135,6 +150,8 @@ class MetricsPage:
         begun = round(1000 * newest.time.timestamp())
         found = [each for each in progresses if each.batchId == newest.batch and self._name in each.observedMetrics]
         progress = json.loads(found[-1].json)
+        if self._connection is not None and self._connection.reads_committed:
+            self._add_held_back(progress, self._connection)
         self._exporter.write(sample_progress(progress, begun, self._arrivals.add(progress)), self._common)
         watermark = progress.get("eventTime", {}).get("watermark")
         if watermark is not None:
@@ -159,6 +176,13 @@ class MetricsPage:
 
     def _make_labels(self, grouping: str, workers: int) -> dict[str, str]:
         return {"run": self._run, "source_type": "QUERY", "grouping": grouping, "workers": str(workers)}
+
+    def _add_held_back(self, progress: dict[str, Any], connection: Connection) -> None:
+        topic = next((topic for topic, _ in list_taken_offsets(progress)), None)  # the metrics are of the first
+        if topic is not None:
+            if topic not in self._ends:
+                self._ends[topic] = EndOffsets(connection, topic)
+            add_held_back(progress, self._ends[topic], lambda: False)
 
     def _take(self, batch: BatchBalance) -> None:
         self._newest = batch.batch

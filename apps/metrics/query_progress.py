@@ -3,7 +3,7 @@
 A progress is the JSON of Spark's ``StreamingQueryProgress``, read into a mapping. Spark makes one for each batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from unskew.kafka.reader import EndOffsets
@@ -19,6 +19,13 @@ def get_kafka_source(progress: Mapping[str, Any]) -> Mapping[str, Any]:
 def get_taken_offsets(progress: Mapping[str, Any]) -> dict[str, int]:
     """Partition → the offset up to which (exclusive) its messages are counted."""
     return _merge_topics(get_kafka_source(progress).get("endOffset") or {})
+
+
+def list_taken_offsets(progress: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Each topic of each Kafka source, with partition → the offset up to which (exclusive) the query has read it."""
+    for source in progress["sources"]:
+        if source["description"].startswith("Kafka"):
+            yield from (source.get("endOffset") or {}).items()
 
 
 def get_end_offsets(progress: Mapping[str, Any]) -> dict[str, int]:
@@ -48,14 +55,22 @@ def get_held_back(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def add_held_back(progress: Mapping[str, Any], ends: EndOffsets, stopped: Callable[[], bool]) -> None:
-    """Add to a progress what open transactions hold back. Spark ends before them: for it, a partition ends there."""
-    partitions = [*map(int, get_end_offsets(progress))]
+    """Add to a progress what open transactions hold back. Spark ends before them: for it, a partition ends there.
+
+    A query that reads uncommitted messages, too, goes beyond that: nothing is held back from it.
+    """
+    planned = get_end_offsets(progress)
+    partitions = [*map(int, planned)]
     if not partitions:
         return
     # In this order, so that what is committed meanwhile isn't held back.
     ends_of_log = ends.ask(partitions, committed=False, stopped=stopped)
     stable = ends.ask(ends_of_log, committed=True, stopped=stopped) if ends_of_log else {}
-    held = {str(partition): max(0, ends_of_log[partition] - offset) for partition, offset in stable.items()}
+    held = {
+        str(partition): max(0, ends_of_log[partition] - offset)
+        for partition, offset in stable.items()
+        if offset >= planned[str(partition)]
+    }
     cast("dict[str, Any]", get_kafka_source(progress))[_HELD_BACK] = held
 
 

@@ -4,17 +4,22 @@ import json
 import logging
 import re
 import socket
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
 from pyspark.sql import Row
 
 from tests.http import series
+from tests.waiting import awaited
 from unskew import watch
+from unskew.apps.metrics import query_offsets, query_page
 from unskew.apps.metrics.balance_observation import WorkerLoad
 from unskew.apps.metrics.catalogue import METRICS
 from unskew.apps.metrics.write_reports import WriteReport, record_write
 from unskew.errors import UsageError
+from unskew.kafka.topics import ensure_topic
 
 KAFKA = {
     "description": "KafkaV2[Subscribe[events]]",
@@ -79,6 +84,85 @@ def test_batches_are_shown_by_the_names_of_the_catalogue():
         assert (then["unskew_run_tuples_total"], then["unskew_worker_closed_total 0"]) == (6, 4)
         assert (then["unskew_batch_std_dev_ratio"], then["unskew_query_batch_number"]) == (0, 1)
         assert all('grouping="KEY",run="mine"' in each and 'source_type="QUERY"' in each for each in series(page.url))
+
+
+class Ends:
+    """The ends of a topic's partitions. The first one's last five messages are of an open transaction."""
+
+    def __init__(self, connection, topic):
+        assert topic == "events"
+
+    def ask(self, partitions, *, committed, stopped):
+        return {0: 35, 1: 12} if committed else {0: 40, 1: 12}
+
+
+@pytest.mark.parametrize(("latest", "expected"), [(35, (5, 10)), (37, (0, 7))])
+def test_what_an_open_transaction_holds_back(monkeypatch, latest, expected):
+    """Spark has planned up to the transaction, or beyond its beginning: the query reads uncommitted messages."""
+    monkeypatch.setattr(query_page, "EndOffsets", Ends)
+    source = KAFKA | {"latestOffset": {"events": {"0": latest, "1": 12}}}
+    watched = watch(query(progress(0, 3, 1, source=source)), bootstrap_servers="localhost:1")
+    with watched.serve() as page:
+        values = found(page)
+    assert (values["unskew_query_held_back"], values["unskew_query_lag"]) == expected
+    assert "bootstrap" not in repr(watched)
+
+
+class Ending:
+    """A query that ends with its second batch."""
+
+    def __init__(self, *progresses):
+        self._progresses = list(progresses)
+
+    @property
+    def isActive(self):  # noqa: N802
+        return len(self._progresses) > 1
+
+    @property
+    def lastProgress(self):  # noqa: N802
+        return self._progresses.pop(0) if self.isActive else self._progresses[0]
+
+
+def test_offsets_are_committed_until_the_query_ends(monkeypatch, caplog):
+    committed = []
+
+    class Group(nullcontext):
+        def __init__(self, connection, name):
+            super().__init__(self)
+            self.name = name
+
+        def commit(self, topic, offsets):
+            committed.append((self.name, topic, dict(offsets)))
+
+    monkeypatch.setattr(query_offsets, "ConsumerGroup", Group)
+    two = progress(1, 1, 1, source=KAFKA | {"endOffset": {"events": {"0": 31}, "others": {"0": 9}}})
+    ending = Ending(progress(0, 1, 1, source=FILES), two, two, two)
+    query_offsets.commit_progress(ending, None, "mine", every=0.0).join(10)
+    assert committed == [("mine", "events", {"0": 31}), ("mine", "others", {"0": 9})], "each batch once"
+    with caplog.at_level(logging.WARNING):
+        query_offsets.commit_progress(SimpleNamespace(isActive=True), None, "mine").join(10)
+    assert "no more offsets are committed to the consumer group mine: " in caplog.text
+
+
+@pytest.mark.kafka
+def test_lag_tools_see_a_query(connection, topic):
+    ensure_topic(connection, topic, 2)
+    source = KAFKA | {"endOffset": {topic: {"0": 7, "1": 0}}}
+    watch(Ending(progress(0, 1, 1, source=source)), group=topic, bootstrap_servers=connection.bootstrap_servers)
+    wanted, admin = [ConsumerGroupTopicPartitions(topic)], connection.admin()
+
+    def offsets():
+        (group,) = (each.result() for each in admin.list_consumer_group_offsets(wanted).values())
+        return {part.partition: part.offset for part in group.topic_partitions} == {0: 7, 1: 0}
+
+    awaited(offsets, "the offsets are committed")
+
+
+def test_a_group_that_is_none_and_brokers_that_are_none():
+    with pytest.raises(UsageError, match=r"^group is ''; valid: a consumer group's name$"):
+        watch(query(), group="")
+    with pytest.raises(UsageError, match="'localhost' is no Kafka address"):
+        watch(query(), group="g", bootstrap_servers="localhost")
 
 
 def test_rows_that_spark_counts_itself_have_no_time_at_work():
