@@ -164,8 +164,9 @@ class MetricsOptions:
         typer.Option(
             metavar="URL",
             help="Where the run's metrics go: http://HOST:PORT of InfluxDB 2, prometheus://HOST:PORT for a page "
-            "/metrics that Prometheus scrapes (port 0: any free one; 0.0.0.0: other machines read it, too), or none. "
-            "May be given twice. InfluxDB's token, organisation and bucket are in INFLUXDB_V2_TOKEN, INFLUXDB_V2_ORG "
+            "/metrics that Prometheus scrapes (port 0: any free one; 0.0.0.0: other machines read it, too), "
+            "otlp://HOST:PORT of an OpenTelemetry collector (otlps: with TLS), or none. One of each may be given. "
+            "InfluxDB's token, organisation and bucket are in INFLUXDB_V2_TOKEN, INFLUXDB_V2_ORG "
             "and INFLUXDB_V2_BUCKET.",
             show_default="$INFLUXDB_V2_URL, and the servers of `unskew stack`",
             rich_help_panel=METRICS,
@@ -209,14 +210,15 @@ class MetricsOptions:
             return Destinations()
         influx = [url for url in given if url.startswith(("http://", "https://"))]
         pages = [url for url in given if url.startswith("prometheus://")]
-        wrong = [*(url for url in given if url not in influx + pages), *influx[1:], *pages[1:]]
+        otlp = [url for url in given if re.fullmatch(r"otlps?://[^/]+:\d+/?", url)]
+        wrong = [*(url for url in given if url not in influx + pages + otlp), *influx[1:], *pages[1:], *otlp[1:]]
         if wrong:
-            valid = "one http://HOST:PORT of InfluxDB, one prometheus://HOST:PORT; or none alone"
+            valid = "one http://HOST:PORT of InfluxDB, one prometheus://HOST:PORT, one otlp://HOST:PORT; or none alone"
             raise UsageError(f"--metrics is {wrong[0]!r}; valid: {valid}")
         url = influx[0] if influx else os.environ.get("INFLUXDB_V2_URL")
         token, org, bucket = (os.environ.get(f"INFLUXDB_V2_{name}") for name in ("TOKEN", "ORG", "BUCKET"))
         port, host = _page(pages[0]) if pages else (None, LOOPBACK)
-        return Destinations.of(url, token, org, bucket, port, host)
+        return Destinations.of(url, token, org, bucket, port, host, next(iter(otlp), None))
 
 
 def _page(url: str) -> tuple[int, str]:

@@ -1,14 +1,14 @@
-"""Where metrics go: to InfluxDB, to Prometheus, to both, or to neither."""
+"""Where metrics go: to InfluxDB, to Prometheus, to an OpenTelemetry collector, to several of them, or nowhere."""
 
-import itertools
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,7 +18,7 @@ from unskew.apps.metrics.catalogue import COMMON, METRICS, UNITS, Metric, Sample
 from unskew.apps.metrics.influx_target import InfluxTarget
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.stack import registered_target
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 from unskew.loopback import LOOPBACK
 
 QUEUE = 100_000  # points; some 50 MB
@@ -124,11 +124,23 @@ def _make_family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
     return family
 
 
-class InfluxWriter:
-    """Sends samples to InfluxDB from its own thread, and never delays the stream. It is a context manager.
+class Client(Protocol):
+    """A connection to a server that takes samples. It is a context manager."""
 
-    The client's own batching writer keeps an unbounded queue, and doesn't say how many points a failure cost. Here
-    points wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def write(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> str:
+        """Write samples, each with its run's labels. Return why they couldn't be written; empty: they were."""
+        ...
+
+
+class QueuedWriter(ABC):
+    """Sends samples to a server from its own thread, and never delays the stream. It is a context manager.
+
+    The clients' own batching writers keep an unbounded queue, or don't say how many points a failure cost. Here points
+    wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
 
     Attributes
     ----------
@@ -139,15 +151,18 @@ class InfluxWriter:
 
     """
 
-    def __init__(self, target: InfluxTarget) -> None:
-        self.target = target
+    def __init__(self, name: str, url: str) -> None:
+        self._name, self._url = name, url
         self.written = 0
         self.lost = 0
         self.reason = ""
         self._queue: queue.Queue[tuple[Sample, Mapping[str, str]] | None] = queue.Queue(QUEUE)
         self._count = threading.Lock()
         # A daemon thread: a server that doesn't answer can't keep the process from ending.
-        self._thread = threading.Thread(target=self._work, name="influxdb", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    @abstractmethod
+    def _connect(self) -> Client: ...
 
     def __enter__(self) -> Self:
         """Start the thread."""
@@ -164,7 +179,7 @@ class InfluxWriter:
         self._thread.join(max(0.0, deadline - time.monotonic()))
         if self._thread.is_alive():
             waiting = self._queue.unfinished_tasks - ends
-            self._give_up(waiting, f"{self.target.url} did not take them in {_AT_THE_END:.0f} s at the end")
+            self._give_up(waiting, f"{self._url} did not take them in {_AT_THE_END:.0f} s at the end")
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         """Put samples in the queue, or count them as lost if it is full. It never waits."""
@@ -172,18 +187,15 @@ class InfluxWriter:
             try:
                 self._queue.put_nowait((sample, common))
             except queue.Full:
-                self._give_up(1, f"the queue is full: {self.target.url} is too slow or down")
+                self._give_up(1, f"the queue is full: {self._url} is too slow or down")
 
     def _work(self) -> None:
-        # Its client takes 0.7 s to import: here, while the JVM starts, and only where there is an InfluxDB.
-        from unskew.apps.metrics.influx import Bucket
-
-        with Bucket(self.target) as bucket:
+        with self._connect() as client:
             more = True
             while more:
                 chunk, more = self._chunk()
                 if chunk:
-                    reason = bucket.write(chunk)
+                    reason = client.write(chunk)
                     if reason:
                         self._give_up(len(chunk), reason)
                     else:
@@ -211,6 +223,60 @@ class InfluxWriter:
             self.lost += points
             self.reason = reason
 
+    @property
+    def losses(self) -> str:
+        """How many points were lost, and why. Empty: none were."""
+        return f"{self.lost:,} points for {self._name} lost ({self.reason})" if self.lost else ""
+
+    @property
+    def balance(self) -> str:
+        """How many points were written, and how many were lost."""
+        return f"{self._name}: {self.written:,} points written to {self._where}, {self.losses or 'none lost'}"
+
+    @property
+    def _where(self) -> str:
+        return self._url
+
+
+class InfluxWriter(QueuedWriter):
+    """Sends samples to a bucket of InfluxDB."""
+
+    def __init__(self, target: InfluxTarget) -> None:
+        super().__init__("InfluxDB", target.url)
+        self.target = target
+
+    def _connect(self) -> Client:
+        # Its client takes 0.7 s to import: here, while the JVM starts, and only where there is an InfluxDB.
+        from unskew.apps.metrics.influx import Bucket
+
+        return Bucket(self.target)
+
+    @property
+    def _where(self) -> str:
+        return f"bucket {self.target.bucket}"
+
+
+class OtlpWriter(QueuedWriter):
+    """Sends samples to an OpenTelemetry collector.
+
+    Raises
+    ------
+    EnvironmentFault
+        The packages of the extra aren't installed.
+
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__("OpenTelemetry", url)
+        try:
+            from unskew.apps.metrics.otlp import Collector
+        except ModuleNotFoundError as error:
+            raise EnvironmentFault(f"--metrics {url} needs {error.name}: pip install 'unskew[otlp]'") from error
+        self._client = Collector
+
+    def _connect(self) -> Client:
+        return self._client(self._url)
+
 
 @dataclass(frozen=True)
 class Destinations:
@@ -224,12 +290,15 @@ class Destinations:
         The port of Prometheus' page. 0: any free port. None: there is no page.
     prometheus_host : str
         The address of the page.
+    otlp : str or None
+        An OpenTelemetry collector: otlp://HOST:PORT, or otlps:// with TLS. None: it gets nothing.
 
     """
 
     influx: InfluxTarget | None = None
     prometheus_port: int | None = None
     prometheus_host: str = LOOPBACK
+    otlp: str | None = None
 
     @classmethod
     def of(
@@ -240,6 +309,7 @@ class Destinations:
         bucket: str | None = None,
         prometheus_port: int | None = None,
         prometheus_host: str = LOOPBACK,
+        otlp: str | None = None,
     ) -> Self:
         """The destinations that a command's options name. For others it takes those of the running `unskew stack`.
 
@@ -253,7 +323,7 @@ class Destinations:
             prometheus_port = 0
         if prometheus_port is not None and not 0 <= prometheus_port < 1 << 16:
             raise UsageError(f"the port of Prometheus' page is {prometheus_port}; valid: 0 (any free one) to 65535")
-        return cls(InfluxTarget.of(url, token, org, bucket), prometheus_port, prometheus_host)
+        return cls(InfluxTarget.of(url, token, org, bucket), prometheus_port, prometheus_host, otlp)
 
 
 class Outputs:
@@ -264,6 +334,7 @@ class Outputs:
         self._stack = ExitStack()
         self.influx: InfluxWriter | None = None
         self.exporter: Exporter | None = None
+        self._writers: list[QueuedWriter] = []
 
     def __enter__(self) -> Self:
         """Open the outputs.
@@ -272,6 +343,8 @@ class Outputs:
         ------
         UsageError
             The exporter's port is taken.
+        EnvironmentFault
+            A package is missing.
 
         """
         to = self._destinations
@@ -280,6 +353,9 @@ class Outputs:
             self._stack.enter_context(registered_target(self.exporter.port))
         if to.influx is not None:
             self.influx = self._stack.enter_context(InfluxWriter(to.influx))
+            self._writers.append(self.influx)
+        if to.otlp is not None:
+            self._writers.append(self._stack.enter_context(OtlpWriter(to.otlp)))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -294,10 +370,10 @@ class Outputs:
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         """Give samples, with the labels that they have in common, to every output. It never waits."""
-        sent, shown = itertools.tee(samples)
-        if self.influx is not None:
-            self.influx.write(sent, common)
-        self._show(shown, common)
+        given = list(samples)
+        for writer in self._writers:
+            writer.write(given, common)
+        self._show(given, common)
 
     def _show(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
         if self.exporter is not None:
@@ -308,15 +384,10 @@ class Outputs:
 
     @property
     def losses(self) -> str:
-        """How many points for InfluxDB were lost, and why. Empty: none were."""
-        if self.influx is None or not self.influx.lost:
-            return ""
-        return f"{self.influx.lost:,} points for InfluxDB lost ({self.influx.reason})"
+        """How many points were lost, and why. Empty: none were."""
+        return ", ".join(filter(None, (writer.losses for writer in self._writers)))
 
     @property
     def balance(self) -> str:
-        """A text with the points that InfluxDB has got, and those that were lost. Empty without InfluxDB."""
-        if self.influx is None:
-            return ""
-        lost = self.losses or "none lost"
-        return f"InfluxDB: {self.influx.written:,} points written to bucket {self.influx.target.bucket}, {lost}"
+        """A line for each server, with the points that it has got, and those that were lost. Empty without one."""
+        return "\n".join(writer.balance for writer in self._writers)
