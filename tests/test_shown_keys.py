@@ -23,7 +23,7 @@ from unskew.shown_keys import (
     SECRET_VARIABLE,
     VARIABLE,
     choose_key_display,
-    make_executor_settings,
+    list_variables,
     quote_key,
     show_key,
 )
@@ -49,8 +49,7 @@ def test_a_key_is_shown_as_it_was_chosen(how):
         assert len(show_key(KEY)) == 16
     else:
         assert show_key(KEY) == SHOWN[how]
-    names = [name.removeprefix("spark.executorEnv.") for name in make_executor_settings()]
-    assert names == ([] if how == "plain" else [VARIABLE, SECRET_VARIABLE])
+    assert list_variables() == ({} if how == "plain" else {VARIABLE: how, SECRET_VARIABLE: SECRET})
 
 
 def test_a_hash_depends_on_the_secret():

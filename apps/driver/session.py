@@ -43,7 +43,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.file_locks import is_alive, is_locked, lock_and_rename
 from unskew.grouping import warm_kernels
 from unskew.loopback import LOOPBACK
-from unskew.shown_keys import make_executor_settings
+from unskew.shown_keys import list_variables
 from unskew.spark.compat import (
     choose_disk_manager,
     get_accumulator_server,
@@ -143,7 +143,6 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
     stage = make_stage(settings)
     conf = {
         "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(names),
-        **make_executor_settings(),
         **settings.conf,
         **({**_OUR_DAEMON, **make_archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
@@ -151,6 +150,8 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm_kernels(name) for name in names])
         spark = start_spark(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
+        # Of the executors' Python. As settings, everybody would see the secret on the JVM's command line.
+        spark.sparkContext.environment.update(list_variables())
         if PARTITIONS not in conf:
             spark.conf.set(PARTITIONS, _choose_partitions(stage, spark))
         warmed.result()

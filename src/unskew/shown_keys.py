@@ -12,7 +12,7 @@ import re
 from unskew.errors import UsageError
 
 VARIABLE = "UNSKEW_KEYS"
-#: The secret of ``hash``. Spark leaves out of its pages what is called a secret.
+#: The secret of ``hash``.
 SECRET_VARIABLE = "UNSKEW_KEYS_SECRET"  # noqa: S105  a name
 PLAIN = "plain"
 _HIDDEN = "(hidden)"
@@ -44,10 +44,10 @@ def shows_keys() -> bool:
     return os.environ.get(VARIABLE, PLAIN) == PLAIN
 
 
-def make_executor_settings() -> dict[str, str]:
-    """The settings of Spark by which executors show keys as this process does."""
-    names = [name for name in (VARIABLE, SECRET_VARIABLE) if name in os.environ]
-    return {} if shows_keys() else {f"spark.executorEnv.{name}": os.environ[name] for name in names}
+def list_variables() -> dict[str, str]:
+    """The variables by which another process shows keys as this one does, as executors should."""
+    names = () if shows_keys() else (VARIABLE, SECRET_VARIABLE)
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def show_key(key: str) -> str:
