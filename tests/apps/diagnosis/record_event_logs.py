@@ -1,9 +1,9 @@
 """Record event logs of six real queries in a session of plain Spark, and of what we have instead of the skewed ones.
 
-    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec none|zstd|lz4|snappy] [--rolling] [--rest]
+    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec none|zstd|lz4] [--rolling] [--rest] [--only NAME,…]
 
-FOLDER/logs gets the event log of one application of two executors with a core each. Its jobs' group is QUERY-plain or
-QUERY-balanced, a stream has that name. FOLDER/seconds.json has how long each query took. With --rest FOLDER/rest.json
+FOLDER/logs gets the event log of one application of two executors with a core each. Its jobs' group is NAME-plain or
+NAME-balanced, a stream has that name. FOLDER/seconds.json has how long each query took. With --rest FOLDER/rest.json
 has what the driver's REST API answered at the end: path → answer.
 """
 
@@ -25,7 +25,7 @@ from unskew import balanced_join, balanced_map, balanced_write
 PARTITIONS = 6
 #: What a row costs where it is sent to a service that isn't there (s).
 A_ROW = 15e-6
-ROWS = 200_000
+ROWS = 300_000
 BATCHES = 4
 COUNTS = "user string, rows long"
 
@@ -54,7 +54,7 @@ def make_session(folder: Path, codec: str, rolling: bool, rest: bool) -> SparkSe
 
 def make_users(spark: SparkSession, rows: int, partitions: int = 4) -> DataFrame:
     """Four of five rows have one user."""
-    user = "if(id % 5 < 4, 'hot', concat('user ', id % 5000)) AS user"
+    user = "if(id % 5 < 4, 'hot', concat('user ', id % 300)) AS user"
     return spark.range(rows, numPartitions=partitions).selectExpr("id", user, "id % 97 AS price")
 
 
@@ -116,7 +116,7 @@ def join_balanced(spark: SparkSession, folder: Path) -> None:
 
 def make_table(spark: SparkSession) -> DataFrame:
     country = "if(id % 5 < 4, 'Turkey', concat('country ', id % 60)) AS country"
-    rows = spark.range(5 * ROWS, numPartitions=4).selectExpr("id", country)
+    rows = spark.range(6 * ROWS, numPartitions=4).selectExpr("id", country)
     return rows.withColumn("note", F.sha2(F.col("id").cast("string"), 256))
 
 
@@ -207,7 +207,7 @@ QUERIES = {
 def prepare(spark: SparkSession, folder: Path) -> None:
     """The stream's files; and each executor has started its Python and has loaded what all queries use."""
     spark.sparkContext.setJobGroup("prepare", "prepare")
-    users = make_users(spark, ROWS // 2).select("id", "user")
+    users = make_users(spark, ROWS).select("id", "user")
     for number in range(BATCHES):
         part = users.where(f"floor(id / 5) % {BATCHES} = {number}").coalesce(1)
         part.write.mode("append").parquet(str(folder / "in"))
@@ -217,12 +217,12 @@ def prepare(spark: SparkSession, folder: Path) -> None:
     few.repartition(PARTITIONS, "id").write.parquet(str(folder / "tables" / "prepared"))
 
 
-def run_queries(spark: SparkSession, folder: Path) -> dict[str, float]:
+def run_queries(spark: SparkSession, folder: Path, names: list[str]) -> dict[str, float]:
     seconds = {}
-    for name, query in QUERIES.items():
+    for name in names:
         spark.sparkContext.setJobGroup(name, name)
         begin = time.monotonic()
-        query(spark, folder)
+        QUERIES[name](spark, folder)
         seconds[name] = round(time.monotonic() - begin, 3)
         print(f"{name}: {seconds[name]} s", flush=True)
     return seconds
@@ -254,13 +254,14 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--rolling", action="store_true")
     parser.add_argument("--rest", action="store_true")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=[*QUERIES])
     given = parser.parse_args()
     folder = given.folder.resolve()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = make_session(folder, given.codec, given.rolling, given.rest)
     try:
         prepare(spark, folder)
-        (folder / "seconds.json").write_text(json.dumps(run_queries(spark, folder), indent=1))
+        (folder / "seconds.json").write_text(json.dumps(run_queries(spark, folder, given.only), indent=1))
         if given.rest:
             (folder / "rest.json").write_text(json.dumps(dump_rest(spark.sparkContext.uiWebUrl)))
     finally:
