@@ -241,7 +241,7 @@ def dump_rest(address: str) -> dict[str, object]:
     base = f"applications/{urllib.parse.quote(application['id'])}"
     for path in ("allexecutors", "environment", "jobs", "sql?details=true&planDescription=true&offset=0&length=1000"):
         ask(f"{base}/{path}")
-    for stage in ask(f"{base}/stages"):
+    for stage in ask(f"{base}/stages?withSummaries=true&quantiles=0.5,1.0"):
         if stage["status"] == "COMPLETE":
             own = f"{base}/stages/{stage['stageId']}/{stage['attemptId']}"
             ask(f"{own}/taskList?offset=0&length=1000&sortBy=ID")
