@@ -1,0 +1,266 @@
+"""What is wrong with a stage: its slowest task has more to do than the others, or why it is slow all the same."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.apps.diagnosis.prediction import choose_cost, measure_loads, predict_even, schedule_tasks
+from unskew.apps.diagnosis.sql_plans import SHUFFLED_KINDS, choose_kind
+from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks, Task, compare_to_median
+
+#: The slowest task over the median from which a stage is looked at, and the least time (s) that it costs.
+SLOW = 1.5
+LEAST_SECONDS = 0.1
+#: A task has more to do than the others from this multiple of the median on, as the advice says it.
+FULL = 1.2
+_EXPLAINS = 0.5  # of the excess of time: so much of it must the excess of load be, or load isn't the cause
+_PART = 0.3  # of a task's time, from which waiting or garbage collection is the cause
+#: Cause → what it is, in a table.
+CAUSES = {
+    "skew": "skewed rows",
+    "executor": "a slow executor",
+    "garbage collection": "garbage collection",
+    "shuffle": "waiting for shuffle blocks",
+    "spill": "spilling to disk",
+    "retry": "a second attempt",
+    "locality": "far from its data",
+    "start": "the start of an executor",
+    "scheduling": "waiting for the driver",
+    "rows": "costly rows",
+}
+_NEAR = {"PROCESS_LOCAL", "NODE_LOCAL", "NO_PREF"}
+
+
+@dataclass
+class Finding:
+    """What slows a stage down, or the same stage of a stream's batches. All times are in s.
+
+    Attributes
+    ----------
+    cause : str
+        One of ``CAUSES``.
+    stage : StageTasks
+        The stage without its tasks; of several batches the worst one's.
+    kind, operator : str
+        What the stage is (``sql_plans.KINDS``, or ``scan`` if it reads no shuffle), and Spark's name of the operator.
+    tasks, slots : int
+        The number of the tasks, and of those that can run at once.
+    batches : int
+        The batches of a stream with this cause. 0: it is no stream.
+    seconds, predicted : float
+        The stage's time, and the one with tasks of the same load (``skew``), or none slower than the median. Of a
+        stream it is the sum of the batches.
+    ratios : dict
+        The fullest task over the median, by each of ``LOADS``, and by ``seconds``. Of a stream, the rows and bytes of
+        each partition are added up over its batches.
+    load : str
+        What the slowest task has too much of, of ``LOADS``. Empty: the cause isn't ``skew``.
+    share : float
+        The slowest task's share of it.
+    fullest : float
+        The fullest task over the mean. The prediction has ``prediction.BALANCED``.
+    slowest : Task
+        The slowest task.
+    medians : dict
+        The median of all tasks, by each of ``LOADS``, and by ``seconds``.
+    state_rows : float
+        The rows of the fullest partition's state stores over the median. 0: there are none.
+    executor_stages : tuple of int
+        The stages in which the slowest task's executor was slower than the others, and all of its stages.
+
+    """
+
+    cause: str
+    stage: StageTasks
+    kind: str
+    operator: str
+    tasks: int
+    slots: int
+    batches: int
+    seconds: float
+    predicted: float
+    ratios: dict[str, float]
+    load: str
+    share: float
+    fullest: float
+    slowest: Task
+    medians: dict[str, float]
+    state_rows: float
+    executor_stages: tuple[int, int] = (0, 0)
+
+    @property
+    def saved(self) -> float:
+        """What the change would save (s)."""
+        return max(self.seconds - self.predicted, 0.0)
+
+
+class Findings:
+    """The findings of an application's stages. It remembers numbers of each, not its tasks.
+
+    Attributes
+    ----------
+    stages : int
+        The stages that were looked at.
+    seconds : float
+        The sum of their times.
+
+    """
+
+    def __init__(self) -> None:
+        self.stages = 0
+        self.seconds = 0.0
+        self._found: dict[tuple[object, ...], Finding] = {}
+        self._loads: dict[tuple[object, ...], dict[str, NDArray[np.float64]]] = {}  # of a stream's partitions
+        self._worst: dict[tuple[object, ...], float] = {}  # what the worst batch has lost
+        self._executors: dict[str, list[int]] = {}  # executor → stages in which it is slow, and all its stages
+
+    def add(self, stage: StageTasks) -> None:
+        """Look at a stage."""
+        self.stages += 1
+        self.seconds += stage.seconds
+        if len(stage.tasks) < 2:
+            return
+        ratios = compare_executors(stage)
+        for executor, ratio in ratios.items():
+            counts = self._executors.setdefault(executor, [0, 0])
+            counts[0] += ratio >= SLOW
+            counts[1] += 1
+        if found := find_cause(stage, ratios):
+            if stage.stream:
+                self._add_batch(found, stage)
+            else:
+                self._found[stage.stage, stage.attempt] = found
+
+    def _add_batch(self, new: Finding, stage: StageTasks) -> None:
+        key = (stage.stream, new.cause, new.kind, new.operator, *stage.keys)
+        loads = self._loads.setdefault(key, {load: np.zeros(0) for load in LOADS})
+        partitions = stage.get_numbers("partition").astype(int)
+        for load, values in loads.items():
+            loads[load] = np.pad(values, (0, max(int(partitions.max()) + 1 - len(values), 0)))
+            np.add.at(loads[load], partitions, stage.get_numbers(load))
+        lost = new.saved
+        if old := self._found.get(key):
+            sums = old.seconds + new.seconds, old.predicted + new.predicted, old.batches + 1
+            new = new if lost > self._worst[key] else old
+            new.seconds, new.predicted, new.batches = sums
+        new.ratios |= {load: compare_to_median(values) for load, values in loads.items()}
+        self._worst[key] = max(lost, self._worst.get(key, 0.0))
+        self._found[key] = new
+
+    def list_worst(self, count: int) -> list[Finding]:
+        """The findings that cost most, the worst one first."""
+        worst = sorted(self._found.values(), key=lambda found: found.saved, reverse=True)[:count]
+        for found in worst:
+            slow, of = self._executors.get(found.slowest.executor, (0, 0))
+            found.executor_stages = slow, of
+        return worst
+
+
+def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
+    """What makes the stage's slowest task slow. None: it isn't, or it takes next to no time.
+
+    Parameters
+    ----------
+    stage : StageTasks
+        It has at least two tasks.
+    ratios : dict
+        Executor → the time of its tasks over that of the others' (``compare_executors``).
+
+    """
+    durations = stage.durations
+    place, median = int(durations.argmax()), float(np.median(durations))
+    if durations[place] < SLOW * median or durations[place] - median < LEAST_SECONDS:
+        return None
+    slower, slots = float(durations[place]) / median, stage.concurrency
+    if load := _find_load(stage, place, slower):
+        cause, predicted = "skew", predict_even(stage, choose_cost(stage))
+    else:
+        cause = _explain(stage, stage.tasks[place], ratios, median)
+        fastest = durations if cause == "start" else np.minimum(durations, median)  # the start costs as much again
+        predicted = schedule_tasks(fastest, slots)
+    kind, operator = choose_kind(stage.nodes)
+    numbers = {name: stage.get_numbers(name) for name in LOADS}
+    values, states = numbers[load or "rows_read"], stage.get_numbers("state_rows")
+    return Finding(
+        cause=cause,
+        stage=replace(stage, tasks=[]),
+        kind=kind if stage.is_shuffled or kind not in SHUFFLED_KINDS else "scan",
+        operator=operator,
+        tasks=len(stage.tasks),
+        slots=slots,
+        batches=int(bool(stage.stream)),
+        seconds=stage.seconds,
+        predicted=min(predicted, stage.seconds),
+        ratios=measure_loads(stage) | {"seconds": slower},
+        load=load,
+        share=float(values[place] / values.sum()) if load else 0.0,
+        fullest=float(values.max() / values.mean()) if load else 1.0,
+        slowest=stage.tasks[place],
+        medians={name: float(np.median(each)) for name, each in numbers.items()} | {"seconds": median},
+        state_rows=compare_to_median(states) if states.min() >= 0 else 0.0,
+    )
+
+
+def _find_load(stage: StageTasks, place: int, slower: float) -> str:
+    """The first of ``LOADS`` of which the slowest task has so much more that this explains its time. Empty: none."""
+    for load in LOADS:
+        values = stage.get_numbers(load)
+        typical = float(np.median(values) or values.mean())
+        ratio = values[place] / typical if typical else 1.0
+        if ratio >= FULL and ratio - 1 >= _EXPLAINS * (slower - 1):
+            return load
+    return ""
+
+
+def _explain(stage: StageTasks, slowest: Task, ratios: dict[str, float], median: float) -> str:
+    """Why a task is slow that has no more to do than others."""
+    seconds = (slowest.finish - slowest.launch) / 1000
+    others = [task for task in stage.tasks if task is not slowest]
+    causes = {
+        "start": _starts_slowly(stage.tasks, SLOW * median),
+        "executor": ratios.get(slowest.executor, 1.0) >= SLOW,
+        "garbage collection": _exceeds(slowest.gc / 1000, seconds, (task.gc / 1000 for task in others)),
+        "shuffle": _exceeds(slowest.wait / 1000, seconds, (task.wait / 1000 for task in others)),
+        "spill": slowest.spilled > 2 * float(np.median([task.spilled for task in others])),
+        "retry": slowest.attempt > 0,
+        "locality": slowest.locality not in _NEAR and sum(task.locality in _NEAR for task in others) > len(others) / 2,
+        "scheduling": seconds - slowest.run / 1000 >= _EXPLAINS * seconds,
+    }
+    return next((cause for cause, is_it in causes.items() if is_it), "rows")
+
+
+def _exceeds(own: float, seconds: float, others: Iterable[float]) -> bool:
+    return own >= _PART * seconds and own >= 2 * float(np.median(list(others)))
+
+
+def _starts_slowly(tasks: list[Task], limit: float) -> bool:
+    """Whether all slow tasks are the first ones of their executors, of half of these or more.
+
+    The first tasks compile code and start Python. An executor with several slots has several of them: those that were
+    launched before one of its tasks had ended.
+    """
+    ended: dict[str, int] = {}
+    for task in tasks:
+        ended[task.executor] = min(task.finish, ended.get(task.executor, task.finish))
+    slow = [task for task in tasks if (task.finish - task.launch) / 1000 >= limit]
+    first = all(task.launch < ended[task.executor] for task in slow)
+    return first and 2 * len({task.executor for task in slow}) >= len(ended)
+
+
+def compare_executors(stage: StageTasks) -> dict[str, float]:
+    """Executor → the median time of its tasks over that of all others' tasks.
+
+    The first task of each is left out, because it may have started Python. An executor with fewer than three tasks
+    isn't compared: one may be a hot one.
+    """
+    times: dict[str, list[float]] = {}
+    for task in sorted(stage.tasks, key=lambda task: task.launch):
+        times.setdefault(task.executor, []).append(task.finish - task.launch)
+    later = {executor: own[1:] for executor, own in times.items() if len(own) > 2}
+    ratios = {}
+    for executor, own in later.items():
+        if others := [time for name, of in later.items() if name != executor for time in of]:
+            ratios[executor] = float(np.median(own) / max(np.median(others), 1))
+    return ratios

@@ -1,0 +1,140 @@
+"""The hottest keys of a streaming query's state stores, read from its checkpoint by Spark's state reader."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import orjson
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, NumericType, StructType
+
+from unskew.apps.diagnosis.stage_tasks import compare_to_median
+from unskew.errors import UsageError
+
+_METADATA = ("key", "partition_id")
+
+
+@dataclass(frozen=True)
+class KeyState:
+    """What a store has of a key.
+
+    Attributes
+    ----------
+    key : str
+        The key, as JSON.
+    partition : int
+        The store's partition.
+    entries : int
+        The values: rows that a join keeps, elements of a list or map, otherwise 1.
+    size : int
+        The bytes of the values as JSON.
+    number : float or None
+        The greatest number in the values, such as a count. None: they have none.
+
+    """
+
+    key: str
+    partition: int
+    entries: int
+    size: int
+    number: float | None
+
+
+@dataclass(frozen=True)
+class StoreKeys:
+    """A state store and its hottest keys.
+
+    Attributes
+    ----------
+    operator, store : str
+        Spark's name of the operator, and of its store, the side of a join or the state's variable.
+    keys : int
+        The keys that have a state.
+    partitions : dict
+        Partition → the number of its keys. One without keys isn't there.
+    hottest : list of KeyState
+        Those with the most entries, then the largest ones, then those with the greatest number.
+
+    """
+
+    operator: str
+    store: str
+    keys: int
+    partitions: dict[int, int]
+    hottest: list[KeyState]
+
+    @property
+    def fullest(self) -> float:
+        """The keys of the fullest partition over the median."""
+        return compare_to_median([*self.partitions.values()]) if self.partitions else 1.0
+
+
+def find_hot_states(spark: SparkSession, checkpoint: str, top: int) -> list[StoreKeys]:
+    """The hottest ``top`` keys of each state store, as of the last batch.
+
+    Raises
+    ------
+    UsageError
+        The checkpoint has no states that Spark knows of. (Those of Spark 3 have none.)
+
+    """
+    rows = spark.read.format("state-metadata").load(checkpoint).collect()
+    stores = [store for row in rows for store in _list_stores(row.asDict())]
+    if not stores:
+        raise UsageError(f"checkpoint {checkpoint!r} has no states; valid: one of a stateful query of Spark 4")
+    found = {}
+    for operator, name, options in stores:
+        states = spark.read.format("statestore").options(**options).load(checkpoint)
+        found[operator, name] = _measure_store(states, operator, name, top)
+    return [*found.values()]
+
+
+def _list_stores(row: dict[str, object]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """(operator, store, options of the state reader) of each of an operator's stores."""
+    operator, number = str(row["operatorName"]), {"operatorId": str(row["operatorId"])}
+    properties = orjson.loads(str(row.get("operatorProperties") or "{}"))
+    if variables := properties.get("stateVariables"):
+        for variable in variables if isinstance(variables, list) else orjson.loads(variables):
+            yield operator, variable["stateName"], {**number, "stateVarName": variable["stateName"]}
+    elif "join" in operator.lower():
+        yield from ((operator, side, {**number, "joinSide": side}) for side in ("left", "right"))
+    else:
+        name = str(row["stateStoreName"])
+        yield operator, name, {**number, "storeName": name}
+
+
+def _measure_store(states: DataFrame, operator: str, name: str, top: int) -> StoreKeys:
+    values = F.struct(*(column for column in states.columns if column not in _METADATA))
+    numbers = [*_list_numbers(states.schema, "")]
+    number = F.greatest(*numbers, F.lit(float("-inf"))) if numbers else F.lit(None).cast("double")
+    keys = (
+        states.select(
+            F.to_json("key").alias("key"),
+            "partition_id",
+            F.length(F.to_json(values)).alias("size"),
+            number.alias("number"),
+        )
+        .groupBy("key", "partition_id")
+        .agg(F.count(F.lit(1)).alias("entries"), F.sum("size").alias("size"), F.max("number").alias("number"))
+    )
+    keys = keys.cache()
+    try:
+        partitions = {row["partition_id"]: row["count"] for row in keys.groupBy("partition_id").count().collect()}
+        order = [F.desc("entries"), F.desc("size"), F.desc_nulls_last("number"), F.asc("key")]
+        hottest = [
+            KeyState(row["key"], row["partition_id"], row["entries"], row["size"], row["number"])
+            for row in keys.orderBy(*order).limit(top).collect()
+        ]
+    finally:
+        keys.unpersist()
+    return StoreKeys(operator, name, sum(partitions.values()), dict(sorted(partitions.items())), hottest)
+
+
+def _list_numbers(kind: DataType, path: str) -> Iterator[Column]:
+    """The numbers in the values of a state, but for times."""
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            if path or field.name not in _METADATA:
+                yield from _list_numbers(field.dataType, f"{path}.`{field.name}`".lstrip("."))
+    elif isinstance(kind, NumericType) and "timestamp" not in path.lower():
+        yield F.col(path).cast("double")
