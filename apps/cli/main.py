@@ -15,6 +15,7 @@ from unskew.apps.cli.check_work import check_work
 from unskew.apps.cli.cluster import cluster
 from unskew.apps.cli.compare import compare
 from unskew.apps.cli.demo import demo
+from unskew.apps.cli.diagnose import diagnose
 from unskew.apps.cli.doctor import doctor
 from unskew.apps.cli.earlier_options import TopologyCommand
 from unskew.apps.cli.produce import produce, skew
@@ -75,6 +76,7 @@ app.command()(results)
 app.command()(state)
 app.command()(compare)
 app.command()(simulate)
+app.command()(diagnose)
 app.command()(check_work)
 app.command()(demo)
 app.add_typer(kafka.app, name="kafka")

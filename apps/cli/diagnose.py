@@ -1,0 +1,268 @@
+"""`unskew diagnose`: why a Spark task is slow, and what would help."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
+
+from unskew.apps.cli.connection_options import JsonOption
+from unskew.apps.cli.field_options import options_from
+from unskew.apps.cli.option_groups import Conf, KafkaOptions
+from unskew.errors import UsageError
+from unskew.shell import escape_controls
+
+if TYPE_CHECKING:
+    from unskew.apps.diagnosis.event_log import EventLog
+    from unskew.apps.diagnosis.findings import Finding, Findings
+    from unskew.apps.diagnosis.rest_api import RestApi
+    from unskew.apps.diagnosis.state_keys import StoreKeys
+
+_PAGE = 160  # columns, where the output isn't a terminal
+_QUIET = 2.0  # s, after which a bar shows how much is read
+_MOST_KEYS = 10_000_000  # tuples that are read of a topic or table
+
+
+@options_from(kafka=KafkaOptions)
+def diagnose(
+    kafka: KafkaOptions,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="An event log: a file or a folder (spark.eventLog.dir). With --key: a table (Parquet, CSV, TSV or "
+            "JSON lines), or kafka:TOPIC.",
+        ),
+    ] = None,
+    ui: Annotated[
+        str | None, typer.Option(metavar="URL", help="The UI of a running application, or a history server.")
+    ] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(metavar="DIR", help="The checkpoint of a streaming query: its states' hottest keys.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The hottest keys of this column, or field of JSON messages.")
+    ] = None,
+    application: Annotated[
+        str | None, typer.Option(metavar="ID", help="One of several applications.", show_default="the newest")
+    ] = None,
+    query: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only queries whose SQL text or description has this text.")
+    ] = "",
+    top: Annotated[int, typer.Option(min=1, help="Number of stages, or of keys, to show.")] = 5,
+    as_json: JsonOption = False,
+    conf: Conf = None,
+) -> None:
+    """Show which tasks of a Spark application are slow, whether a hot key is the cause, and what would help.
+
+    Any query will do. Nothing is started, but for --checkpoint, which Spark reads.
+
+    Example: unskew diagnose /tmp/spark-events
+
+    Example: unskew diagnose --ui http://localhost:4040
+    """
+    given = [name for name, value in (("SOURCE", sources), ("--ui", ui), ("--checkpoint", checkpoint)) if value]
+    if len(given) != 1:
+        raise UsageError(f"{' and '.join(given) or 'nothing'} is given; valid: one of SOURCE, --ui and --checkpoint")
+    if checkpoint is not None:
+        _show_stores(checkpoint, top, as_json, conf or [])
+        return
+    for source in sources or [""]:
+        if key is not None:
+            _show_keys(source, key, top, as_json, kafka)
+            continue
+        described, findings = _read_ui(ui, application, query) if ui else _read_log(source, application, query)
+        if as_json:
+            print(json.dumps(_as_json(described, findings, top), indent=2))
+        else:
+            _show_findings(described, findings, top)
+
+
+def _read_log(source: str, application: str | None, query: str) -> "tuple[EventLog, Findings]":
+    from unskew.apps.diagnosis.event_log import EventLog
+    from unskew.apps.diagnosis.findings import Findings
+    from unskew.apps.diagnosis.log_files import find_logs
+
+    logs = find_logs(Path(source))
+    chosen = next((log for log in logs if application in (None, log.name)), None)
+    names = [log.name for log in logs]
+    if chosen is None:
+        raise UsageError(f"--application is {application!r}; valid: {', '.join(names)}")
+    if len(logs) > 1 and application is None:
+        print(
+            f"{len(logs)} applications; this is {chosen.name}, the newest. --application: {', '.join(names)}",
+            file=sys.stderr,
+        )
+    log, findings = EventLog(), Findings()
+    with _show_progress(f"reading {chosen.name}") as show:
+        read, size = 0, max(chosen.size, 1)
+
+        def count(number: int) -> None:
+            nonlocal read
+            read += number
+            show(read / size)
+
+        for stage in log.read(chosen.read_lines(count)):
+            if query in stage.query:
+                findings.add(stage)
+    return log, findings
+
+
+def _read_ui(address: str, application: str | None, query: str) -> "tuple[RestApi, Findings]":
+    from unskew.apps.diagnosis.findings import Findings
+    from unskew.apps.diagnosis.rest_api import RestApi, connect
+
+    api, findings = RestApi(connect(address), application), Findings()
+    with _show_progress(f"reading {address}") as show:
+        for stage in api.read(show):
+            if query in stage.query:
+                findings.add(stage)
+    return api, findings
+
+
+@contextmanager
+def _show_progress(what: str) -> Iterator[Callable[[float], None]]:
+    """A function that takes the share that is done. It draws a bar on stderr once reading takes long."""
+    begin = time.monotonic()
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
+        task = progress.add_task(what, total=1.0, visible=False)
+        yield lambda done: progress.update(task, completed=done, visible=time.monotonic() - begin > _QUIET)
+
+
+def _as_json(described: "EventLog | RestApi", findings: "Findings", top: int) -> dict[str, Any]:
+    from unskew.apps.diagnosis.advice import advise, summarise
+
+    return {
+        "application": described.application,
+        "name": described.name,
+        "spark": described.version,
+        "stages": findings.stages,
+        "seconds": findings.seconds,
+        "findings": [
+            {
+                **asdict(found),
+                "slowest": found.slowest._asdict(),
+                "saved": found.saved,
+                "summary": summarise(found),
+                "advice": advise(found),
+            }
+            for found in findings.list_worst(top)
+        ],
+    }
+
+
+def _show_findings(described: "EventLog | RestApi", findings: "Findings", top: int) -> None:
+    from unskew.apps.diagnosis.advice import advise, summarise
+    from unskew.apps.diagnosis.findings import CAUSES, FULL, SLOW
+
+    console = Console(width=None if sys.stdout.isatty() else _PAGE)
+    name = f"{escape_controls(described.name)} ({described.application}, Spark {described.version})"
+    title = f"{name}: {findings.stages} stages"
+    worst = findings.list_worst(top)
+    if not worst:
+        print(f"{title}. No task takes {SLOW} × its stage's median: nothing to balance.")
+        return
+    table = Table("", "query", "operator", "cause", title=title, title_justify="left")
+    for heading in ("tasks", "rows ×", "bytes ×", "time ×", "stage (s)", "even (s)"):
+        table.add_column(heading, justify="right")
+    for number, found in enumerate(worst, 1):
+        ratios = (found.ratios[name] for name in ("rows_read", "bytes_read", "seconds"))
+        table.add_row(
+            str(number),
+            Text(_describe_query(found)),
+            Text(" ".join([found.operator, *([f"by {', '.join(found.stage.keys)}"] if found.stage.keys else [])])),
+            CAUSES[found.cause],
+            str(found.tasks),
+            *(f"{ratio:.1f}" for ratio in ratios),
+            f"{found.seconds:.1f}",
+            f"{found.predicted:.1f}",
+        )
+    console.print(table)
+    print("× is the fullest or slowest task over the median. even: predicted, with tasks that have equally much to do.")
+    for number, found in enumerate(worst, 1):
+        console.print(Text(f"{number}. {escape_controls(summarise(found))}"))
+        for sentence in advise(found):
+            console.print(Text(f"   • {escape_controls(sentence)}"))
+    if not any(found.cause == "skew" for found in worst):
+        print(f"No slow task has more than {FULL} × the median's rows or bytes that would explain it: no hot key.")
+
+
+def _describe_query(found: "Finding") -> str:
+    """The first line of the query's text, or the call; and the batches of a stream."""
+    lines = [line for line in found.stage.query.splitlines() if line.strip()] or [found.stage.name]
+    batches = f", {found.batches} batches, worst {found.stage.batch}" if found.batches else ""
+    return escape_controls(f"{lines[0][:60]} (stage {found.stage.stage}{batches})")
+
+
+def _show_keys(source: str, key: str, top: int, as_json: bool, kafka: KafkaOptions) -> None:
+    from unskew.apps.cli.simulation.input_stream import StreamSpec
+    from unskew.producers.key_counts import KeyCounts
+
+    counts = KeyCounts()
+    for block in StreamSpec(f"{source}:{key}", _MOST_KEYS, 0, kafka.connection).blocks(1 << 16):
+        counts.add(block)
+    if not counts.total:
+        raise UsageError(f"{source!r} has no keys in {key!r}")
+    hottest = [{"key": name, "tuples": tuples, "share": tuples / counts.total} for name, tuples in counts.top(top)]
+    if as_json:
+        found = {"tuples": counts.total, "distinct": counts.distinct, "keys": hottest}
+        print(json.dumps({"source": source, "column": key, **found}, indent=2))
+        return
+    table = Table(
+        "key", title=f"{source}: {counts.total:,} rows, {counts.distinct:,} keys of {key}", title_justify="left"
+    )
+    for heading in ("rows", "share"):
+        table.add_column(heading, justify="right")
+    for each in hottest:
+        table.add_row(Text(escape_controls(each["key"])), f"{each['tuples']:,}", f"{each['share']:.1%}")
+    Console(width=None if sys.stdout.isatty() else _PAGE).print(table)
+    share = hottest[0]["share"]
+    print(
+        f"Sent by a hash of {key}, the task of the first key has at least {share:.1%} of the rows: more than its share "
+        f"of {int(1 / share) + 1} tasks or more. `unskew simulate {source}:{key}` shows what groupings make of it."
+    )
+
+
+def _show_stores(checkpoint: str, top: int, as_json: bool, conf: list[str]) -> None:
+    from unskew.apps.checkpoint.location import configure_location
+    from unskew.apps.diagnosis.state_keys import find_hot_states
+    from unskew.apps.driver.session import get_log_file, keep_session, start_spark
+    from unskew.shell import parse_pairs
+
+    if "://" not in checkpoint and not Path(checkpoint).is_dir():
+        raise UsageError(f"there is no checkpoint {checkpoint!r}; valid: a query's checkpointLocation")
+    given = parse_pairs("--conf", conf)
+    location = configure_location(checkpoint, given)
+    spark = start_spark("diagnose states", "local[2]", 2, given, location)
+    with keep_session(spark, get_log_file()):
+        stores = find_hot_states(spark, location.address, top)
+    if as_json:
+        print(json.dumps([{**asdict(store), "fullest": store.fullest} for store in stores], indent=2))
+        return
+    for store in stores:
+        _show_store(store)
+
+
+def _show_store(store: "StoreKeys") -> None:
+    fullest = max(store.partitions.items(), key=lambda each: each[1], default=(0, 0))
+    title = (
+        f"{store.operator}, store {store.store}: {store.keys:,} keys in {len(store.partitions)} partitions; "
+        f"partition {fullest[0]} has {fullest[1]:,}, {store.fullest:.1f} × the median"
+    )
+    table = Table("key", title=title, title_justify="left")
+    for heading in ("partition", "entries", "bytes (JSON)", "greatest number"):
+        table.add_column(heading, justify="right")
+    for state in store.hottest:
+        number = "" if state.number is None else f"{state.number:,.15g}"
+        key = Text(escape_controls(state.key))
+        table.add_row(key, str(state.partition), f"{state.entries:,}", f"{state.size:,}", number)
+    Console(width=None if sys.stdout.isatty() else _PAGE).print(table)
