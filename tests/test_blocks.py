@@ -20,6 +20,7 @@ NOT_RUN = {
     r"docker |kubectl ": "needs a registry and a cluster; tests/apps/driver/test_kubernetes.py",
     r"python -m evidence\b": "takes minutes to hours; test_docs.py holds names and options",
     r"unskew simulate .*--tuples 2000000": "takes minutes; tests/apps/cli/simulation/test_command.py",
+    r"unskew diagnose": "needs an application of the reader's; tests/apps/diagnosis",
     r"unskew compare": "takes minutes; tests/apps/cli/comparison/test_compare.py",
     r"unskew topology (?!.*--until)": "runs until Ctrl-C; tests/apps/cli/test_launch.py",
     r".*--loop|.*--speedup": "runs for ever, or for minutes; tests/producers",
