@@ -167,32 +167,35 @@ def _show_findings(described: "EventLog | RestApi", findings: "Findings", top: i
     console = Console(width=None if sys.stdout.isatty() else _PAGE)
     name = f"{escape_controls(described.name)} ({described.application}, Spark {described.version})"
     title = f"{name}: {findings.stages} stages"
-    worst = findings.list_worst(top)
+    found = findings.list_worst(sys.maxsize)
+    worst = found[:top]
     if not worst:
         print(f"{title}. No task takes {SLOW} × its stage's median: nothing to balance.")
         return
     table = Table("", "query", "operator", "cause", title=title, title_justify="left")
     for heading in ("tasks", "rows ×", "bytes ×", "time ×", "stage (s)", "even (s)"):
         table.add_column(heading, justify="right")
-    for number, found in enumerate(worst, 1):
-        ratios = (found.ratios[name] for name in ("rows_read", "bytes_read", "seconds"))
+    for number, each in enumerate(worst, 1):
+        ratios = (each.ratios[name] for name in ("rows_read", "bytes_read", "seconds"))
         table.add_row(
             str(number),
-            Text(_describe_query(found)),
-            Text(" ".join([found.operator, *([f"by {', '.join(found.stage.keys)}"] if found.stage.keys else [])])),
-            CAUSES[found.cause],
-            str(found.tasks),
+            Text(_describe_query(each)),
+            Text(" ".join([each.operator, *([f"by {', '.join(each.stage.keys)}"] if each.stage.keys else [])])),
+            CAUSES[each.cause],
+            str(each.tasks),
             *(f"{ratio:.1f}" for ratio in ratios),
-            f"{found.seconds:.1f}",
-            f"{found.predicted:.1f}",
+            f"{each.seconds:.1f}",
+            f"{each.predicted:.1f}",
         )
     console.print(table)
     print("× is the fullest or slowest task over the median. even: predicted, with tasks that have equally much to do.")
-    for number, found in enumerate(worst, 1):
-        console.print(Text(f"{number}. {escape_controls(summarise(found))}"))
-        for sentence in advise(found):
+    for number, each in enumerate(worst, 1):
+        console.print(Text(f"{number}. {escape_controls(summarise(each))}"))
+        for sentence in advise(each):
             console.print(Text(f"   • {escape_controls(sentence)}"))
-    if not any(found.cause == "skew" for found in worst):
+    if len(found) > top:
+        print(f"{len(found) - top} stages with slow tasks save less: --top {len(found)} shows them, too.")
+    if all(each.cause != "skew" for each in found):
         print(f"No slow task has more than {FULL} × the median's rows or bytes that would explain it: no hot key.")
 
 

@@ -17,6 +17,7 @@ from unskew.errors import EnvironmentFault, UsageError
 
 _READABLE = "valid: plain text, .zstd, .lz4, .snappy (spark.eventLog.compression.codec)"
 _BLOCK = 1 << 20  # bytes that are read at once
+_PIECE = 1 << 14  # of what is decompressed: so much is lost at the end of a log that is being written
 _LZ4_HEADER = struct.Struct("<8sBiii")  # LZ4Block, method and level, length, length when decompressed, checksum
 _LZ4_RAW = 0x10  # the method of a block that is not compressed
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
@@ -109,7 +110,7 @@ def _decompress(path: Path, file: IO[bytes], count: Read) -> Iterator[bytes]:
     codec = path.name.removesuffix(".inprogress").removesuffix(".compact").rpartition(".")[2]
     if codec in ("zstd", "zst"):
         with pa.CompressedInputStream(pa.PythonFile(_Counted(file, count), mode="r"), "zstd") as stream:
-            while block := stream.read(_BLOCK):
+            while block := stream.read(_PIECE):
                 yield block
     elif codec == "lz4":
         yield from _read_lz4(_Counted(file, count))
