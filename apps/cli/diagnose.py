@@ -146,7 +146,6 @@ def _as_json(described: "EventLog | RestApi", findings: "Findings", top: int) ->
         "name": described.name,
         "spark": described.version,
         "stages": findings.stages,
-        "seconds": findings.seconds,
         "findings": [
             {
                 **asdict(found),
@@ -190,9 +189,9 @@ def _show_findings(described: "EventLog | RestApi", findings: "Findings", top: i
     console.print(table)
     print("× is the fullest or slowest task over the median. even: predicted, with tasks that have equally much to do.")
     for number, each in enumerate(worst, 1):
-        console.print(Text(f"{number}. {escape_controls(summarise(each))}"))
+        print(f"{number}. {escape_controls(summarise(each))}")
         for sentence in advise(each):
-            console.print(Text(f"   • {escape_controls(sentence)}"))
+            print(f"   • {escape_controls(sentence)}")
     if len(found) > top:
         print(f"{len(found) - top} stages with slow tasks save less: --top {len(found)} shows them, too.")
     if all(each.cause != "skew" for each in found):

@@ -67,15 +67,12 @@ class EventLog:
                 continue  # the last line of a log whose driver was killed
             name = line[len(_START) : line.index(b'"', len(_START))].decode()
             if name == "SparkListenerStageCompleted":
-                stage = self._end_stage(orjson.loads(line)["Stage Info"])
-                if stage.tasks:
-                    yield stage
+                yield self._end_stage(orjson.loads(line)["Stage Info"])
             elif handle := self._handlers.get(name):
                 handle(orjson.loads(line))
         for (number, _), stage in self._running.items():
             self._describe(stage, number, [])
-            if stage.tasks:
-                yield stage
+            yield stage
 
     def _start_log(self, event: Event) -> None:
         self.version = event["Spark Version"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.diagnosis.prediction import choose_cost, measure_loads, predict_even, schedule_tasks
+from unskew.apps.diagnosis.prediction import choose_cost, predict_even, schedule_tasks
 from unskew.apps.diagnosis.sql_plans import SHUFFLED_KINDS, choose_kind
 from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks, Task, compare_to_median
 
@@ -103,14 +103,11 @@ class Findings:
     ----------
     stages : int
         The stages that were looked at.
-    seconds : float
-        The sum of their times.
 
     """
 
     def __init__(self) -> None:
         self.stages = 0
-        self.seconds = 0.0
         self._found: dict[tuple[object, ...], Finding] = {}
         self._loads: dict[tuple[object, ...], dict[str, NDArray[np.float64]]] = {}  # of a stream's partitions
         self._worst: dict[tuple[object, ...], float] = {}  # what the worst batch has lost
@@ -119,7 +116,6 @@ class Findings:
     def add(self, stage: StageTasks) -> None:
         """Look at a stage."""
         self.stages += 1
-        self.seconds += stage.seconds
         if len(stage.tasks) < 2:
             return
         ratios = compare_executors(stage)
@@ -169,6 +165,7 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
         Executor → the time of its tasks over that of the others' (``compare_executors``).
 
     """
+    stage = replace(stage, tasks=sorted(stage.tasks, key=lambda task: (task.launch, task.partition)))
     durations = stage.durations
     place, median = int(durations.argmax()), float(np.median(durations))
     if durations[place] < SLOW * median or durations[place] - median < LEAST_SECONDS:
@@ -193,7 +190,7 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
         batches=int(bool(stage.stream)),
         seconds=stage.seconds,
         predicted=min(predicted, stage.seconds),
-        ratios=measure_loads(stage) | {"seconds": slower},
+        ratios={name: compare_to_median(each) for name, each in numbers.items()} | {"seconds": slower},
         load=load,
         share=float(values[place] / values.sum()) if load else 0.0,
         fullest=float(values.max() / values.mean()) if load else 1.0,
@@ -236,29 +233,29 @@ def _exceeds(own: float, seconds: float, others: Iterable[float]) -> bool:
 
 
 def _starts_slowly(tasks: list[Task], limit: float) -> bool:
-    """Whether all slow tasks are the first ones of their executors, of half of these or more.
+    """Whether all slow tasks are the first ones of their executors, of half of these or more."""
+    slow = [task for task in tasks if (task.finish - task.launch) / 1000 >= limit]
+    executors = {task.executor for task in tasks}
+    return {*slow} <= _find_first(tasks) and 2 * len({task.executor for task in slow}) >= len(executors)
 
-    The first tasks compile code and start Python. An executor with several slots has several of them: those that were
-    launched before one of its tasks had ended.
-    """
+
+def _find_first(tasks: list[Task]) -> set[Task]:
+    """The first tasks of the executors, which compile code and start Python: launched before one of it had ended."""
     ended: dict[str, int] = {}
     for task in tasks:
         ended[task.executor] = min(task.finish, ended.get(task.executor, task.finish))
-    slow = [task for task in tasks if (task.finish - task.launch) / 1000 >= limit]
-    first = all(task.launch < ended[task.executor] for task in slow)
-    return first and 2 * len({task.executor for task in slow}) >= len(ended)
+    return {task for task in tasks if task.launch < ended[task.executor]}
 
 
 def compare_executors(stage: StageTasks) -> dict[str, float]:
     """Executor → the median time of its tasks over that of all others' tasks.
 
-    The first task of each is left out, because it may have started Python. An executor with fewer than three tasks
-    isn't compared: one may be a hot one.
+    First tasks are left out. An executor with fewer than two others isn't compared: one may be a hot one.
     """
     times: dict[str, list[float]] = {}
-    for task in sorted(stage.tasks, key=lambda task: task.launch):
+    for task in {*stage.tasks} - _find_first(stage.tasks):
         times.setdefault(task.executor, []).append(task.finish - task.launch)
-    later = {executor: own[1:] for executor, own in times.items() if len(own) > 2}
+    later = {executor: own for executor, own in times.items() if len(own) > 1}
     ratios = {}
     for executor, own in later.items():
         if others := [time for name, of in later.items() if name != executor for time in of]:

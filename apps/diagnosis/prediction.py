@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks, compare_to_median
+from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks
 
 #: The fullest task over the mean, where PLANNED routes (`docs/bounded-load/planned.md`), rounded upwards.
 BALANCED = 1.05
@@ -76,8 +76,3 @@ def predict_even(stage: StageTasks, model: CostModel) -> float:
     loads = np.full(len(stage.tasks), stage.get_numbers(model.load).mean())
     loads[0] *= BALANCED
     return schedule_tasks(model.predict(loads), stage.concurrency)
-
-
-def measure_loads(stage: StageTasks) -> dict[str, float]:
-    """The fullest task over the median, by each of ``LOADS``."""
-    return {load: compare_to_median(stage.get_numbers(load)) for load in LOADS}

@@ -84,7 +84,10 @@ class RestApi:
         self._ask, self._base = ask, f"applications/{'/'.join(parts)}"
 
     def read(self, count: Callable[[float], None] = lambda _: None) -> Iterator[StageTasks]:
-        """The stages that the UI still has, also those that run. ``count`` gets the share that is done."""
+        """The stages that the UI still has, also those that run. Those that are even come without their tasks.
+
+        ``count`` gets the share that is done.
+        """
         slots = sum(each["maxTasks"] for each in self._ask(f"{self._base}/allexecutors") if each["isActive"])
         jobs = {stage: job for job in self._ask(f"{self._base}/jobs") for stage in job["stageIds"]}
         queries = {
@@ -98,8 +101,7 @@ class RestApi:
             job = jobs.get(answer["stageId"], {})
             stage = self._read_stage(answer, job, queries.get(job.get("jobId"), {}))
             stage.slots = slots
-            if stage.tasks:
-                yield stage
+            yield stage
 
     def _list_queries(self) -> Iterator[Mapping[str, Any]]:
         offset = 0

@@ -122,8 +122,8 @@ class StageTasks:
 
     @property
     def concurrency(self) -> int:
-        """The tasks that run at once: the slots, or as many as ran."""
-        return self.slots or count_concurrent([(task.launch, task.finish) for task in self.tasks])
+        """The tasks that can run at once: the slots, or at least one for each executor."""
+        return self.slots or len({task.executor for task in self.tasks})
 
 
 def compare_to_median(numbers: Sequence[float] | NDArray[np.float64]) -> float:
@@ -134,13 +134,3 @@ def compare_to_median(numbers: Sequence[float] | NDArray[np.float64]) -> float:
     """
     greatest = float(np.max(numbers))
     return greatest / float(np.median(numbers) or np.mean(numbers)) if greatest else 1.0
-
-
-def count_concurrent(times: Sequence[tuple[int, int]]) -> int:
-    """The most intervals (begin, end) that there are at one time. An end comes before a beginning of the same time.
-
-    >>> count_concurrent([(0, 3), (1, 2), (2, 4)])
-    2
-    """
-    changes = sorted([(begin, 1) for begin, _ in times] + [(end, -1) for _, end in times])
-    return int(np.max(np.cumsum([change for _, change in changes])))

@@ -78,13 +78,13 @@ def test_rows_that_meet_partners_are_seen_by_what_is_written():
 
 
 def test_an_executor_is_the_cause_if_its_tasks_are_slow_and_others_are_not():
+    even = make_tasks(12, 3)
     tasks = [
-        task._replace(finish=task.launch + (4_000 if task.executor == "1" else 1_000)) for task in make_tasks(12, 3)
+        task._replace(launch=4 * task.launch, finish=4 * task.finish) if task.executor == "1" else task for task in even
     ]
     findings = Findings()
     for number in range(3):
         findings.add(replace(make_stage(*tasks), stage=number))
-    even = make_tasks(12, 3)
     findings.add(make_stage(*even))
     worst = findings.list_worst(9)
     assert [each.cause for each in worst] == ["executor"] * 3
