@@ -1,0 +1,136 @@
+"""`unskew diagnose` over logs that real Sparks have written (``record_event_logs``), and over a UI's answers."""
+
+import shutil
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.apps.diagnosis.diagnoses import WITHIN, compare_predictions, diagnose, require_true
+from tests.commands import unskew
+from tests.http import Request, serving
+from tests.pages import ROOT
+from unskew.loopback import LOOPBACK
+
+DATA = ROOT / "tests" / "data" / "eventlogs"
+LOGS = sorted(DATA.glob("spark-*.zst"))
+#: The UI's answers are of the run that wrote this log.
+LOG = LOGS[-1]
+
+
+@pytest.fixture
+def ui():
+    """A server with the answers that a driver's REST API gave."""
+    answers = orjson.loads(pa.CompressedInputStream(DATA / "rest.json.zst", "zstd").read())
+
+    class Answer(Request):
+        def do_GET(self):
+            body = answers.get(self.path.removeprefix("/api/v1/"))
+            self.answer(404 if body is None else 200, orjson.dumps(body))
+
+    with serving(ThreadingHTTPServer((LOOPBACK, 0), Answer)) as server:
+        yield f"http://{LOOPBACK}:{server.server_port}"
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
+def test_each_query_has_its_cause(log):
+    require_true(log)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
+def test_predictions_are_what_the_change_took(log):
+    ratios = compare_predictions(log)
+    assert {*ratios} == {"group", "join", "write", "stream"}
+    assert {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > WITHIN} == {}
+
+
+def test_a_ui_says_what_its_log_says(ui):
+    require_true("--ui", ui)
+    there, here = diagnose("--ui", ui), diagnose(LOG)
+    keys = ("cause", "kind", "operator", "tasks", "slots", "batches", "ratios", "medians")
+    for name in ("seconds", "predicted"):
+        assert [each[name] for each in there] == pytest.approx([each[name] for each in here])
+    assert [[each[key] for key in keys] for each in there] == [[each[key] for key in keys] for each in here]
+    assert all(each["stage"]["keys"] == other["stage"]["keys"] for each, other in zip(there, here, strict=True))
+
+
+def test_state_stores_are_compared_by_partition():
+    [states] = [found for found in diagnose(LOG, "--query", "stream-plain") if found["kind"] == "state"]
+    assert 1 <= states["state_rows"] < 1.5, "each user has one state, also the hot one"
+
+
+def test_the_table_and_the_advice():
+    shown = unskew("diagnose", LOG, "--top", "2", "--query", "join-plain").stdout
+    row = next(line for line in shown.splitlines() if line.startswith("│ 1"))
+    assert all(cell in row for cell in ("join-plain (stage ", "SortMergeJoin by user", "skewed rows"))
+    assert "Rows are sent by the hash of user." in shown
+    assert '• balanced_join(left, right, "user", 6): ' in shown
+    assert "no hot key" not in shown
+    slow = unskew("diagnose", LOG, "--query", "slow-plain").stdout
+    assert "though no task has more than 1.2 × the median's rows or bytes" in slow
+    assert "No slow task has more than 1.2 × the median's rows or bytes that would explain it: no hot key." in slow
+    assert unskew("diagnose", LOG, "--query", "nothing has this").stdout.endswith(
+        "0 stages. No task takes 1.5 × its stage's median: nothing to balance.\n"
+    )
+
+
+def test_the_newest_of_several_applications_is_taken(tmp_path):
+    for name in ("app-1", "app-2"):
+        shutil.copyfile(LOG, tmp_path / f"{name}.zst")
+    done = unskew("diagnose", tmp_path)
+    assert done.stderr == "2 applications; this is app-2, the newest. --application: app-2, app-1\n"
+    assert unskew("diagnose", tmp_path, "--application", "app-1").stderr == ""
+    assert (
+        "--application is 'app-3'; valid: app-2, app-1" in unskew("diagnose", tmp_path, "--application", "app-3").stderr
+    )
+
+
+def test_a_log_that_was_cut_off_has_the_stages_before(tmp_path):
+    whole = LOG.read_bytes()
+    cut = tmp_path / "app-1.zstd.inprogress"
+    cut.write_bytes(whole[: len(whole) // 2])
+    assert 0 < len(diagnose(cut)) < len(diagnose(LOG))
+
+
+def test_the_hottest_keys_of_a_table(tmp_path):
+    keys = ["hot"] * 80 + [f"user {n}" for n in range(20)]
+    pq.write_table(pa.table({"user": keys}), tmp_path / "events.parquet")
+    shown = unskew("diagnose", tmp_path / "events.parquet", "--key", "user").stdout
+    assert "100 rows, 21 keys of user" in " ".join(shown.split())
+    row = next(line for line in shown.splitlines() if line.startswith("│"))
+    assert [cell.strip() for cell in row.strip("│").split("│")] == ["hot", "80", "80.0%"]
+    found = orjson.loads(
+        unskew("diagnose", tmp_path / "events.parquet", "--key", "user", "--json", "--top", "1").stdout
+    )
+    assert found["keys"] == [{"key": "hot", "tuples": 80, "share": 0.8}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ([], 2, "nothing is given; valid: one of SOURCE, --ui and --checkpoint"),
+        (["log", "--ui", "http://x:4040"], 2, "SOURCE and --ui is given; valid: one of"),
+        (["/nowhere"], 2, "there is no event log '/nowhere'; valid: a file, or a folder"),
+        ([__file__], 2, "the first line is no event of Spark's; valid: the log of an application"),
+        (["--ui", "localhost:4040"], 2, "--ui is 'localhost:4040'; valid: http://HOST:PORT"),
+        (["--ui", f"http://{LOOPBACK}:1"], 1, f"http://{LOOPBACK}:1 doesn't answer: "),
+        (["--checkpoint", "/nowhere"], 2, "there is no checkpoint '/nowhere'; valid: a query's checkpointLocation"),
+        ([str(Path(__file__).parent)], 2, "the first line is no event"),
+    ],
+)
+def test_mistakes_are_one_line(arguments, code, says):
+    done = unskew("diagnose", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert says in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("unskew: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_application_that_a_ui_lacks_is_refused(ui):
+    done = unskew("diagnose", "--ui", ui, "--application", "app-0")
+    assert done.returncode == 2
+    assert "there is no application 'app-0'" in done.stderr
+    assert "answers 404" in unskew("diagnose", "--ui", f"{ui}/other").stderr
