@@ -1,6 +1,6 @@
 """Record event logs of six real queries in a session of plain Spark, and of what we have instead of the skewed ones.
 
-    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec none|zstd|lz4] [--rolling] [--rest] [--only NAME,…]
+    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec CODEC] [--rolling] [--rest] [--adaptive] [--only NAME,…]
 
 FOLDER/logs gets the event log of one application of two executors with a core each. Its jobs' group is NAME-plain or
 NAME-balanced, a stream has that name. FOLDER/seconds.json has how long each query took. With --rest FOLDER/rest.json
@@ -31,8 +31,8 @@ BATCHES = 3
 COUNTS = "user string, rows long"
 
 
-def make_session(folder: Path, codec: str, rolling: bool, rest: bool) -> SparkSession:
-    """A session as a user has it, but without what hides skew (broadcasts, AQE)."""
+def make_session(folder: Path, codec: str, rolling: bool, rest: bool, adaptive: bool) -> SparkSession:
+    """A session as a user has it, but without what hides skew (broadcasts, and by default AQE)."""
     (folder / "logs").mkdir(parents=True)
     settings = {
         "spark.eventLog.enabled": "true",
@@ -43,7 +43,8 @@ def make_session(folder: Path, codec: str, rolling: bool, rest: bool) -> SparkSe
         "spark.eventLog.compression.codec": codec if codec != "none" else "zstd",
         "spark.ui.enabled": str(rest).lower(),
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.adaptive.enabled": str(adaptive).lower(),
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": str(PARTITIONS),
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
@@ -257,11 +258,12 @@ def main() -> None:
     parser.add_argument("--codec", default="none")
     parser.add_argument("--rolling", action="store_true")
     parser.add_argument("--rest", action="store_true")
+    parser.add_argument("--adaptive", action="store_true", help="with AQE")
     parser.add_argument("--only", type=lambda text: text.split(","), default=[*QUERIES])
     given = parser.parse_args()
     folder = given.folder.resolve()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = make_session(folder, given.codec, given.rolling, given.rest)
+    spark = make_session(folder, given.codec, given.rolling, given.rest, given.adaptive)
     try:
         prepare(spark, folder)
         (folder / "seconds.json").write_text(json.dumps(run_queries(spark, folder, given.only), indent=1))

@@ -13,6 +13,8 @@ from tests.apps.diagnosis.diagnoses import WITHIN, compare_predictions, diagnose
 from tests.commands import unskew
 from tests.http import Request, serving
 from tests.pages import ROOT
+from unskew.apps.diagnosis.event_log import EventLog
+from unskew.apps.diagnosis.log_files import find_logs
 from unskew.loopback import LOOPBACK
 
 DATA = ROOT / "tests" / "data" / "eventlogs"
@@ -55,6 +57,14 @@ def test_a_ui_says_what_its_log_says(ui):
         assert [each[name] for each in there] == pytest.approx([each[name] for each in here])
     assert [[each[key] for key in keys] for each in there] == [[each[key] for key in keys] for each in here]
     assert all(each["stage"]["keys"] == other["stage"]["keys"] for each, other in zip(there, here, strict=True))
+
+
+def test_what_has_ended_is_forgotten():
+    log, most = EventLog(), 0
+    for _ in log.read(find_logs(LOG)[0].read_lines()):
+        most = max(most, len(log._running) + len(log._properties) + len(log._plans))
+    assert most < 12
+    assert (log._running, log._properties, log._plans, log._job_stages) == ({}, {}, {}, {})
 
 
 def test_state_stores_are_compared_by_partition():
