@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,9 +32,10 @@ _QUIET = 2.0  # s, after which a bar shows how much is read
 _MOST_KEYS = 10_000_000  # tuples that are read of a topic or table
 
 
-@options_from(kafka=KafkaOptions)
-def diagnose(
-    kafka: KafkaOptions,
+@dataclass(frozen=True)
+class DiagnoseOptions:
+    """What is looked at, and how much is shown."""
+
     sources: Annotated[
         list[str] | None,
         typer.Argument(
@@ -42,57 +43,77 @@ def diagnose(
             help="An event log: a file or a folder (spark.eventLog.dir). With --key: a table (Parquet, CSV, TSV or "
             "JSON lines), or kafka:TOPIC.",
         ),
-    ] = None,
+    ] = None
     ui: Annotated[
         str | None, typer.Option(metavar="URL", help="The UI of a running application, or a history server.")
-    ] = None,
+    ] = None
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIR", help="The checkpoint of a streaming query: its states' hottest keys.")
-    ] = None,
+    ] = None
     key: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The hottest keys of this column, or field of JSON messages.")
-    ] = None,
+    ] = None
     application: Annotated[
         str | None, typer.Option(metavar="ID", help="One of several applications.", show_default="the newest")
-    ] = None,
+    ] = None
     query: Annotated[
         str, typer.Option(metavar="TEXT", help="Only queries whose SQL text or description has this text.")
-    ] = "",
-    top: Annotated[int, typer.Option(min=1, help="Number of stages, or of keys, to show.")] = 5,
-    as_json: JsonOption = False,
-    conf: Conf = None,
-) -> None:
+    ] = ""
+    top: Annotated[int, typer.Option(min=1, help="Number of stages, or of keys, to show.")] = 5
+
+    def require_one_kind(self) -> None:
+        """Require that there is one kind of source.
+
+        Raises
+        ------
+        UsageError
+            There is none, or there are several; or ``--key`` is given for what has no columns.
+
+        """
+        kinds = {"SOURCE": self.sources, "--ui": self.ui, "--checkpoint": self.checkpoint}
+        given = [name for name, value in kinds.items() if value]
+        if len(given) != 1:
+            raise UsageError(
+                f"{' and '.join(given) or 'nothing'} is given; valid: one of SOURCE, --ui and --checkpoint"
+            )
+        if self.key is not None and not self.sources:
+            raise UsageError(f"--key is given with {given[0]}; valid: with SOURCE, a table or kafka:TOPIC")
+
+
+@options_from(options=DiagnoseOptions, kafka=KafkaOptions)
+def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption = False, conf: Conf = None) -> None:
     """Show which tasks of a Spark application are slow, whether a hot key is the cause, and what would help.
 
-    Any query will do. Nothing is started, but for --checkpoint, which Spark reads.
+    Any query will do. Rows, bytes and times of each stage's tasks are compared, from its event log or its UI. Nothing
+    is started, but for --checkpoint, which Spark reads.
 
     Example: unskew diagnose /tmp/spark-events
 
-    Example: unskew diagnose --ui http://localhost:4040
+    Example: unskew diagnose --ui http://localhost:4040 --query "daily report"
+
+    Example: unskew diagnose events.parquet --key user
     """
-    given = [name for name, value in (("SOURCE", sources), ("--ui", ui), ("--checkpoint", checkpoint)) if value]
-    if len(given) != 1:
-        raise UsageError(f"{' and '.join(given) or 'nothing'} is given; valid: one of SOURCE, --ui and --checkpoint")
-    if checkpoint is not None:
-        _show_stores(checkpoint, top, as_json, conf or [])
+    options.require_one_kind()
+    if options.checkpoint is not None:
+        _show_stores(options.checkpoint, options.top, as_json, conf or [])
         return
-    for source in sources or [""]:
-        if key is not None:
-            _show_keys(source, key, top, as_json, kafka)
+    for source in options.sources or [""]:
+        if options.key is not None:
+            _show_keys(source, options.key, options.top, as_json, kafka)
             continue
-        described, findings = _read_ui(ui, application, query) if ui else _read_log(source, application, query)
+        described, findings = _read_ui(options) if options.ui else _read_log(source, options)
         if as_json:
-            print(json.dumps(_as_json(described, findings, top), indent=2))
+            print(json.dumps(_as_json(described, findings, options.top), indent=2))
         else:
-            _show_findings(described, findings, top)
+            _show_findings(described, findings, options.top)
 
 
-def _read_log(source: str, application: str | None, query: str) -> "tuple[EventLog, Findings]":
+def _read_log(source: str, options: DiagnoseOptions) -> "tuple[EventLog, Findings]":
     from unskew.apps.diagnosis.event_log import EventLog
     from unskew.apps.diagnosis.findings import Findings
     from unskew.apps.diagnosis.log_files import find_logs
 
-    logs = find_logs(Path(source))
+    logs, application = find_logs(Path(source)), options.application
     chosen = next((log for log in logs if application in (None, log.name)), None)
     names = [log.name for log in logs]
     if chosen is None:
@@ -112,19 +133,19 @@ def _read_log(source: str, application: str | None, query: str) -> "tuple[EventL
             show(read / size)
 
         for stage in log.read(chosen.read_lines(count)):
-            if query in stage.query:
+            if options.query in stage.query:
                 findings.add(stage)
     return log, findings
 
 
-def _read_ui(address: str, application: str | None, query: str) -> "tuple[RestApi, Findings]":
+def _read_ui(options: DiagnoseOptions) -> "tuple[RestApi, Findings]":
     from unskew.apps.diagnosis.findings import Findings
     from unskew.apps.diagnosis.rest_api import RestApi, connect
 
-    api, findings = RestApi(connect(address), application), Findings()
-    with _show_progress(f"reading {address}") as show:
+    api, findings = RestApi(connect(options.ui or ""), options.application), Findings()
+    with _show_progress(f"reading {options.ui}") as show:
         for stage in api.read(show):
-            if query in stage.query:
+            if options.query in stage.query:
                 findings.add(stage)
     return api, findings
 

@@ -1,6 +1,6 @@
 """Record event logs of six real queries in a session of plain Spark, and of what we have instead of the skewed ones.
 
-    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec CODEC] [--rolling] [--rest] [--adaptive] [--only NAME,…]
+    python -m tests.apps.diagnosis.record_event_logs FOLDER [--codec zstd] [--rest] [--only NAME,…] …
 
 FOLDER/logs gets the event log of one application of two executors with a core each. Its jobs' group is NAME-plain or
 NAME-balanced, a stream has that name. FOLDER/seconds.json has how long each query took. With --rest FOLDER/rest.json

@@ -123,6 +123,7 @@ def test_the_hottest_keys_of_a_table(tmp_path):
     [
         ([], 2, "nothing is given; valid: one of SOURCE, --ui and --checkpoint"),
         (["log", "--ui", "http://x:4040"], 2, "SOURCE and --ui is given; valid: one of"),
+        (["--ui", "http://x:4040", "--key", "user"], 2, "--key is given with --ui; valid: with SOURCE, a table or"),
         (["/nowhere"], 2, "there is no event log '/nowhere'; valid: a file, or a folder"),
         ([__file__], 2, "the first line is no event of Spark's; valid: the log of an application"),
         (["--ui", "localhost:4040"], 2, "--ui is 'localhost:4040'; valid: http://HOST:PORT"),
