@@ -152,6 +152,7 @@ def parse_task(info: Event, metrics: Event) -> Task:
         launch=info["Launch Time"],
         finish=info["Finish Time"],
         run=metrics["Executor Run Time"],
+        cpu=metrics.get("Executor CPU Time", 0) // 1_000_000,
         rows_read=read.get("Total Records Read", 0) + source.get("Records Read", 0),
         bytes_read=read.get("Remote Bytes Read", 0) + read.get("Local Bytes Read", 0) + source.get("Bytes Read", 0),
         rows_shuffled=read.get("Total Records Read", 0),

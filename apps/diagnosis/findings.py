@@ -170,8 +170,9 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
     place, median = int(durations.argmax()), float(np.median(durations))
     if durations[place] < SLOW * median or durations[place] - median < LEAST_SECONDS:
         return None
+    place, load = _choose_slowest(stage)
     slower, slots = float(durations[place]) / median, stage.concurrency
-    if load := _find_load(stage, place, slower):
+    if load:
         cause, predicted = "skew", predict_even(stage, choose_cost(stage))
     else:
         cause = _explain(stage, stage.tasks[place], ratios, median)
@@ -198,6 +199,24 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
         medians={name: float(np.median(each)) for name, each in numbers.items()} | {"seconds": median},
         state_rows=compare_to_median(states) if states.min() >= 0 else 0.0,
     )
+
+
+def _choose_slowest(stage: StageTasks) -> tuple[int, str]:
+    """The place of the slowest task, and the load that explains its time.
+
+    If that is a first task of an executor that no load explains, and a later task is slow because of its load, it is
+    that one.
+    """
+    durations, first = stage.durations, _find_first(stage.tasks)
+    place = int(durations.argmax())
+    load = _find_load(stage, place, float(durations[place] / np.median(durations)))
+    later = [number for number, task in enumerate(stage.tasks) if task not in first]
+    if not load and stage.tasks[place] in first and len(later) > 1:
+        other, typical = max(later, key=lambda number: durations[number]), float(np.median(durations[later]))
+        if durations[other] >= max(SLOW * typical, typical + LEAST_SECONDS):
+            explained = _find_load(stage, other, float(durations[other]) / typical)
+            return (other, explained) if explained else (place, "")
+    return place, load
 
 
 def _find_load(stage: StageTasks, place: int, slower: float) -> str:

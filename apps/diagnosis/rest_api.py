@@ -14,6 +14,7 @@ from unskew.apps.diagnosis.sql_plans import PlanNode, find_stage_nodes
 from unskew.apps.diagnosis.stage_tasks import StageTasks, Task
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 
+_FEW = 50  # tasks that are asked for in any case
 _PAGE = 1000  # tasks, or queries, of an answer
 _SUMMARIES = "withSummaries=true&quantiles=0.5,1.0"
 _OF_STAGE = re.compile(r"\(stage (\d+)\.(\d+): task")
@@ -137,9 +138,12 @@ class RestApi:
 
 
 def _is_even(answer: Answer) -> bool:
-    """Whether the slowest task isn't slow, so that its tasks needn't be asked for."""
+    """Whether the slowest of many tasks isn't slow, so that they needn't be asked for.
+
+    Of an even number of tasks Spark's median is the upper one of the two in the middle. Of few tasks that is another.
+    """
     durations = (answer.get("taskMetricsDistributions") or {}).get("duration")
-    if answer["status"] == "ACTIVE" or not durations:
+    if answer["status"] == "ACTIVE" or not durations or answer["numTasks"] < _FEW:
         return False
     median, slowest = durations
     return slowest < SLOW * median or slowest - median < 1000 * LEAST_SECONDS
@@ -190,6 +194,7 @@ def parse_task(answer: Answer) -> Task:
         launch=launch,
         finish=launch + answer.get("duration", 0),
         run=metrics.get("executorRunTime", answer.get("duration", 0)),
+        cpu=metrics.get("executorCpuTime", 0) // 1_000_000,
         rows_read=read.get("recordsRead", 0) + source.get("recordsRead", 0),
         bytes_read=read.get("remoteBytesRead", 0) + read.get("localBytesRead", 0) + source.get("bytesRead", 0),
         rows_shuffled=read.get("recordsRead", 0),

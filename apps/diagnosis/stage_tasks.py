@@ -25,7 +25,9 @@ class Task(NamedTuple):
     launch, finish : int
         When it was launched, and when the driver knew that it had finished.
     run : int
-        The time in which it computed: without its start, its waiting for the scheduler, and the way of its result.
+        The time in which it worked: without its start, its waiting for the scheduler, and the way of its result.
+    cpu : int
+        The time in which its thread computed. What it waits for Python or for another machine isn't in it.
     rows_read, bytes_read : int
         Of shuffles and of files.
     rows_shuffled : int
@@ -49,6 +51,7 @@ class Task(NamedTuple):
     launch: int
     finish: int
     run: int
+    cpu: int
     rows_read: int
     bytes_read: int
     rows_shuffled: int

@@ -12,7 +12,7 @@ from unskew.apps.diagnosis.prediction import BALANCED, choose_cost, predict_even
 from unskew.apps.diagnosis.sql_plans import SqlPlan, choose_kind, parse_keys
 from unskew.apps.diagnosis.stage_tasks import StageTasks, Task
 
-EVEN = Task(0, 0, "0", "a", "PROCESS_LOCAL", 0, 1_000, 950, 1_000, 8_000, 1_000, 10, 80, 0, 0, 0)
+EVEN = Task(0, 0, "0", "a", "PROCESS_LOCAL", 0, 1_000, 950, 900, 1_000, 8_000, 1_000, 10, 80, 0, 0, 0)
 HOT = {"finish": 9_000, "run": 8_900, "rows_read": 9_000, "bytes_read": 72_000}
 #: What the slowest of eight tasks has → the cause.
 FAULTS = {
@@ -99,6 +99,16 @@ def test_first_tasks_start_python_and_no_change_of_rows_helps():
     alone, *others = make_tasks(12, 6)
     alone = alone._replace(finish=4_000, run=3_900)
     assert find(make_stage(alone, *others)).cause == "rows", "one of six executors"
+
+
+def test_a_hot_key_is_found_behind_first_tasks_that_are_slower():
+    """As in a stream's first batch."""
+    *tasks, hot = make_tasks(6, **{**HOT, "finish": 4_000})
+    starts = [task._replace(finish=task.finish + 4_500, run=task.run + 4_500) for task in tasks[:2]]
+    tasks = [*starts, *tasks[2:]]
+    found = find(make_stage(*tasks, hot))
+    assert (found.cause, found.load, found.slowest.partition) == ("skew", "rows_read", 5)
+    assert find(make_stage(*tasks, hot._replace(rows_read=1_000, bytes_read=8_000))).cause == "rows"
 
 
 def test_the_prediction_is_a_list_schedule_of_even_tasks():
