@@ -9,12 +9,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.apps.diagnosis.diagnoses import WITHIN, compare_predictions, diagnose, require_true
+from tests.apps.diagnosis.diagnoses import (
+    COMPUTING,
+    WAITING,
+    WITHIN,
+    compare_predictions,
+    compare_work,
+    diagnose,
+    require_true,
+)
 from tests.commands import unskew
 from tests.http import Request, serving
 from tests.pages import ROOT
 from unskew.apps.diagnosis.event_log import EventLog
 from unskew.apps.diagnosis.log_files import find_logs
+from unskew.apps.diagnosis.rest_api import RestApi
 from unskew.loopback import LOOPBACK
 
 DATA = ROOT / "tests" / "data" / "eventlogs"
@@ -44,8 +53,10 @@ def test_each_query_has_its_cause(log):
 
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
 def test_predictions_are_what_the_change_took(log):
+    """Of tasks that compute, it is their CPU time: this machine's cores had other programs, too."""
     ratios = compare_predictions(log)
-    assert {*ratios} == {"group", "join", "write", "stream"}
+    assert {*ratios} == {*WAITING, *COMPUTING}
+    ratios = {name: ratios[name] for name in WAITING} | compare_work(log)
     assert {name: ratio for name, ratio in ratios.items() if abs(ratio - 1) > WITHIN} == {}
 
 
@@ -57,6 +68,32 @@ def test_a_ui_says_what_its_log_says(ui):
         assert [each[name] for each in there] == pytest.approx([each[name] for each in here])
     assert [[each[key] for key in keys] for each in there] == [[each[key] for key in keys] for each in here]
     assert all(each["stage"]["keys"] == other["stage"]["keys"] for each, other in zip(there, here, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked"),
+    [
+        ({}, 0),
+        ({"numTasks": 49}, 1),
+        ({"status": "ACTIVE"}, 1),
+        ({"durations": [100.0, 500.0]}, 1),
+        ({"more": None}, 1),
+    ],
+)
+def test_only_stages_that_may_have_slow_tasks_are_asked_for_these(changes, asked):
+    """Of a stage with many tasks whose slowest one is as slow as the median nothing more is asked."""
+    durations = changes.get("durations", [400.0, 500.0])
+    stage = {"stageId": 1, "attemptId": 0, "name": "x", "numFailedTasks": 0, "numTasks": 200, "status": "COMPLETE"}
+    stage |= {"taskMetricsDistributions": None if "more" in changes else {"duration": durations}} | changes
+    application = {"id": "app-1", "name": "x", "attempts": [{"appSparkVersion": "4.2.0"}]}
+    seen = []
+
+    def ask(path):
+        seen.append(path)
+        return {"applications": [application]}.get(path, [stage] if "/stages?" in path else [])
+
+    [_] = RestApi(ask).read()
+    assert sum("taskList" in path for path in seen) == asked
 
 
 def test_what_has_ended_is_forgotten():
