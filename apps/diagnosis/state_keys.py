@@ -78,29 +78,31 @@ def find_hot_states(spark: SparkSession, checkpoint: str, top: int) -> list[Stor
         The checkpoint has no states that Spark knows of. (Those of Spark 3 have none.)
 
     """
+    # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
+    _ = spark.streams.active
     rows = spark.read.format("state-metadata").load(checkpoint).collect()
-    stores = [store for row in rows for store in _list_stores(row.asDict())]
+    stores = {(row["operatorId"], name): (row, options) for row in rows for name, options in _list_stores(row.asDict())}
     if not stores:
         raise UsageError(f"checkpoint {checkpoint!r} has no states; valid: one of a stateful query of Spark 4")
-    found = {}
-    for operator, name, options in stores:
+    found = []
+    for (_, name), (row, options) in stores.items():
         states = spark.read.format("statestore").options(**options).load(checkpoint)
-        found[operator, name] = _measure_store(states, operator, name, top)
-    return [*found.values()]
+        found.append(_measure_store(states, row["operatorName"], name, top))
+    return found
 
 
-def _list_stores(row: dict[str, object]) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """(operator, store, options of the state reader) of each of an operator's stores."""
+def _list_stores(row: dict[str, object]) -> Iterator[tuple[str, dict[str, str]]]:
+    """(name, options of the state reader) of each of an operator's stores, but for those of timers, ``$…``."""
     operator, number = str(row["operatorName"]), {"operatorId": str(row["operatorId"])}
     properties = orjson.loads(str(row.get("operatorProperties") or "{}"))
     if variables := properties.get("stateVariables"):
-        for variable in variables if isinstance(variables, list) else orjson.loads(variables):
-            yield operator, variable["stateName"], {**number, "stateVarName": variable["stateName"]}
+        names = [each["stateName"] for each in (variables if isinstance(variables, list) else orjson.loads(variables))]
+        yield from ((name, {**number, "stateVarName": name}) for name in names if name[0] != "$")
     elif "join" in operator.lower():
-        yield from ((operator, side, {**number, "joinSide": side}) for side in ("left", "right"))
+        yield from ((side, {**number, "joinSide": side}) for side in ("left", "right"))
     else:
         name = str(row["stateStoreName"])
-        yield operator, name, {**number, "storeName": name}
+        yield name, {**number, "storeName": name}
 
 
 def _measure_store(states: DataFrame, operator: str, name: str, top: int) -> StoreKeys:
