@@ -67,6 +67,7 @@ def test_a_ui_says_what_its_log_says(ui):
     for name in ("seconds", "predicted"):
         assert [each[name] for each in there] == pytest.approx([each[name] for each in here])
     assert [[each[key] for key in keys] for each in there] == [[each[key] for key in keys] for each in here]
+    assert [each["saved"] for each in here] == sorted((each["saved"] for each in here), reverse=True)
     assert all(each["stage"]["keys"] == other["stage"]["keys"] for each, other in zip(there, here, strict=True))
 
 
