@@ -14,13 +14,15 @@ _CALLS = {
     "join": "balanced_join(left, right, {keys}, {workers})",
     "group": "balanced_map(df, {keys}, {workers}, work, …) for partial results that a second step merges, or keyed_map",
     "write": "balanced_write(df, …, by={keys}, workers={workers})",
+    "window": (
+        "A window needs all rows of its partition: add a column to its PARTITION BY, or balance what comes before"
+    ),
     "function": "balance(df, {keys}, {workers}) before it",
 }
 _SCAN = (
     "The tasks would read as much as each other with files that Spark can split and a smaller "
     "spark.sql.files.maxPartitionBytes; of a topic, with minPartitions, or with keys that its partitions share evenly."
 )
-_WINDOW = "A window needs all rows of its partition: add a column to its PARTITION BY, or balance what comes before"
 #: Cause → what to do about it.
 _OTHERS = {
     "executor": (
@@ -43,7 +45,7 @@ _OTHERS = {
 def summarise(found: Finding) -> str:
     """What the slowest task has to do and how long that takes, beside the median."""
     task = found.slowest
-    times = f"takes {_format_seconds(found.ratios, found)}"
+    times = f"takes {(task.finish - task.launch) / 1000:.1f} s, {found.ratios['seconds']:.1f} × the median"
     if found.cause == "skew":
         own, median = getattr(task, found.load), found.medians[found.load]
         has = f"has {found.share:.0%} of all {LOADS[found.load]}, {own:,} (median: {median:,.0f}), and {times}"
@@ -53,11 +55,6 @@ def summarise(found: Finding) -> str:
         has = f"{times}, though {even}"
     by = f" Rows are sent by the hash of {', '.join(found.stage.keys)}." if found.stage.keys else ""
     return f"Task {task.partition} of {found.tasks} {has}. It ran on executor {task.executor} ({task.host}).{by}"
-
-
-def _format_seconds(ratios: dict[str, float], found: Finding) -> str:
-    seconds = (found.slowest.finish - found.slowest.launch) / 1000
-    return f"{seconds:.1f} s, {ratios['seconds']:.1f} × the median"
 
 
 def advise(found: Finding) -> list[str]:
@@ -76,14 +73,10 @@ def advise(found: Finding) -> list[str]:
     keys = ", ".join(f'"{key}"' for key in found.stage.keys) or '"KEY"'
     call = _CALLS.get(found.kind, _CALLS["function"])
     named = f"[{keys}]" if len(found.stage.keys) > 1 else keys
-    if found.kind == "window":
-        call = (
-            "A window needs all rows of its partition: add a column to its PARTITION BY, or balance what comes before"
-        )
-    column = ", ".join(found.stage.keys) or "a column"
+    column = found.stage.keys[0] if found.stage.keys else "COLUMN"
     partitions = (
         f"More partitions keep a key's rows together: if the {found.share:.0%} are one key's, they don't help. "
-        f"`unskew simulate FILE:COLUMN` or `kafka:TOPIC:FIELD` measures the keys of {column}."
+        f"`unskew diagnose TABLE --key {column}` shows its hottest keys."
     )
     return [
         f"{call.format(keys=named, workers=found.tasks)}: {_predict(found)}.",
