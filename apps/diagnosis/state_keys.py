@@ -106,7 +106,7 @@ def _list_stores(row: dict[str, object]) -> Iterator[tuple[str, dict[str, str]]]
 
 
 def _measure_store(states: DataFrame, operator: str, name: str, top: int) -> StoreKeys:
-    values = F.struct(*(column for column in states.columns if column not in _METADATA))
+    values = F.struct(*_list_values(states.schema))
     numbers = [*_list_numbers(states.schema, "")]
     number = F.greatest(*numbers, F.lit(float("-inf"))) if numbers else F.lit(None).cast("double")
     keys = (
@@ -130,6 +130,17 @@ def _measure_store(states: DataFrame, operator: str, name: str, top: int) -> Sto
     finally:
         keys.unpersist()
     return StoreKeys(operator, name, sum(partitions.values()), dict(sorted(partitions.items())), hottest)
+
+
+def _list_values(schema: StructType) -> list[Column]:
+    """The columns of the values, those of structs one by one: a join's rows have one more than their schema says."""
+    columns = []
+    for field in schema.fields:
+        if field.name not in _METADATA:
+            inner = field.dataType.fieldNames() if isinstance(field.dataType, StructType) else []
+            columns += [F.col(f"`{field.name}`.`{name}`").alias(f"{field.name}.{name}") for name in inner]
+            columns += [] if inner else [F.col(f"`{field.name}`")]
+    return columns
 
 
 def _list_numbers(kind: DataType, path: str) -> Iterator[Column]:
