@@ -33,9 +33,11 @@ def diagnose(*arguments: object) -> list[dict]:
     return [found for found in json.loads(done.stdout)["findings"] if found["cause"] != "start"]
 
 
-def require_true(*arguments: object) -> None:
-    """Require the true cause of each query, and none of the one that is even."""
+def require_true(*arguments: object, without: str = "") -> None:
+    """Require the true cause of each query but one, and none of the one that is even."""
     for query, (cause, kind, keys) in TRUE.items():
+        if query == without:
+            continue
         worst = diagnose(*arguments, "--query", query)[0]
         assert (worst["cause"], worst["kind"], worst["stage"]["keys"]) == (cause, kind, keys), query
         if cause == "skew":
@@ -52,6 +54,8 @@ def compare_predictions(log: Path) -> dict[str, float]:
     """
     ratios = {}
     for query, found in _list_skewed(log).items():
+        if not found:  # it wasn't recorded
+            continue
         took = [stage.seconds for stage in _list_shuffled(log, f"{query}-balanced")]
         predicted = sum(each.predicted for each in found.values())
         ratios[query] = predicted / (sum(took) if query == "stream" else max(took))
