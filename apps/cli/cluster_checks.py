@@ -156,7 +156,8 @@ def _check_clock(connection: Connection, topic: str) -> CheckResult:
         for partition in range(count_partitions(connection, topic) or 0)
     }
     admin = connection.admin()
-    newest = max(each.result().timestamp for each in admin.list_offsets(asked, request_timeout=_PATIENCE).values())
+    times = [each.result().timestamp for each in admin.list_offsets(asked, request_timeout=_PATIENCE).values()]
+    newest = max(times, default=-1)
     if newest < 0:
         return CheckResult("clock", "not known: the topic has no message")
     by = {"LogAppendTime": "a broker's", "CreateTime": "a producer's"}

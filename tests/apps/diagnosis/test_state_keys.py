@@ -23,6 +23,7 @@ def test_each_store_has_its_options():
 
 
 @pytest.mark.spark
+@pytest.mark.nightly(group="sparks")
 def test_the_hot_key_of_a_count_and_of_a_join_come_first(spark, tmp_path, monkeypatch):
     users = ["hot"] * 80 + [f"user {n}" for n in range(20)]
     (tmp_path / "in").mkdir()
