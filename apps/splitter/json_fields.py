@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unskew.apps.splitter.field_columns import NOW, FieldColumn, explain_row, make_arrays
-from unskew.apps.splitter.json_structs import NOTHING, StructDecoder
+from unskew.apps.splitter.json_structs import NOTHING, StructDecoder, get_decoder
 
 #: The column of the messages that are to be read.
 MESSAGE = "__message"
@@ -162,14 +162,14 @@ class JsonFields:
         return [body[FRAME:] if body and body[0] == 0 else body for body in found] if self.framed else found
 
     @property
-    def _paths(self) -> list[tuple[str, ...]]:
+    def _paths(self) -> tuple[tuple[str, ...], ...]:
         """Where the key is, the count if there is one, and the further columns."""
         further = [tuple(column.path.split(".")) for column in self.columns]
-        return [self.path, *([(self.number,)] if self.number else []), *further]
+        return (self.path, *([(self.number,)] if self.number else []), *further)
 
     def _read_bodies(self, bodies: Sequence[Any]) -> list[Reading]:
         """Read messages: most of them many at a time."""
-        decoder = StructDecoder(self._paths, nullable=self.optional)
+        decoder = get_decoder(self._paths, nullable=self.optional)
         load, readings = self._make_loader(), list[Reading]()
         alone = not (self.number or self.columns or self.optional)
         for first in range(0, len(bodies), _TOGETHER):
@@ -186,10 +186,8 @@ class JsonFields:
 
     def _read_body(self, body: Any, decoder: StructDecoder, load: Callable[[Any], tuple[Any, ...] | None]) -> Reading:
         """Read a message by what is likely to settle it, and else slowly."""
-        given = decoder.decode(body)
-        if given is None or not _is_shallow(body):
-            given = load(body)
-        return (given and self._settle(body, given)) or self._read_slowly(body)
+        given = decoder.decode(body) or load(body)
+        return (given and _is_shallow(body) and self._settle(body, given)) or self._read_slowly(body)
 
     def _settle(self, body: Any, given: tuple[Any, ...]) -> Reading | None:
         """The reading of a message that has these values at the paths. None: it has to be read slowly."""
@@ -312,7 +310,7 @@ def _is_repetitive(messages: pa.Array) -> bool:
 
 
 def _is_lossless(body: bytes, document: dict[str, Any]) -> bool:
-    """Whether ``orjson`` has surely kept every name and every level.
+    """Whether ``orjson`` has surely kept every name.
 
     Each name has a colon behind it; all other colons are in texts. A message with as many colons as the outermost
     object has names has no others. Else the document is written again: if no colon is escaped, the message has more
@@ -325,7 +323,7 @@ def _is_lossless(body: bytes, document: dict[str, Any]) -> bool:
                 return False
         except TypeError:  # more levels than orjson writes
             return False
-    return _is_shallow(body)
+    return True
 
 
 def _is_shallow(body: bytes) -> bool:

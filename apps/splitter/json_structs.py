@@ -9,6 +9,7 @@ it is sure.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from operator import attrgetter
 from secrets import token_hex
 from typing import Any, TypeAlias
@@ -25,6 +26,12 @@ _Tree: TypeAlias = dict[str, "_Tree | None"]
 _ESCAPED_NAME = re.compile(rb'\\[u/][^"]*"[ \t\r\n]*:')
 #: What is raised for a message that isn't such an object: the latter two for None, and for a text.
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError, AttributeError)
+
+
+@lru_cache(maxsize=64)
+def get_decoder(paths: tuple[tuple[str, ...], ...], *, nullable: bool) -> "StructDecoder":
+    """The decoder of these paths, which a process makes once: its types cost time, and Python frees them late."""
+    return StructDecoder(paths, nullable=nullable)
 
 
 class StructDecoder:
@@ -44,8 +51,7 @@ class StructDecoder:
     def __init__(self, paths: Sequence[tuple[str, ...]], *, nullable: bool = False) -> None:
         names = Counter[str]()
         tree = _make_tree(paths)
-        self._first = paths[0][0]
-        struct: Any = _make_struct(tree or {}, names, self._first if nullable else None)
+        struct: Any = _make_struct(tree or {}, names, paths[0][0] if nullable else None)
         self._crosses, self._nullable = tree is None, nullable
         self._decode = msgspec.json.Decoder(struct).decode
         self._decode_list = msgspec.json.Decoder(list[struct | str]).decode
@@ -60,9 +66,11 @@ class StructDecoder:
         None if it isn't such an object, if a field isn't there, or if it isn't sure that each name of a path stands
         once in its object.
         """
+        if self._crosses:
+            return None
         try:
             document = self._decode(body)
-            if self._crosses or not self._is_sure(body, 1):
+            if not self._is_sure(body, 1):
                 return None
         except _ERRORS:
             return None
@@ -76,12 +84,14 @@ class StructDecoder:
         The messages are decoded as a list that has a random text between two of them. If all these texts are elements
         of the list, no message has reached into the next one.
         """
+        if self._crosses:
+            return None
         mark = token_hex(16)
         try:
             joined = b'["%s",%s]' % (mark.encode(), (b',"%s",' % mark.encode()).join(bodies))
             found = self._decode_list(joined)
             documents: list[Any] = found[1::2]
-            if len(found) != 2 * len(bodies) or found[::2].count(mark) != len(bodies) or self._crosses:
+            if len(found) != 2 * len(bodies) or found[::2].count(mark) != len(bodies):
                 return None
             if not self._is_sure(joined, len(bodies)):
                 return None
