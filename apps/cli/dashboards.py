@@ -35,7 +35,7 @@ def list_() -> None:
 
 @app.command()
 def metrics() -> None:
-    """Print the list of all metrics as Markdown, as it is in dashboards/README.md."""
+    """Print the list of all metrics as Markdown, as it is in docs/operations.md."""
     print(metric_list())
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks
 
-#: The fullest task over the mean, where PLANNED routes (`docs/bounded-load/planned.md`), rounded upwards.
+#: The fullest task over the mean, where PLANNED routes (`docs/groupings.md`), rounded upwards.
 BALANCED = 1.05
 _AS_WELL = 0.02  # of the variance: what a load may explain less than another one, and is preferred to it
 

@@ -72,7 +72,7 @@ class BoundedLoad(Grouping):
       used it during a whole window, or during 300·W tuples if that is more.
 
     Not proved: how many replicas there are beside the fewest possible, that each window is at most 1.1 times the mean
-    (it lastingly was on the streams in docs/bounded-load/, but for those named there), and that sources which know
+    (it lastingly was on the streams in docs/groupings.md, but for those named there), and that sources which know
     nothing of each other split the same keys.
 
     Time O(1) a tuple, amortised. A tuple takes at most 64 looks at its key's own workers. If none of these has room, it
@@ -130,7 +130,7 @@ class BoundedLoad(Grouping):
 
     The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
     Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
-    per cent is 1 + 5·d^-1/4. docs/bounded-load/ compares balance and replication with all other schemes, and says what
+    per cent is 1 + 5·d^-1/4. docs/groupings.md compares balance and replication with all other schemes, and says what
     is impossible.
 
     References

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.dashboards.conftest import RUNS
+from tests.pages import PAGES
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli.dashboards import app, metric_list
 from unskew.apps.metrics.catalogue import METRICS
@@ -16,7 +17,7 @@ from unskew.dashboards import checked_in
 from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, trim_selection
 from unskew.errors import EnvironmentFault, UsageError
 
-README = Path(checked_in.__file__).with_name("README.md")
+PAGE = PAGES["docs/operations.md"]
 NOWHERE = ["--influx-url", "http://127.0.0.1:1", "--influx-token", "x", "--prometheus-url", "http://127.0.0.1:1"]
 
 
@@ -47,7 +48,7 @@ def preview(seen, tmp_path):
 
 def test_the_readme_lists_the_metrics_as_they_are():
     assert unskew_dashboards("metrics").strip() == metric_list().strip()
-    assert metric_list().strip() in README.read_text()
+    assert metric_list().strip() in PAGE.read_text()
     assert all(f"| `{metric.name}` |" in metric_list() for metric in METRICS)
 
 

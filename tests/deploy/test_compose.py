@@ -14,7 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from tests.pages import ROOT
+from tests.pages import PAGES, ROOT
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.outputs import Exporter
@@ -38,7 +38,7 @@ def test_what_is_mounted_is_there():
 
 
 def test_every_variable_is_documented():
-    documented = set(re.findall(r"`(STACK_\w+)`", (DEPLOY / "README.md").read_text()))
+    documented = set(re.findall(r"`(STACK_\w+)`", PAGES["docs/deployment.md"].read_text()))
     assert set(re.findall(r"\$\{(STACK_\w+)", TEXT)) == documented
 
 

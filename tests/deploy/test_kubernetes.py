@@ -13,6 +13,7 @@ import yaml
 
 from tests.commands import unskew
 from tests.deploy.containers import DRIVER, PATHS, ROOT, RUNNER, entrypoint
+from tests.pages import PAGES
 from unskew.apps.checkpoint.lease import NAME_VARIABLE, Lease
 from unskew.apps.cli import execution
 from unskew.apps.settings import Settings
@@ -55,7 +56,7 @@ def settings_of(tmp_path, monkeypatch):
     """The settings of a run with a manifest's command line, with its variables and its mounted secret."""
     secret = tmp_path / "kafka"
     secret.mkdir()
-    lines = re.findall(r"^ +((?:security|sasl)\.\w+=.+)$", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    lines = re.findall(r"^ +((?:security|sasl)\.\w+=.+)$", PAGES["docs/deployment.md"].read_text(), re.MULTILINE)
     (secret / "client.properties").write_text("\n".join(lines))
 
     def read(operator: str) -> tuple[Settings, Any]:

@@ -34,7 +34,7 @@ class Session:
 
 
 def test_each_setting_is_in_the_docs_with_its_reason():
-    page = PAGES["docs/operators/reference.md"].read_text()
+    page = PAGES["docs/operators.md"].read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| `spark.")]
     told = {row[1].strip().strip("`"): row[2].strip().strip("`") for row in rows}
     given = spark_settings(**ALL)

@@ -1,14 +1,14 @@
-"""What docs/operators/README.md shows is so."""
+"""What docs/operators.md shows is so."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from tests.commands import unskew
+from tests.pages import PAGES
 from unskew.apps.operators.loader import import_operator
 
-TEXT = (Path(__file__).parents[2] / "docs" / "operators" / "README.md").read_text()
+TEXT = PAGES["docs/operators.md"].read_text()
 CODE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
