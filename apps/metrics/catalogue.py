@@ -157,6 +157,12 @@ HOT_KEY = Subject(
     _RANK,
     prometheus=False,
 )
+OPEN_WINDOW = Subject(
+    "open_window",
+    "The newest window that is open after a micro-batch, as far as it is counted; only with `--emit changes`",
+    "the batch's time",
+    {},
+)
 BATCH = Subject("batch", "A micro-batch, once its tasks are done", "the batch's time", {})
 TASK = Subject("task", "A worker in a micro-batch", "the batch's time", _WORKER)
 RUN = Subject("run", "The run since its checkpoint was made", "the batch's time", {})
@@ -200,6 +206,9 @@ METRICS = (
     Metric(HOT_KEY, "tuples", "tuples", "the key's tuples in the window"),
     Metric(HOT_KEY, "counts", "number", "sum of the counts of these tuples"),
     Metric(HOT_KEY, "holders", "workers", "workers that held the key"),
+    Metric(OPEN_WINDOW, "tuples", "tuples", "tuples in the window"),
+    Metric(OPEN_WINDOW, "distinct_keys", "keys", "distinct keys in the window"),
+    Metric(OPEN_WINDOW, "hottest", "tuples", "tuples of the key that has the most"),
     Metric(BATCH, "tuples", "tuples", "tuples routed"),
     Metric(BATCH, "std_dev", "percent", "STD_DEV of the batch: the same measure before its window closes"),
     Metric(BATCH, "slowest", "seconds", "time at work of the slowest worker"),

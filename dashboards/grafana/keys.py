@@ -62,6 +62,11 @@ def _show_windows() -> Row:
             "Distinct keys in each window.",
             *panels.over_time("window", "distinct_keys"),
         ),
+        panels.lines(
+            "How hot is it in the open window?",
+            "Tuples so far of the hottest key of the window that is still open. It begins anew with each window.",
+            *panels.over_time("open_window", "hottest", fn="max"),
+        ).no_value("Open windows are shown with --emit changes"),
         panels.windows(
             "How many workers does the hottest key have?",
             "Workers that held the hottest key of each window.",

@@ -69,6 +69,7 @@ def seen(kafka: Broker, spark, influxdb, prometheus_program, tmp_path_factory) -
                     trigger=0.2,
                     max_tuples=800,
                     until_drained=True,
+                    emit="changes" if grouping == "KEY" else "final",
                     options=QUICK if grouping == "DYNAMIC_KEY" else {},
                     work=Statistics("offset") if grouping == "DYNAMIC_KEY" else None,
                 )
