@@ -429,7 +429,9 @@ def _print_answers(
 def _show_progress(contestants: "Sequence[Contestant]", where: str = "simulating") -> "Iterator[Contestant]":
     """The groupings, while a bar on the terminal shows which is under way. The first time, it is compiled as well."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # Elsewhere than on a terminal it would leave an empty line.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(where, total=len(contestants))
         for contestant in contestants:
             bar.update(task, description=f"{where} {contestant.label}")
