@@ -1,15 +1,17 @@
-"""An OpenTelemetry collector, to which samples are sent by OTLP over gRPC.
+"""An OpenTelemetry collector, to which samples are sent as metrics, and batches as traces, by OTLP over gRPC.
 
 Names and units are chosen so that a collector's exporter for Prometheus makes of them the names that this project's own
 page has: rules and dashboards hold for both. As there, no key is a label.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Self
 
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -22,9 +24,13 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from unskew.apps.metrics.catalogue import UNITS, Metric, Sample, list_metrics
+from unskew.apps.metrics.otlp_traces import make_spans
+
+log = logging.getLogger(__name__)
 
 _TIMEOUT = 10.0  # s, with the client's own attempts
 #: The end of Prometheus' name → UCUM's unit, of which the collector's exporter makes that end.
@@ -47,7 +53,9 @@ class Collector:
         secure = scheme == "otlps"
         endpoint = f"{'https' if secure else 'http'}://{address}"
         self._address = address
-        self._exporter = OTLPMetricExporter(endpoint=endpoint, insecure=not secure, timeout=_TIMEOUT)
+        to = {"endpoint": endpoint, "insecure": not secure, "timeout": _TIMEOUT}
+        self._exporter = OTLPMetricExporter(**to)
+        self._traces: OTLPSpanExporter | None = OTLPSpanExporter(**to)
         self._resource = Resource({SERVICE_NAME: "unskew", "service.version": version("unskew")})
 
     def __enter__(self) -> Self:
@@ -57,6 +65,8 @@ class Collector:
     def __exit__(self, *_: object) -> None:
         """Close the client."""
         self._exporter.shutdown()
+        if self._traces:
+            self._traces.shutdown()
 
     def write(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> str:
         """Send samples, each with its run's labels. Return why they couldn't be sent; empty: they were."""
@@ -65,7 +75,18 @@ class Collector:
             return ""
         scope = ScopeMetrics(InstrumentationScope("unskew"), metrics, "")
         result = self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
-        return "" if result is MetricExportResult.SUCCESS else f"{self._address} didn't take them; Spark's log says why"
+        if result is not MetricExportResult.SUCCESS:
+            return f"{self._address} didn't take them; Spark's log says why"
+        self._write_traces(samples)
+        return ""
+
+    def _write_traces(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> None:
+        """Send the samples' batches as traces. A collector that takes metrics but no traces gets none from then on."""
+        spans = make_spans(samples, self._resource) if self._traces else []
+        if spans and self._traces and self._traces.export(spans) is not SpanExportResult.SUCCESS:
+            log.warning("%s took metrics, but no traces: it gets no more of them", self._address)
+            self._traces.shutdown()
+            self._traces = None
 
 
 def make_metrics(samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> list[OtlpMetric]:

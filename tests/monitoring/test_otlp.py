@@ -10,11 +10,13 @@ from tests.commands import unskew
 from tests.waiting import awaited
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import METRICS, Sample
+from unskew.apps.metrics.metrics_reporter import sample_progress
 from unskew.apps.metrics.outputs import Destinations, OtlpWriter, Outputs
 from unskew.loopback import free_port
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="unskew[otlp] isn't installed")
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 COMMON = {"run": "r", "source_type": "T", "grouping": "KEY", "workers": "2"}
 _ENDS = {"1": "ratio", "s": "seconds", "By": "bytes"}
@@ -35,11 +37,24 @@ class Received(metrics_service_pb2_grpc.MetricsServiceServicer):
         return metrics_service_pb2.ExportMetricsServiceResponse()
 
 
+class Traced(trace_service_pb2_grpc.TraceServiceServicer):
+    """The spans that a collector has got."""
+
+    def __init__(self):
+        self.spans = []
+
+    def Export(self, request, context):  # noqa: N802
+        self.spans += [span for of in request.resource_spans for scope in of.scope_spans for span in scope.spans]
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+
 @pytest.fixture
 def collector():
     server = grpc.server(ThreadPoolExecutor(1))
     received = Received()
+    received.traced = Traced()
     metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(received, server)
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(received.traced, server)
     received.port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     yield received
@@ -87,6 +102,43 @@ def test_points_of_a_series_go_together(collector):
     assert (writer.written, writer.lost) == (3, 0)
     sent = [point for metric in collector.metrics["unskew.task.tuples"] for point in points(metric)]
     assert sent == [({**COMMON, "worker": str(w)}, float(w)) for w in range(3)]
+
+
+def test_a_batch_is_a_trace_with_a_span_for_each_stage(collector):
+    durations = {"addBatch": 500, "walCommit": 20, "triggerExecution": 560, "latestOffset": 10}
+    progress = {"batchId": 3, "durationMs": durations, "stateOperators": [], "sources": []}
+    with OtlpWriter(f"otlp://127.0.0.1:{collector.port}") as writer:
+        writer.write([*sample_progress(progress, 1_000)], COMMON)
+    assert writer.lost == 0
+    spans = {span.name: span for span in collector.traced.spans}
+    ends = {
+        name: (span.start_time_unix_nano // 10**6, span.end_time_unix_nano // 10**6) for name, span in spans.items()
+    }
+    assert ends == {
+        "batch": (1_000, 1_560),
+        "latestOffset": (1_000, 1_010),
+        "walCommit": (1_010, 1_030),
+        "addBatch": (1_030, 1_530),
+    }
+    batch = spans.pop("batch")
+    assert {span.parent_span_id for span in spans.values()} == {batch.span_id}
+    assert {span.trace_id for span in spans.values()} == {batch.trace_id}
+    assert {each.key: each.value.int_value for each in batch.attributes}["batch"] == 3
+
+
+def test_a_collector_without_traces_gets_the_metrics():
+    server = grpc.server(ThreadPoolExecutor(1))
+    received = Received()
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(received, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    values = {"duration": 0.5, "batch_number": 1}
+    with OtlpWriter(f"otlp://127.0.0.1:{port}") as writer:
+        writer.write([Sample(catalogue.QUERY, 5, values)], COMMON)
+        awaited(lambda: writer.written, "the first batch is sent")
+        writer.write([Sample(catalogue.QUERY, 6, values)], COMMON)
+    server.stop(0)
+    assert (writer.written, writer.lost) == (2, 0)
 
 
 def test_a_collector_that_is_not_there_holds_nothing_up():
