@@ -60,6 +60,10 @@ class DiagnoseOptions:
         str, typer.Option(metavar="TEXT", help="Only queries whose SQL text or description has this text.")
     ] = ""
     top: Annotated[int, typer.Option(min=1, help="Number of stages, or of keys, to show.")] = 5
+    picture: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the stages' times, as they are and as predicted: PNG, SVG or PDF."),
+    ] = None
 
     def require_one_kind(self) -> None:
         """Require that there is one kind of source.
@@ -78,6 +82,8 @@ class DiagnoseOptions:
             )
         if self.key is not None and not self.sources:
             raise UsageError(f"--key is given with {given[0]}; valid: with SOURCE, a table or kafka:TOPIC")
+        if self.picture is not None and (self.key or self.checkpoint or len(self.sources or []) > 1):
+            raise UsageError("--picture is given; valid: with --ui or one event log")
 
 
 @options_from(options=DiagnoseOptions, kafka=KafkaOptions)
@@ -94,6 +100,10 @@ def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption 
     Example: unskew diagnose events.parquet --key user
     """
     options.require_one_kind()
+    if options.picture is not None:
+        from unskew.apps.diagnosis.picture import check_picture
+
+        check_picture(options.picture)
     if options.checkpoint is not None:
         _show_stores(options.checkpoint, options.top, as_json, conf or [])
         return
@@ -106,6 +116,8 @@ def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption 
             print(json.dumps(_as_json(described, findings, options.top), indent=2))
         else:
             _show_findings(described, findings, options.top)
+        if options.picture is not None:
+            _draw_findings(described, findings.list_worst(options.top), options.picture)
 
 
 def _read_log(source: str, options: DiagnoseOptions) -> "tuple[EventLog, Findings]":
@@ -217,6 +229,17 @@ def _show_findings(described: "EventLog | RestApi", findings: "Findings", top: i
         print(f"{len(found) - top} stages with slow tasks save less: --top {len(found)} shows them, too.")
     if all(each.cause != "skew" for each in found):
         print(f"No slow task has more than {FULL} × the median's rows or bytes that would explain it: no hot key.")
+
+
+def _draw_findings(described: "EventLog | RestApi", worst: "list[Finding]", file: Path) -> None:
+    from unskew.apps.diagnosis.picture import draw_findings
+
+    if not worst:
+        print(f"no stage to draw: {file} isn't written", file=sys.stderr)
+        return
+    labels = [f"{_describe_query(found)}\n{found.operator}" for found in worst]
+    draw_findings(labels, worst, f"{described.name}, Spark {described.version}", file)
+    print(f"wrote {file}", file=sys.stderr)
 
 
 def _describe_query(found: "Finding") -> str:

@@ -51,6 +51,25 @@ def test_each_query_has_its_cause(log):
     require_true(log)
 
 
+def test_a_picture_of_the_stages(tmp_path):
+    done = unskew("diagnose", str(LOG), "--picture", str(tmp_path / "new" / "stages.svg"))
+    assert done.returncode == 0
+    assert "skewed rows" in done.stdout
+    assert (tmp_path / "new" / "stages.svg").read_text().count("<svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((LOG, "--picture", "x.doc"), "--picture is 'x.doc'; valid: a file whose name ends with .png, .svg, .pdf"),
+        ((LOG, "--key", "k", "--picture", "x.png"), "--picture is given; valid: with --ui or one event log"),
+    ],
+)
+def test_what_is_no_picture(arguments, said):
+    done = unskew("diagnose", *map(str, arguments))
+    assert (done.returncode, done.stderr.strip()) == (2, f"unskew: {said}")
+
+
 @pytest.mark.parametrize("log", LOGS, ids=lambda log: log.stem)
 def test_predictions_are_what_the_change_took(log):
     """Of tasks that compute, it is their CPU time: this machine's cores had other programs, too."""

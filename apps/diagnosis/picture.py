@@ -1,0 +1,57 @@
+"""A picture of findings: how long each stage took, and how long it would take with even tasks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from unskew.apps.diagnosis.findings import CAUSES, Finding
+from unskew.errors import EnvironmentFault, UsageError
+
+# Blue and orange of Okabe and Ito's palette, which the colour-blind tell apart.
+_AS_IT_IS, _EVEN = "#E69F00", "#0072B2"
+_FORMATS = (".png", ".svg", ".pdf")
+
+
+def check_picture(file: Path) -> None:
+    """Require the name of a picture.
+
+    Raises
+    ------
+    UsageError
+        It has another ending.
+
+    """
+    if file.suffix not in _FORMATS:
+        raise UsageError(f"--picture is {str(file)!r}; valid: a file whose name ends with {', '.join(_FORMATS)}")
+
+
+def draw_findings(labels: Sequence[str], findings: Sequence[Finding], title: str, file: Path) -> None:
+    """Draw two bars for each of the findings, the worst one at the top.
+
+    Raises
+    ------
+    EnvironmentFault
+        The file can't be written.
+
+    """
+    figure = Figure(figsize=(9, 1.2 + 0.7 * len(findings)), layout="constrained")
+    axes = figure.subplots()
+    rows = range(len(findings))
+    axes.barh(rows, [found.seconds for found in findings], 0.7, color=_AS_IT_IS, label="as it is")
+    axes.barh(rows, [found.predicted for found in findings], 0.35, color=_EVEN, label="predicted, with even tasks")
+    for row, found in zip(rows, findings, strict=True):
+        axes.text(found.seconds, row, f" {CAUSES[found.cause]}", va="center", fontsize=9)
+    axes.set_yticks(rows, labels, fontsize=9, parse_math=False)
+    axes.invert_yaxis()
+    axes.margins(x=0.25)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("time of the stage (s)")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.suptitle(title, fontsize=11, parse_math=False)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file, dpi=110)
+    except OSError as error:
+        raise EnvironmentFault(f"--picture {file} can't be written ({error.strerror}): choose another") from error
