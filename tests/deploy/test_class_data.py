@@ -8,6 +8,8 @@ from unskew.deploy.installation import class_data
 from unskew.deploy.installation.jars import broker_jars
 from unskew.deploy.installation.machine import find_java
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):

@@ -102,6 +102,7 @@ def test_a_driver_that_lost_its_hold_waits_when_the_operator_starts_it_again(ope
     assert lost_to["driver"] == other._driver
 
 
+@pytest.mark.ci
 def test_a_driver_without_kafka_ends_with_an_error(tmp_path):
     program, kafka = tmp_path / "main.py", tmp_path / "client.properties"
     program.write_text("from unskew.command import main\nmain()\n")

@@ -15,6 +15,8 @@ from tests.grouping.skewed import skewed
 from unskew import grouping
 from unskew.grouping import GROUPINGS, compile_all, create, encode_keys
 
+pytestmark = pytest.mark.ci
+
 
 def compiled():
     return {

@@ -98,6 +98,7 @@ def test_each_record_is_there_once_wherever_a_process_dies(connection, topic, ke
     trial.check()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
 def test_each_record_is_there_once_wherever_a_process_is_paused_and_woken(connection, topic, kept):
     trial = Trial(connection, topic, "TransactionalWriter")
@@ -140,6 +141,7 @@ def test_a_batch_that_another_plan_has_written_is_refused(connection, topic):
     assert write(trial.new(), topic, 4, planned_ms=1001)
 
 
+@pytest.mark.ci
 def test_the_last_number_is_found_behind_many_aborted_transactions(connection, topic):
     trial = Trial(connection, topic, "TransactionalWriter")
     assert read_last_batch_ids(connection, commits_of(topic), [0]) == {}

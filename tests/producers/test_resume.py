@@ -27,7 +27,7 @@ from unskew.producers.readers.inputs import find_inputs
 from unskew.producers.readers.rejected_records import RejectLog
 from unskew.producers.resumption import UploadJournal
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.ci]
 RECORDS = 300_000
 
 

@@ -86,6 +86,7 @@ def test_the_library_needs_neither_spark_nor_the_command(wheel, tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.ci
 def test_public_names_are_had_without_the_command_s_packages(wheel, library, tmp_path):
     # README: `balance` where there is pyspark; `keyed_map` with what `unskew[keyed]` or `unskew[spark]` brings.
     with_spark = Environment.of(wheel, tmp_path / "spark", ("spark",))

@@ -55,6 +55,7 @@ def store() -> Iterator[Busy]:
         yield server
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "written", "exists"), [("abfs", 201, 409), ("abfs", 201, 412), ("gs", 200, 412)])
 def test_a_file_is_sent_again_while_the_store_is_busy(store, scheme, written, exists):

@@ -22,6 +22,8 @@ from unskew.apps.driver import session
 from unskew.deploy.servers.spark_cluster import AUTHENTICATED, SECRET, SparkCluster, clusters_directory, read_secret
 from unskew.loopback import LOOPBACK
 
+pytestmark = pytest.mark.ci
+
 another_user = pytest.mark.skipif(
     sys.platform == "win32" or os.getuid() != 0, reason="only root can become another user"
 )

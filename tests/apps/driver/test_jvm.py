@@ -5,6 +5,8 @@ import pytest
 from unskew.apps.driver import jvm_options
 from unskew.apps.driver.jvm_options import DEFAULTS, EXTRA, MEMORY, add_java_options
 
+pytestmark = pytest.mark.ci
+
 SERIAL, OURS = "-XX:+UseSerialGC", ["-Dours=1"]
 
 

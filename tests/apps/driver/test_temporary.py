@@ -73,6 +73,7 @@ def outlasts(run: Callable[..., tuple[subprocess.Popen[str], Path]], process: su
     awaited(lambda: not next_run().exists(), f"the removal of {folder}")
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.skipif(not has_namespaces(), reason="no PID namespaces here, or not for this user")
 def test_it_outlasts_runs_of_another_container_that_shares_the_folder(run):
@@ -82,6 +83,7 @@ def test_it_outlasts_runs_of_another_container_that_shares_the_folder(run):
     outlasts(run, process, folder)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_it_is_the_hold_that_counts_and_not_the_process_id(run):
     process, folder = run()

@@ -29,6 +29,8 @@ from unskew.apps.driver.topology_handle import TopologyHandle
 from unskew.errors import EnvironmentFault, LeaseLost
 from unskew.kafka.connection import Connection
 
+pytestmark = pytest.mark.ci
+
 LINE = r"another driver \(process \d+ on \S+, since [-0-9]+ [:0-9]+ UTC\) goes on with the checkpoint .*: this one ends"
 
 

@@ -86,6 +86,7 @@ def test_rows_are_placed_where_the_grouping_says(events, tmp_path, grouping):
     assert max(len(w) for w in workers.values()) == most
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("named", "events"), [(False, "int"), (True, "string")], indirect=["events"])
 def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
     """Without `arrow_udf` and `repartitionById`, which came with 4.1; DYNAMIC_KEY has times, and null is a key."""

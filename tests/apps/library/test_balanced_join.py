@@ -60,6 +60,7 @@ def test_each_side_is_shuffled_once(session):
     assert not re.search(r"hashpartitioning\([^)]*\bk#", plan)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("kind", "other"),
     [("int", "bigint"), ("int", "double"), ("decimal(9,2)", "smallint"), ("string", "string")],

@@ -94,6 +94,7 @@ def test_few_files_and_even_writers(spark, tmp_path, exponent, workers):
     assert repr(report).startswith(f"WriteReport(files={report.files}, partitions={partitions}, ")
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_bytes_are_even_and_rows_sorted(spark, tmp_path):
     """A file's rows have the order asked for, though the partition column is a string that may be null."""
@@ -114,6 +115,7 @@ def test_bytes_are_even_and_rows_sorted(spark, tmp_path):
     assert table.where("day IS null").count() == rows.where("day IS null OR day = ''").count()
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_other_formats_and_expressions(spark, tmp_path, kind):
@@ -130,6 +132,7 @@ def test_other_formats_and_expressions(spark, tmp_path, kind):
     }
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_the_sizes_of_files(spark, tmp_path):
     rows = make_rows(spark, 1.2)
@@ -184,6 +187,7 @@ def test_a_batch_that_runs_again_is_written_once(spark, tmp_path, mode):
     assert [re.sub(r"-[0-9a-f]{8}$", "", each) for each in batches] == [f"{BATCH}={i:08d}" for i in range(3)]
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_modes_and_batches_of_ones_own(spark, tmp_path):
     rows, path = make_rows(spark, 1.2), str(tmp_path / "table")

@@ -113,6 +113,7 @@ def plant(monkeypatch, module, old, new):
             monkeypatch.setattr(controller.SplitJoinLoop, name, getattr(wrong.SplitJoinLoop, name))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found(mistake, monkeypatch):
     plant(monkeypatch, *MISTAKES[mistake])
@@ -121,6 +122,7 @@ def test_a_mistake_is_found(mistake, monkeypatch):
         play_many(7, 60)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("module", [worker, join_state, plan, controller, row_table])
 def test_a_copy_without_a_mistake_is_right(module, monkeypatch):
     plant(monkeypatch, module, (), ())

@@ -192,6 +192,7 @@ def test_late_tuples_change_nothing_after_a_mark(settings, drain, connection, to
     assert totals.routed == len(keys)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
@@ -215,6 +216,7 @@ def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
     assert reports[-1].totals.tuples == len(keys)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize("emit", ["changes", "final"])
@@ -235,6 +237,7 @@ def test_sliding_windows_overlap(emit, settings, drain, connection, topic):
     assert (totals.routed, totals.tuples, totals.late) == (len(keys), len(keys), 0)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
@@ -251,6 +254,7 @@ def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
     assert counts.total() + reports[-1].totals.late == 2 * len(keys)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_parts_that_a_driver_with_fewer_cores_has_noted_are_the_states(settings, drain, connection, topic):

@@ -16,6 +16,8 @@ from unskew.apps.worker.result_messages import ResultMessage
 from unskew.apps.worker.worker import Worker
 from unskew.kafka.topics import end_offsets
 
+pytestmark = pytest.mark.ci
+
 START = 1_700_000_000_000
 
 

@@ -104,6 +104,7 @@ def rejected(connection, run):
     return {(value["partition"], value["offset"]): value for _, value in found}
 
 
+@pytest.mark.ci
 @pytest.mark.takes(40)
 def test_messages_of_every_wrong_kind(settings, drain, connection, topic):
     good = [(message, None) for message in countries(["Chad", "Mali", "Niger"] * 40)]

@@ -55,6 +55,7 @@ FORMATS = {
 NIGHTLY = pytest.mark.nightly(group="groupings")
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.parametrize(

@@ -58,6 +58,7 @@ def test_p1_stays_at_every_scale(scale, pageviews):
     assert published.keys == 2_900_000 * scale == pytest.approx(counts.distinct, rel=0.05 if scale < 0.1 else 0.02)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_all_of_it_reaches_all_pages():
     codes, distinct = drawn_in_full(create_dataset("WIKIPEDIA_PAGEVIEWS"))
@@ -127,6 +128,7 @@ def test_so_many_articles_are_reached(clickstream):
     assert counts.distinct == pytest.approx(440_000, rel=0.03)
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 def test_all_of_it_reaches_all_articles():
     _, distinct = drawn_in_full(create_dataset("WIKIPEDIA_CLICKSTREAM"))

@@ -47,6 +47,7 @@ def write_text(path, table):
     pyarrow.csv.write_csv(table.cast(pa.schema([(name, pa.string()) for name in table.column_names])), path)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "keys",
     [

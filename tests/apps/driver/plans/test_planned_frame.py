@@ -122,6 +122,7 @@ def count_frequent_keys(
     return found, sketch.error
 
 
+@pytest.mark.ci
 @given(
     seed=st.integers(0, 2**32 - 1),
     exponent=st.floats(0, 2),
@@ -211,6 +212,7 @@ def test_a_frame_is_balanced_without_python(spark, shuffled):
     assert [key for key, number in split.items() if number > 1] == ["hot"]
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.parametrize(("workers", "keys"), [(WORKERS, 2_000), (1, 50_000)])
 def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
@@ -234,6 +236,7 @@ def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
     assert bool(len(planner.list_remembered())) == (workers > 1)
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 def test_work_over_a_frame(spark):
     """The work runs once a worker; null is a key of its own."""
@@ -258,6 +261,7 @@ def test_any_type_of_key_and_an_empty_frame(spark):
     assert max(Counter(row.worker for row in numbers.collect()).values()) <= 53
 
 
+@pytest.mark.ci
 @pytest.mark.spark
 @pytest.mark.parametrize("remembers", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_batches_of_a_stream(spark, tmp_path, remembers):

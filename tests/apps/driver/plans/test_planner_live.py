@@ -20,6 +20,7 @@ def cap(tuples: int) -> int:
     return max(-(-tuples // WORKERS), int(1.05 * tuples / WORKERS))
 
 
+@pytest.mark.ci
 @pytest.mark.kafka
 @pytest.mark.parametrize("sources", [pytest.param(2, marks=pytest.mark.ci), 8])
 def test_the_sources_of_a_topology_share_a_plan(sources, settings, drain, connection, topic, tmp_path):

@@ -18,7 +18,7 @@ from unskew.grouping import GROUPINGS, create, measures
 from unskew.grouping.simulated_cost import Cost
 from unskew.kafka.connection import Connection
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.ci]
 
 TOPIC, WORKERS, BATCH = "feedback", 4, 2_000
 #: Name → what it is run with, so that few batches are enough.
