@@ -149,7 +149,7 @@ class Rebalance:
         )
 
 
-_IDENTITY = "standing"  # as checkpoints have it, and so has "untold" below
+_IDENTITY = "plan state"
 _FILES = ("files", "pending_files")
 
 
@@ -174,10 +174,10 @@ class PlanState:
         The workers that have released the states that the pending plan takes from them.
     unrouted : tuple of Rebalance
         The plans that move keys and by which no batch has been routed yet.
-    files : dict or None
+    files : dict
         If states move: sender → the batch in which it wrote the file of the states that it released for the active
-        plan. None: an older version of this program made the plan, and didn't name its files.
-    pending_files : dict or None
+        plan.
+    pending_files : dict
         The same for the pending plan, so far.
 
     """
@@ -189,8 +189,8 @@ class PlanState:
     controller: bytes = b""
     released: frozenset[int] = frozenset()
     unrouted: tuple[Rebalance, ...] = ()
-    files: Mapping[int, int] | None = field(default_factory=dict)
-    pending_files: Mapping[int, int] | None = field(default_factory=dict)
+    files: Mapping[int, int] = field(default_factory=dict)
+    pending_files: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Let W stay where nothing else is given."""
@@ -206,7 +206,7 @@ class PlanState:
             "pending_workers": self.pending_workers,
             "controller": self.controller,
             "released": json.dumps(sorted(self.released)).encode(),
-            "untold": json.dumps([asdict(rebalance) for rebalance in self.unrouted]).encode(),
+            "unrouted": json.dumps([asdict(rebalance) for rebalance in self.unrouted]).encode(),
             **{name: json.dumps(getattr(self, name), sort_keys=True).encode() for name in _FILES},
         }
         return pack_values(_IDENTITY, values)
@@ -226,9 +226,8 @@ class PlanState:
             fields[name] = Plan.read(fields[name]) if fields[name] else None
         fields["released"] = frozenset(json.loads(fields["released"]))
         for name in _FILES:
-            files = json.loads(fields.get(name, b"null"))
-            fields[name] = None if files is None else {int(sender): batch for sender, batch in files.items()}
-        fields["unrouted"] = tuple(Rebalance(**saved) for saved in json.loads(fields.pop("untold")))
+            fields[name] = {int(sender): batch for sender, batch in json.loads(fields[name]).items()}
+        fields["unrouted"] = tuple(Rebalance(**saved) for saved in json.loads(fields["unrouted"]))
         return cls(**fields)
 
 
@@ -323,10 +322,8 @@ def _apply_releases(before: PlanState, interval: Interval) -> PlanState:
     if pending is None:
         return before
     migrations = interval.migrations
-    files = before.pending_files
-    if files is not None:
-        wrote = [worker for worker, each in migrations.items() if each.wrote]
-        files = {**files, **{worker: interval.called.get(worker, interval.number) for worker in wrote}}
+    wrote = [worker for worker, each in migrations.items() if each.wrote]
+    files = {**before.pending_files, **{worker: interval.called.get(worker, interval.number) for worker in wrote}}
     released = before.released | {w for w, each in migrations.items() if each.released >= pending.number}
     new = [migrations[w] for w in released - before.released]
     unrouted = tuple(

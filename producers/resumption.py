@@ -130,7 +130,7 @@ class UploadJournal:
 
         """
         there = [ends.get(partition, -1) - offset for partition, offset in enumerate(self.start_offsets)]
-        if min(there) < 0 or sum(there) < self._state.get("records", 0):  # earlier versions didn't note the number
+        if min(there) < 0 or sum(there) < self._state["records"]:
             raise UsageError(f"topic {self._topic} was made anew since this upload ended; publish without --resume")
 
     def _write(self) -> None:

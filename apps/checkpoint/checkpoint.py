@@ -16,7 +16,7 @@ from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.versions import BatchClock
 from unskew.errors import EnvironmentFault, UsageError
 
-#: The format of all that is written beside a checkpoint; it is raised when an older program could no longer read it.
+#: The format of all that is written beside a checkpoint. A checkpoint of another format is refused.
 FORMAT = 2
 #: The record of the run, below the checkpoint's location.
 RECORD = ("unskew", "run.json")
@@ -25,8 +25,6 @@ GENERATION = "generation"
 #: The record's entry of what its batches publish exactly once: the ``id`` of the topic with the batches' numbers, and
 #: the number of ``parts`` of each role.
 COMMITS = "commits"
-# What the record of an older version, which couldn't say it, stands for.
-_DEFAULTS: dict[str, Any] = {"timeField": None, "timeUnit": None, "slide": None, "emit": "final"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,7 @@ class Checkpoint:
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
         """Refuse a checkpoint that belongs to another run, and return the record of this run as ``claim`` writes it.
 
-        An older or newer version of this program may record other fields. A field that only one of the two runs has is
-        no reason to refuse. The returned record has the fields of both.
+        A field that only one of the two runs has is no reason to refuse. The returned record has the fields of both.
 
         Parameters
         ----------
@@ -107,18 +104,16 @@ class Checkpoint:
         Raises
         ------
         UsageError
-            The checkpoint belongs to a run of another grouping, worker count, source, …, or has a later format.
+            The checkpoint belongs to a run of another grouping, worker count, source, …, or has another format.
         EnvironmentFault
             The record can't be read.
 
         """
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
         found = self.read_record()
-        if found:
-            found = _DEFAULTS | found
-        if found.get("format", FORMAT) > FORMAT:
+        if found and found.get("format") != FORMAT:
             raise UsageError(
-                f"the checkpoint {self.location} has format {found['format']}, this version reads {FORMAT} and before: "
+                f"the checkpoint {self.location} has format {found.get('format')}; valid: {FORMAT}: "
                 "use the version that made it, or another --checkpoint"
             )
         for name in sorted(given.keys() & found.keys() - {"format", *changing}):
@@ -169,20 +164,12 @@ class Checkpoint:
     def read_record(self) -> dict[str, Any]:
         """The record of the run that the checkpoint belongs to. Empty: there is none yet."""
         try:
-            found = orjson.loads(self._own.read(RECORD[-1]))
+            return orjson.loads(self._own.read(RECORD[-1]))
         except FileNotFoundError:
             return {}
         except orjson.JSONDecodeError as error:
             record = self.location.below(*RECORD)
             raise EnvironmentFault(f"{record} names the run of the checkpoint, but can't be read ({error})") from error
-        if not isinstance(found.get("format", FORMAT), int):
-            # By mistake an older version recorded the format of COLUMN's messages under that name.
-            found["messageFormat"] = found.pop("format")
-        if found.get("sourceType") == "COLUMN":
-            # Older versions recorded no defaults: no field and no format, or a field and null.
-            found["messageFormat"] = found.get("messageFormat") or "json"
-            found.setdefault("keyField", "key")
-        return found
 
     def batch(self, number: int) -> Batch:
         """A batch that has started, as it was planned. Spark keeps the logs of the newest batches only."""

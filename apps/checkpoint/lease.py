@@ -68,7 +68,7 @@ class Lease:
         A driver that was started again is the same driver if it has the same name.
         """
         holder = self._read(_HOLDER)
-        if holder is None or get_driver_name() not in holder.get("lost", ()):
+        if holder is None or get_driver_name() not in holder["lost"]:
             return None
         ended = self._read(_ENDED)
         return None if ended is not None and ended["driver"] == holder["driver"] else holder
@@ -82,8 +82,8 @@ class Lease:
             The checkpoint can't be written.
 
         """
-        name, before = get_driver_name(), self._read(_HOLDER) or {}
-        lost = dict.fromkeys([*before.get("lost", []), *([before["name"]] if "name" in before else [])])
+        name, before = get_driver_name(), self._read(_HOLDER)
+        lost = dict.fromkeys([*before["lost"], before["name"]] if before else ())
         lost.pop(name, None)
         self._write(
             _HOLDER,

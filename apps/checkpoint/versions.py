@@ -12,7 +12,7 @@ This module has two versioned values of a run. ``BatchClock`` is how far batch t
 """
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from unskew.apps.checkpoint.folders import filter_numbers, find_partials, list_numbers, should_tidy
@@ -200,6 +200,4 @@ class TotalsLog:
 
 
 def _parse_totals(found: tuple[int, bytes] | None) -> Totals:
-    saved = json.loads(found[1]) if found else {}
-    known = {field.name for field in fields(Totals)}  # another version of this program may have other fields
-    return Totals(**{name: value for name, value in saved.items() if name in known})
+    return Totals(**json.loads(found[1])) if found else Totals()

@@ -124,7 +124,7 @@ _ATTEMPTS = 4
 # Logs of Spark that are kept, beside those of processes that run.
 _LOGS = 20
 _MADE = threading.Lock()  # held by the run that makes, or has made, this process' session
-_TEMPORARY = "unskew-run-"  # earlier versions called theirs otherwise, and did not hold them
+_TEMPORARY = "unskew-run-"
 # The JVM's sockets close a moment before its process has ended.
 _ENDS_WITHIN = 5.0  # s
 

@@ -26,7 +26,7 @@ class LastLag:
     Attributes
     ----------
     messages : int or None
-        The lag. None: no run has written one that can be read, such as a run of an older version.
+        The lag. None: no run has written one that can be read.
 
     Raises
     ------

@@ -81,7 +81,7 @@ class BatchRefusals:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """What ``data`` returned. Older versions wrote any number of reasons, and never ``allowed``."""
+        """What ``data`` returned."""
         read = json.loads(data)
         allowed = read.pop("allowed", None)
         return cls({int(number): why for number, why in read.items()}, None if allowed is None else set(allowed))

@@ -18,12 +18,13 @@ from unskew.deploy.servers.prometheus import PrometheusServer
 from unskew.deploy.servers.server import HttpServer
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
-from unskew.file_locks import is_alive, is_locked, lock_and_rename
+from unskew.file_locks import is_locked, lock_and_rename
 from unskew.loopback import LOOPBACK
 from unskew.server_addresses import read_address
 
 RULES = tuple(sorted((Path(__file__).parents[1] / "rules").glob("*.yml")))
 _EVERY = 2  # seconds between scrapes: a topology's batches take one or a few
+_OWN_TARGET = re.compile(r"[0-9]{1,9}-[0-9]+")  # the name of a process' file of targets
 
 _SERVERS: dict[str, type[HttpServer]] = {"influxdb": InfluxDBServer, "prometheus": PrometheusServer}
 PARTS = tuple(_SERVERS)
@@ -151,8 +152,7 @@ def registered_target(port: int) -> Iterator[None]:
         yield
         return
     for file in targets_directory().glob("*.json"):
-        process = _read_process(file)
-        if process and not is_locked(file) and not is_alive(process):  # earlier versions didn't hold theirs
+        if _OWN_TARGET.fullmatch(file.stem) and not is_locked(file):  # the others are a user's
             file.unlink(missing_ok=True)
     own = targets_directory() / f"{os.getpid()}-{port}.json"  # a process may have several pages
     new = own.with_suffix(".new")
@@ -163,9 +163,3 @@ def registered_target(port: int) -> Iterator[None]:
     finally:
         own.unlink(missing_ok=True)
         os.close(held)
-
-
-def _read_process(file: Path) -> int | None:
-    """The process that has written a file of targets; None if a user has. Earlier versions named it by that alone."""
-    found = re.fullmatch(r"([0-9]{1,9})(-[0-9]+)?", file.stem)
-    return int(found[1]) if found else None

@@ -10,10 +10,9 @@ from unskew.grouping.arguments import BALANCES, check_choice, check_integer, che
 from unskew.grouping.bounded.kernel import (
     AHEAD,
     PACE,
-    TUPLES,
+    PARTS,
     UNIT,
     BoundedLoadParameters,
-    assume_steady_costs,
     compute_limits,
     make_idle_loads,
     part_size,
@@ -198,7 +197,7 @@ class BoundedLoad(Grouping):
         self._replicas = make_replicas(8 * self.workers + 1024, 4 * self.workers + 1024)
         self.clock = np.zeros(1)
         self.tally = np.array([0, 0, 1])
-        self._costs = assume_steady_costs(0.0, self._rules.part, 0)
+        self._costs = np.zeros(PARTS + 3)
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         home = choose_homes(keys.hashes, self._rules.number, self.workers)
@@ -243,16 +242,12 @@ class BoundedLoad(Grouping):
             getattr(self._replicas, field)[:size] = state[field]
         self._replicas.size[KEYS] = size
         restore_chains(self._replicas, state["chains"])
-        tuples = int(self.tally[TUPLES])
-        # Earlier versions had the mean cost since the start alone.
-        mean = float(self.clock[0]) / tuples if tuples and self.uses_cost else 0.0
-        self._costs = state.get("costs", assume_steady_costs(mean, self._rules.part, tuples))
+        self._costs = state.get("costs", self._costs)
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} window={self.window} sources={self.sources}"
-        # (Not named if it isn't given: states of earlier versions are read.)
-        most = "" if self.most_workers is None else f" most_workers={self.most_workers}"
-        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}{most}"
+        more = f"cost={self.uses_cost} weights={self.weights} most_workers={self.most_workers}"
+        return f"{super()._identity()} {parameters} {more}"
 
 
 # Costs that aren't there, as the kernel takes them: contiguous and read-only, like those that are.

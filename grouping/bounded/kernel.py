@@ -92,17 +92,6 @@ def part_size(window: int, workers: int) -> int:
     return max(-(-window // (2 * PARTS)), -(-int(FEW_FULL) * workers // PARTS))
 
 
-def assume_steady_costs(mean: float, part: int, tuples: int) -> NDArray[np.float64]:
-    """The costs of the last parts, if all tuples so far have cost the mean: float64[PARTS + 3]."""
-    costs = np.zeros(PARTS + 3)
-    ended = min(tuples // part, PARTS)
-    costs[(tuples // part - 1 - np.arange(ended)) % PARTS] = mean * part
-    costs[PRESENT] = mean * (tuples % part)
-    costs[TOGETHER] = mean * (ended * part + tuples % part)
-    costs[UNIT] = mean
-    return costs
-
-
 @kernel
 def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call would count references to each array
     codes: NDArray[np.int32],

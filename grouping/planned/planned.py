@@ -285,12 +285,11 @@ class Planned(BatchGrouping):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sent = state.get("sent", np.zeros(self.workers))  # earlier versions had no waves
-        self.added = state.get("added", 0)
+        self._sent = state["sent"]
+        self.added = state["added"]
         self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 
     def _identity(self) -> str:
         parameters = f"slack={self.slack} threshold={self.threshold} remember={self.remember}"
-        # (Not named if it isn't given: states of earlier versions are read.)
-        most = "" if self.most_workers is None else f" most_workers={self.most_workers}"
-        return f"{super()._identity()} {parameters} cost={self.uses_cost} weights={self.weights}{most}"
+        more = f"cost={self.uses_cost} weights={self.weights} most_workers={self.most_workers}"
+        return f"{super()._identity()} {parameters} {more}"

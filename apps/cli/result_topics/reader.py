@@ -47,18 +47,13 @@ class Record:
         return NO_WINDOW if self.key.startswith(f"{NO_WINDOW}/") else self.key[:_WINDOW_DIGITS]
 
     @property
-    def batch(self) -> tuple[int, int, int]:
+    def batch(self) -> tuple[int, int]:
         """What orders the records of a Kafka key: its checkpoint's generation, and the number of its batch.
 
-        Records of earlier versions have no generation. They come first, by the batch's time, and number. First of all
-        come records that name no batch.
+        Records that name no batch come first.
         """
         named = self.parse().get("batch")
-        if named is None:
-            return -2, 0, 0
-        if "generation" in named:
-            return named["generation"], named["number"], 0
-        return -1, named["time"], named["number"]
+        return (-1, 0) if named is None else (named["generation"], named["number"])
 
     def parse(self) -> dict[str, Any]:
         """The message."""

@@ -79,8 +79,7 @@ class OperatorProgress:
     taken, released : int
         The newest plan whose states the worker has taken in, and the newest plan for which it has released its states.
     wrote : int
-        The batch in which it wrote the file of the states that it released for that plan. −1: it wrote none, or an
-        older version of this program didn't note it.
+        The batch in which it wrote the file of the states that it released for that plan. −1: it wrote none.
 
     """
 
@@ -93,7 +92,7 @@ class OperatorProgress:
 
     @classmethod
     def read(cls, store: Store) -> "OperatorProgress":
-        """Read the progress after the previous batch. An older version of this program wrote fewer fields."""
+        """Read the progress after the previous batch."""
         found = store.get(_PROGRESS)
         return cls(*np.frombuffer(found, np.int64).tolist()) if found else cls()
 

@@ -12,7 +12,6 @@ workers report which files they have written, and the plan state names them. A r
 whatever a list of the folder says.
 """
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +36,6 @@ from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import MigrationReport, PlanState
 from unskew.grouping.keys import hash_keys, keys_from_hashes
 
-_NAME = re.compile(r"(\d+)-(\d+)")
 _RECEIVERS = b"unskew.receivers"
 
 
@@ -64,16 +62,6 @@ class StateTransfers:
     def plans(self) -> list[int]:
         """The numbers of the plans that have files, ascending."""
         return list_numbers(self._location.folder())
-
-    def list_files(self, plan: int, batch: int) -> dict[int, int]:
-        """A plan's valid files before a batch, from the list of its folder, which may lack what was written lately."""
-        newest: dict[int, int] = {}
-        for name in self._location.folder(str(plan)).names():
-            named = _NAME.fullmatch(name)
-            if named and int(named[2]) < batch:
-                sender, found = int(named[1]), int(named[2])
-                newest[sender] = max(newest.get(sender, found), found)
-        return newest
 
     def to(self, receiver: int, plan: int, files: Mapping[int, int]) -> list[pa.RecordBatch]:
         """The rows, with ``WINDOW``, that were released to a worker under a plan.
@@ -216,44 +204,28 @@ class Migration:
         with self._measure_time():
             active, pending = self._plans.active, self._plans.pending
             if active is not None and active.number > self.progress.taken:
-                for plan, files in self._find_released(active, self._plans, self._transfers):
-                    _store_rows(table, self._transfers.to(self._worker, plan, files))
+                # A plan became active only after all its workers, and those of the plan before, had been called. So
+                # earlier plans that this worker hasn't taken in have no states for it: it took part in none of them.
+                # If it isn't part of this plan either, the plan's files may be gone: the workers who need them have
+                # taken them in.
+                if self._worker < self._plans.workers:
+                    _store_rows(table, self._transfers.to(self._worker, active.number, self._plans.files))
                 self.progress = replace(self.progress, taken=active.number)
             if pending is not None and pending.number == self.progress.released:
                 # Some worker wasn't called in the batch in which this one released its states: the plan is still
                 # pending, and the keys are routed here once more.
-                written = self._own_file(pending, self._plans, self._transfers)
-                if written is not None:
+                written = self._own_file()
+                if written >= 0:
                     self._again = True
                     _store_rows(table, self._transfers.by(self._worker, pending.number, written))
 
-    def _own_file(self, pending: Plan, plans: PlanState, transfers: StateTransfers) -> int | None:
-        """The batch in which the worker wrote its file for the pending plan. None: it wrote none.
+    def _own_file(self) -> int:
+        """The batch in which the worker wrote its file for the pending plan. −1: it wrote none.
 
         The worker knows it best: its progress is stored with its states. The reports, of which the plan state is made,
         may be lost with a driver.
         """
-        if self.progress.wrote >= 0:
-            return self.progress.wrote
-        files = plans.pending_files
-        if files is None:
-            files = transfers.list_files(pending.number, self._batch)
-        return files.get(self._worker)
-
-    def _find_released(
-        self, active: Plan, plans: PlanState, transfers: StateTransfers
-    ) -> Iterator[tuple[int, Mapping[int, int]]]:
-        """The plans whose states the worker hasn't taken in yet, with their files."""
-        if plans.files is not None:
-            # A plan became active only after all its workers, and those of the plan before, had been called. So earlier
-            # plans that this worker hasn't taken in have no states for it: it took part in none of them. If it isn't
-            # part of this plan either, the plan's files may be gone: the workers who need them have taken them in.
-            if self._worker < plans.workers:
-                yield active.number, plans.files
-            return
-        for plan in transfers.plans():
-            if self.progress.taken < plan <= active.number:
-                yield plan, transfers.list_files(plan, self._batch)
+        return self.progress.wrote
 
     def release(self, table: StateTable, *, split: bool) -> None:
         """Release the states of the keys that the pending plan gives to other workers. Split keys have none here."""
@@ -320,7 +292,7 @@ def find_owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int3
 
 
 def _store_rows(table: StateTable, parts: list[pa.RecordBatch]) -> None:
-    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older version may have released some of them
+    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older operator may have released some of them
     for part in parts:
         alike.setdefault(part.schema, []).append(part)
     for some in alike.values():

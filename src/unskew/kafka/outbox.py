@@ -186,8 +186,8 @@ def _limit_complaints(complain: Callable[[str], None] | None) -> Callable[[Kafka
 
 #: Lets the client choose each record's partition.
 ANY_PARTITION = -1
-#: A task's settings. The partition is chosen as Java's client does in Spark's Kafka sink, by which earlier versions of
-#: this program wrote. So all records of a key are in one partition.
+#: A task's settings. The partition is chosen as Java's client does in Spark's Kafka sink, by which some topics are
+#: written. So all records of a key are in one partition.
 OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
 #: A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
 OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}

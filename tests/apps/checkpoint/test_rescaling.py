@@ -103,7 +103,7 @@ def test_what_is_noted_of_all_runs():
         history = WorkerHistory.of(claimed, workers)
         assert history == expected
         claimed = {"numWorkers": workers} | history.entries()
-    assert WorkerHistory.of({"numWorkers": 10}, 20) == WorkerHistory(10, 20), "the record of an older version"
+    assert WorkerHistory.of({"numWorkers": 10}, 20) == WorkerHistory(10, 20), "the record of a query of keyed_map"
 
 
 def test_workers_keep_their_tokens():

@@ -1,20 +1,12 @@
-"""Checkpoints of other versions: resumed as they are, or as far as they can be read.
-
-The first version that had a format made `tests/data/checkpoint-1`: by SHUFFLE, in windows of 2 s, one of which is
-open. It is kept as it is. A change that can't read it any more breaks its users' runs.
-"""
+"""Checkpoints of other versions: refused, or resumed as far as they can be read."""
 
 import logging
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
@@ -28,36 +20,6 @@ from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
 from unskew.kafka.connection import Connection
 from unskew.operators import Statistics
-
-KEPT = Path(__file__).parents[2] / "data" / "checkpoint-1"
-TOPIC = "kept"  # a checkpoint names its topic
-BEFORE = ["a", "b", "c", "a"] * 10
-AFTER = ["a", "d"] * 10
-
-
-@pytest.fixture
-def topic() -> str:
-    return TOPIC
-
-
-@pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
-def test_a_kept_checkpoint_is_resumed(settings, drain, connection, tmp_path):
-    shutil.copytree(KEPT, tmp_path / "kept")
-    before = TotalsLog(str(KEPT)).newest()
-    assert 0 < before.tuples < before.routed == len(BEFORE), "some windows are closed, one is open"
-    publish(connection, TOPIC, 2, countries(BEFORE))
-    publish(connection, TOPIC, 2, countries(AFTER))
-    run = settings("SHUFFLE", checkpoint=str(tmp_path / "kept"), window=2.0, run_time=600.0)
-    _, reports = drain(run)
-    totals = reports[-1].totals
-    assert totals.tuples == totals.routed == len(BEFORE) + len(AFTER)
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert sum(counts.values()) == totals.tuples - before.tuples
-    assert counts["d"] == 10
-    # the routers took up their turn: round robin over four workers, from each of two sources
-    assert max(totals.loads) - min(totals.loads) <= 2
 
 
 def test_a_state_that_cannot_be_read_is_a_cold_start(tmp_path, caplog):
@@ -100,13 +62,14 @@ def test_options_that_only_one_version_has(tmp_path):
         Checkpoint(str(tmp_path)).claim({"numWorkers": 4, "old": 2})
 
 
-def test_a_later_format_is_refused(tmp_path):
+def test_another_format_is_refused(tmp_path):
     Checkpoint(str(tmp_path)).claim({})
     file = tmp_path / "unskew" / "run.json"
     assert orjson.loads(file.read_bytes()) == {"format": FORMAT}
-    file.write_bytes(orjson.dumps({"format": FORMAT + 1}))
-    with pytest.raises(UsageError, match=f"has format {FORMAT + 1}, this version reads {FORMAT} and before"):
-        Checkpoint(str(tmp_path)).claim({})
+    for record in ({"format": FORMAT + 1}, {"format": FORMAT - 1}, {"sourceName": "t"}):
+        file.write_bytes(orjson.dumps(record))
+        with pytest.raises(UsageError, match=f"has format {record.get('format')}; valid: {FORMAT}: use the version"):
+            Checkpoint(str(tmp_path)).claim({})
     file.write_bytes(b"{")
     with pytest.raises(EnvironmentFault, match="can't be read"):
         Checkpoint(str(tmp_path)).claim({})
@@ -118,29 +81,9 @@ def of_column(where, field=None, form=None):
     return replace(of, key_field=field, format=form).identity
 
 
-@pytest.mark.parametrize(("field", "form"), [("2", "csv"), ("user.id", None), (None, "text")])
-def test_a_run_of_column_goes_on(field, form, tmp_path):
-    """Also where an older version recorded the messages' format as the checkpoint's, and none as null."""
-    of = of_column(tmp_path, field, form)
-    checkpoint, file = Checkpoint(str(tmp_path)), tmp_path / "unskew" / "run.json"
-    file.parent.mkdir()
-    older = {name: value for name, value in of.items() if name != "messageFormat"} | {"format": form}
-    file.write_bytes(orjson.dumps(older))
-    for _ in range(2):
-        checkpoint.claim(of)
-        assert checkpoint.read_record() == of | {"format": FORMAT}
-    with pytest.raises(UsageError, match="messageFormat"):
-        checkpoint.claim(of | {"messageFormat": "avro"})
-
-
-@pytest.mark.parametrize("older", [False, True])
-def test_another_key_field_than_the_default_is_refused(older, tmp_path):
-    of = of_column(tmp_path)
-    if older:  # which recorded no default
-        of = {name: value for name, value in of.items() if name not in ("keyField", "messageFormat")}
-    (tmp_path / "unskew").mkdir()
-    (tmp_path / "unskew" / "run.json").write_bytes(orjson.dumps({"format": FORMAT, **of}))
+def test_another_key_field_than_the_default_is_refused(tmp_path):
     checkpoint = Checkpoint(str(tmp_path))
+    checkpoint.claim(of_column(tmp_path))
     with pytest.raises(UsageError, match=r"keyField 'key', this one has 'user\.id'"):
         checkpoint.claim(of_column(tmp_path, "user.id"))
     with pytest.raises(UsageError, match="messageFormat 'json', this one has 'avro'"):
@@ -155,11 +98,6 @@ def test_a_batch_that_runs_again_counts_on_from_the_totals_of_the_one_before(tmp
     log.write(3, Totals(routed=7))
     log.write(4, Totals(routed=9))
     assert [log.at(batch).routed for batch in (3, 4, 5)] == [7, 9, 9]
-
-
-def test_totals_of_another_version(tmp_path):
-    Versions(str(tmp_path / "unskew" / "totals")).write(3, b'{"routed": 7, "unheard_of": 1}')
-    assert TotalsLog(str(tmp_path)).at(3) == Totals(routed=7)
 
 
 def test_what_is_cut_off_while_it_is_written_is_not_there(tmp_path, monkeypatch):

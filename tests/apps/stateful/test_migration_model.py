@@ -64,7 +64,7 @@ ASKED_MISTAKES = {
     "only the driver knows a worker's file": (
         Migration,
         "_own_file",
-        lambda self, _, plans, __: plans.pending_files.get(self._worker),
+        lambda self: self._plans.pending_files.get(self._worker, -1),
     ),
     "lost reports go unnoticed": (feedback, "replace", lambda before, **_: before),
 }

@@ -64,7 +64,6 @@ def test_states_on_their_way(location):
     transfers = StateTransfers(location)
     transfers.write(1, 7, 4, {2: rows, 3: rows.slice(0, 1)}, rows.schema)
     assert transfers.plans() == [7]
-    assert transfers.list_files(7, 5) == {1: 4}
     assert transfers.to(3, 7, {1: 4})[0].num_rows == 1
     assert sum(part.num_rows for part in transfers.by(1, 7, 4)) == 3
     transfers.forget([7])

@@ -24,7 +24,6 @@ from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import Interval, MigrationReport, PlanState, Rebalance
 from unskew.grouping.simulated_cost import Cost
-from unskew.grouping.state import pack_values, unpack_values
 
 BATCHES = 6
 STEPS = [*(f"router {s}" for s in range(SOURCES)), *(f"worker {w}" for w in range(WORKERS)), "loop"]
@@ -224,17 +223,11 @@ FULL = PlanState(
 
 
 def test_a_plan_state_is_the_same_when_it_is_read_again():
-    for state in (PlanState(3), FULL, replace(FULL, files=None)):
+    for state in (PlanState(3), FULL):
         again = PlanState.read(state.save())
         assert again == state
         assert again.save() == state.save()
     assert PlanState(3).pending_workers == 3
-
-
-def test_a_plan_state_of_an_older_version_names_no_files():
-    fields = unpack_values("standing", FULL.save())
-    older = {name: value for name, value in fields.items() if name not in ("files", "pending_files")}
-    assert PlanState.read(pack_values("standing", older)) == replace(FULL, files=None, pending_files=None)
 
 
 def test_a_plan_that_comes_too_late_changes_nothing(tmp_path):
