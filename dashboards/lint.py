@@ -11,8 +11,8 @@ from typing import Any
 from grafana_foundation_sdk.models import units
 
 from unskew.apps.metrics.catalogue import METRICS
-from unskew.apps.metrics.colours import COLOURS, FAMILIES
 from unskew.dashboards.overrides import find_override
+from unskew.grouping.registry import COLOURS, FAMILIES
 
 Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]

@@ -10,14 +10,14 @@ supported until May 2027, and Zensical, which is to follow it, was not strict wh
 from dataclasses import MISSING, fields
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.testing import CliRunner
 
-from unskew import operators
+from unskew import GROUPINGS, operators
 from unskew.apps.cli.main import app
 from unskew.apps.settings import Settings
 from unskew.option_style import text_of_option
@@ -80,16 +80,30 @@ class SettingsOfTopology(SphinxDirective):
         return [shown]
 
 
-class Operators(SphinxDirective):
-    """All that `unskew.operators` gives, each with its docstring. Those to inherit from have their methods, too."""
+class Sections(SphinxDirective):
+    """The docstrings of classes. Those to inherit from have their methods, too."""
+
+    classes: ClassVar[dict[str, str]]
 
     def run(self) -> list[nodes.Node]:
         """A section for each."""
         text = ""
-        for name in operators.__all__:
+        for name, path in self.classes.items():
             members = "\n   :members:" if name in ("KeyedOperator", "MergeableOperator") else ""
-            text += f"## `{name}`\n\n```{{eval-rst}}\n.. autoclass:: unskew.operators.{name}{members}\n```\n\n"
+            text += f"## `{name}`\n\n```{{eval-rst}}\n.. autoclass:: {path}{members}\n```\n\n"
         return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+class Operators(Sections):
+    """All that `unskew.operators` gives."""
+
+    classes: ClassVar = {name: f"unskew.operators.{name}" for name in operators.__all__}
+
+
+class Groupings(Sections):
+    """All schemes, by their names."""
+
+    classes: ClassVar = {name: f"{scheme.__module__}.{scheme.__qualname__}" for name, scheme in GROUPINGS.items()}
 
 
 def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
@@ -100,6 +114,7 @@ def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
 
 def setup(sphinx: Sphinx) -> dict[str, Any]:
     """Give Sphinx the directives and the first page."""
+    sphinx.add_directive("groupings", Groupings)
     sphinx.add_directive("help", Help)
     sphinx.add_directive("operators", Operators)
     sphinx.add_directive("settings", SettingsOfTopology)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,55 +14,85 @@ from unskew.grouping.dynamic import DynamicKey
 from unskew.grouping.interface import Grouping
 from unskew.grouping.key import Key
 from unskew.grouping.keys import encode_keys
-from unskew.grouping.papers import (
-    Dalton,
-    DynamicKeyDecay,
-    FullKnowledge,
-    Holistic,
-    Llfd,
-    MinMig,
-    MinTable,
-    MixedBruteForce,
-    OffGreedy,
-    OnGreedy,
-    Porc,
-    Potc,
-    Readj,
-)
+from unskew.grouping.papers.dalton import Dalton
+from unskew.grouping.papers.dynamic_key_decay import DynamicKeyDecay
+from unskew.grouping.papers.full_knowledge import FullKnowledge
+from unskew.grouping.papers.holistic import Holistic
+from unskew.grouping.papers.llfd import Llfd
+from unskew.grouping.papers.minmig import MinMig
+from unskew.grouping.papers.mintable import MinTable
+from unskew.grouping.papers.mixed_bf import MixedBruteForce
+from unskew.grouping.papers.off_greedy import OffGreedy
+from unskew.grouping.papers.on_greedy import OnGreedy
+from unskew.grouping.papers.porc import Porc
+from unskew.grouping.papers.potc import Potc
+from unskew.grouping.papers.readj import Readj
 from unskew.grouping.planned import Planned
 from unskew.grouping.posg import Posg
 from unskew.grouping.shuffle import Shuffle
 from unskew.grouping.table import Mixed
 
-GROUPINGS: dict[str, type[Grouping]] = {
-    scheme.name: scheme
-    for scheme in (
-        Shuffle,
-        Key,
-        FullKnowledge,
-        BoundedLoad,
-        Planned,
-        PartialKey,
-        DChoices,
-        WChoices,
-        Holistic,
-        Porc,
-        Potc,
-        OnGreedy,
-        OffGreedy,
-        DynamicKey,
-        DynamicKeyDecay,
-        Llfd,
-        MinTable,
-        MinMig,
-        Mixed,
-        MixedBruteForce,
-        Readj,
-        Posg,
-        ConsistentHash,
-        Dalton,
-    )
-}
+
+class Line(NamedTuple):
+    """A scheme, its colour, and the scheme in whose colour dashboards show it.
+
+    Attributes
+    ----------
+    scheme : type of Grouping
+        The scheme.
+    colour : str
+        Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` names free ones.
+    shown_as : type of Grouping or None
+        The scheme of whose kind it is. Dashboards show both in that scheme's colour, because Grafana needs a rule for
+        each colour on each panel. None: it is the first of its kind.
+
+    """
+
+    scheme: type[Grouping]
+    colour: str
+    shown_as: type[Grouping] | None = None
+
+
+_LINES = (
+    Line(Shuffle, "#555555"),
+    Line(Key, "#d55e00"),
+    Line(FullKnowledge, "#bbbbbb", Shuffle),
+    Line(BoundedLoad, "#0072b2"),
+    Line(Planned, "#009e73"),
+    Line(PartialKey, "#e69f00"),
+    Line(DChoices, "#56b4e9"),
+    Line(WChoices, "#77aacc", DChoices),
+    Line(Holistic, "#99ccee", DChoices),
+    Line(Porc, "#446644", DChoices),
+    Line(Potc, "#7788dd", PartialKey),
+    Line(OnGreedy, "#33cc99", PartialKey),
+    Line(OffGreedy, "#8877ee", PartialKey),
+    Line(DynamicKey, "#cc79a7"),
+    Line(DynamicKeyDecay, "#bb5599", DynamicKey),
+    Line(Llfd, "#7722dd", Mixed),
+    Line(MinTable, "#992277", Mixed),
+    Line(MinMig, "#993399", Mixed),
+    Line(Mixed, "#7755dd"),
+    Line(MixedBruteForce, "#bb3377", Mixed),
+    Line(Readj, "#5555bb", Mixed),
+    Line(Posg, "#ccbb66"),
+    Line(ConsistentHash, "#775522"),
+    Line(Dalton, "#aa8844", Posg),
+)
+
+GROUPINGS: dict[str, type[Grouping]] = {line.scheme.name: line.scheme for line in _LINES}
+#: Grouping → its colour. Those that a reader meets first have the colours of Okabe and Ito
+#: (https://jfly.uni-koeln.de/color/). KEY, whose load is uneven, has the colour of an alarm; the groupings that balance
+#: any stream have calm ones. The other colours lie as far apart as a search found, for readers with and without colour
+#: blindness. All can be read on white and on black.
+COLOURS: dict[str, str] = {line.scheme.name: line.colour for line in _LINES}
+#: The groupings of each kind, which dashboards show in the colour of the first.
+FAMILIES: tuple[tuple[str, ...], ...] = tuple(
+    (first.scheme.name, *(line.scheme.name for line in _LINES if line.shown_as is first.scheme))
+    for first in _LINES
+    if first.shown_as is None
+)
+_NO_COLOUR = "#595959"
 
 
 def get_grouping(name: str) -> type[Grouping]:
@@ -78,6 +108,11 @@ def get_grouping(name: str) -> type[Grouping]:
         return GROUPINGS[to_capitals(name)]
     except KeyError:
         raise UsageError(f"unknown grouping {name!r}{suggest_names(name, GROUPINGS)}") from None
+
+
+def get_colour(name: str) -> str:
+    """The hex colour of a groupingType, the same on plots and terminal; a neutral one if there is no such scheme."""
+    return COLOURS.get(name, _NO_COLOUR)
 
 
 def to_capitals(name: str) -> str:

@@ -18,11 +18,11 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from unskew.apps.metrics.colours import get_colour
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter, Arrivals
 from unskew.apps.metrics.query_progress import compute_lags, get_processing_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
+from unskew.grouping.registry import get_colour
 from unskew.shell import escape_controls, find_command_name
 from unskew.shown_keys import show_key
 

@@ -33,10 +33,10 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.colours import COLOURS, FAMILIES
 from unskew.dashboards.grafana import alerts, flux
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
+from unskew.grouping.registry import COLOURS, FAMILIES
 
 #: Unit in ``unskew.apps.metrics.catalogue`` → Grafana's. The text after ``si:`` is shown as it is, behind k, M, …
 UNITS = {

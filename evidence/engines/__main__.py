@@ -51,9 +51,9 @@ from evidence.engines.loads import data_skew, whole
 from evidence.engines.recovery import Recovery, killed
 from evidence.engines.running import LOOK_EVERY, SETTLE, made, running
 from evidence.speed.measuring import in_turns
-from unskew.apps.metrics.colours import COLOURS
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.measures import straggler_ratio
+from unskew.grouping.registry import COLOURS
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import end_offsets

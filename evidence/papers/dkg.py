@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from unskew.apps.cli.simulation.input_stream import read_stream
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import Keys
+from unskew.grouping.registry import get_colour
 from unskew.grouping.simulator import SimulationOutcome, make_workload, simulate
 from unskew.kafka.connection import Connection
 

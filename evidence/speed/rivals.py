@@ -36,9 +36,9 @@ from evidence.speed.native import FIELDS, cut
 from evidence.tables import make_table, print_table
 from unskew import balanced_map
 from unskew.apps.driver import session
-from unskew.apps.metrics.colours import COLOURS
 from unskew.apps.splitter.kafka_source import read_topic
 from unskew.grouping import measures
+from unskew.grouping.registry import COLOURS
 from unskew.kafka.connection import Connection
 from unskew.spark.micro_batches import get_partition
 

@@ -23,9 +23,9 @@ from matplotlib import pyplot as plt
 from rich.table import Table
 
 from evidence.tables import print_table
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import GROUPINGS, create, encode_keys
 from unskew.grouping.keys import Keys
+from unskew.grouping.registry import get_colour
 from unskew.grouping.streams import zipf
 
 WORKERS = (10, 100, 1000, 10_000)

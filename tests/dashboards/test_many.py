@@ -11,7 +11,6 @@ from tests.monitoring.conftest import influxd_program, influxdb  # noqa: F401
 from tests.pictures import figures  # noqa: F401
 from unskew.apps.aggregator.observer import Distribution
 from unskew.apps.checkpoint.versions import Totals
-from unskew.apps.metrics.colours import COLOURS
 from unskew.apps.metrics.metrics_reporter import sample_loads, sample_window
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.dashboards.checked_in import dashboards
@@ -19,6 +18,7 @@ from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Promet
 from unskew.dashboards.preview.files import save
 from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
+from unskew.grouping.registry import COLOURS
 
 WORKERS, BUCKET = 100, "many"
 RUNS = {grouping: f"zipf-s4-w{WORKERS}-{'abcdefghijkl'[at]}" for at, grouping in enumerate(list(COLOURS)[:12])}

@@ -4,11 +4,11 @@ import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
 from unskew.apps.metrics.catalogue import get_metric
-from unskew.apps.metrics.colours import get_colour
 from unskew.dashboards.checked_in import dashboards
 from unskew.dashboards.preview.data_sources import Table
 from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
+from unskew.grouping.registry import get_colour
 
 pytestmark = [
     pytest.mark.nightly(group="servers"),

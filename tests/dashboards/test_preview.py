@@ -15,7 +15,6 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from tests.pictures import figures  # noqa: F401
-from unskew.apps.metrics.colours import COLOURS
 from unskew.dashboards import checked_in
 from unskew.dashboards.overrides import find_override
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, fill_labels
@@ -23,6 +22,7 @@ from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS,
 from unskew.dashboards.preview.files import save
 from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
+from unskew.grouping.registry import COLOURS
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 

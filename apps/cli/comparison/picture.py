@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import measures
+from unskew.grouping.registry import get_colour
 
 _A_ROW = 4  # panels of loads in a row
 _GREY = "#777777"

@@ -22,7 +22,6 @@ from unskew.apps.driver.preconditions import delete_commits_topic
 from unskew.apps.driver.session import open_session
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import QueryHalted, stop_between_batches
-from unskew.apps.metrics.colours import get_colour
 from unskew.apps.metrics.display import Display
 from unskew.apps.metrics.metrics_reporter import MetricsReporter
 from unskew.apps.metrics.outputs import Destinations, Outputs
@@ -31,6 +30,7 @@ from unskew.apps.settings import Settings
 from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import get_grouping, get_parameters
+from unskew.grouping.registry import get_colour
 from unskew.kafka.topics import count_partitions, end_offsets, ensure_topic
 from unskew.shell import find_command_name, record_stop_signal
 

@@ -11,9 +11,9 @@ from rich.console import Group
 from rich.table import Table
 
 from unskew.apps.cli.comparison.run_record import RunRecord
-from unskew.apps.metrics.colours import get_colour
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
+from unskew.grouping.registry import get_colour
 
 #: Measure → (its value for a course, the value's format, the measure in words), for the table, CSV and JSON.
 MEASURES: dict[str, tuple[Callable[[RunRecord], float], str, str]] = {

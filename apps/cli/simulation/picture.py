@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, NullLocator
 
-from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.registry import get_colour
 from unskew.grouping.simulator import SimulationOutcome
 
 _FLOOR = 1e-3  # what is more even than that is drawn as this

@@ -13,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
-from unskew.apps.metrics.colours import get_colour
 from unskew.apps.metrics.partition_arrivals import find_hot
 from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggler_ratio
+from unskew.grouping.registry import get_colour
 from unskew.grouping.simulator import SimulationOutcome
 from unskew.shown_keys import show_key
 

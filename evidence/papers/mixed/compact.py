@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 
 from evidence.papers.mixed.sweeps import base
 from evidence.papers.page import Report, Sizing
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import encode_keys
+from unskew.grouping.registry import get_colour
 from unskew.grouping.table import KeyRecords, Mixed
 from unskew.grouping.table.assignment import max_overload, sum_by_position
 from unskew.grouping.table.compact import expand_groups, group_records

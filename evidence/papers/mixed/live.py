@@ -19,9 +19,9 @@ from evidence.papers.mixed.follow import Workload
 from evidence.papers.mixed.q5 import runs
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from evidence.papers.stage import Course, Stage, shipped
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import create, get_parameters
 from unskew.grouping.keys import hash_keys
+from unskew.grouping.registry import get_colour
 from unskew.grouping.table.router import TableRouter
 
 WORKERS, KEYS = 10, 10_000

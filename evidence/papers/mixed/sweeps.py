@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from evidence.papers.mixed.follow import Case, Outcome, Point, Workload, sweep
 from evidence.papers.page import Cell, Remarks, Report, Sizing
-from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.registry import get_colour
 
 ALL = ("MIXED", "MINTABLE", "MINMIG", "MIXED_BF", "READJ")
 _KEYS = 10_000  # of table 2

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.interface import Grouping
 from unskew.grouping.keys import Keys
+from unskew.grouping.registry import get_colour
 from unskew.grouping.simulator import FeedbackTiming, SimulationOutcome, make_workload, simulate
 
 WORKERS = (5, 10, 50, 100)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.pkg.datasets import LN1, LN2, TW, WP, Dataset, route, share_of_first
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import imbalance_fraction
+from unskew.grouping.registry import get_colour
 
 WORKERS = (5, 10, 50, 100)
 DRAWS = 40  # of hash functions

@@ -10,8 +10,8 @@ from evidence.papers.posg import work
 from evidence.papers.posg.time_series import CHANGE, FACTORS, K, M
 from evidence.papers.posg.work import Drifting
 from evidence.papers.stage import Course, Stage, shipped
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import streams
+from unskew.grouping.registry import get_colour
 
 SCHEMES = ("SHUFFLE", "POSG")
 _BATCHES = 30  # of the time series; the paper's points are of 2,000 tuples

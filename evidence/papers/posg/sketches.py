@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from evidence.papers.page import Cell, Report, Sizing, headings
 from evidence.papers.posg.sweeps import LONG, streams_of
 from evidence.papers.posg.trial import Stream, drawn, finishes, turns
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import encode_keys
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.instances import execute_tuple, new_instances, relative_error
 from unskew.grouping.posg.sketch import expected_estimate, find_cells
+from unskew.grouping.registry import get_colour
 
 ITEMS, COLUMNS = 4096, 55
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
 from evidence.papers.posg.trial import Stream, Trial, trial
-from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.registry import get_colour
 
 LONG = 150_000  # the paper's longer stream, that of its time series
 # The variants: heading → (length of the stream, POSG's option ``settle``).

@@ -6,11 +6,11 @@ from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing
 from evidence.papers.posg.trial import finishes, turns
-from unskew.apps.metrics.colours import get_colour
 from unskew.grouping import encode_keys, streams
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.scheduler import RUN, SEND_ALL
 from unskew.grouping.posg.timeline import Timeline, run_timeline
+from unskew.grouping.registry import get_colour
 
 M, CHANGE, K, STEP = 150_000, 75_000, 5, 2_000
 FACTORS = np.array([[1.05, 1.025, 1.0, 0.975, 0.95], [0.90, 0.95, 1.0, 1.05, 1.10]])

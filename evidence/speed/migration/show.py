@@ -11,7 +11,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from evidence.speed.migration.experiment import Done, Moved
-from unskew.apps.metrics.colours import get_colour
+from unskew.grouping.registry import get_colour
 
 BIN = 250  # ms, of the table of latencies
 _DRAWN = 5_000  # ms, of the picture: longer than a batch, in which latencies fall from its first tuple to its last
