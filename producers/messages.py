@@ -251,4 +251,7 @@ def before_dot(langs: pa.Array) -> pa.Array:
     """The part of each text before its first dot: ``en.m.v`` is ``en``."""
     if isinstance(langs, pa.DictionaryArray):
         return pa.DictionaryArray.from_arrays(langs.indices, before_dot(langs.dictionary))
-    return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"\..*$", ""))
+    dotted = pc.call_function("match_substring", [langs], pc.MatchSubstringOptions("."))
+    if not pc.call_function("any", [dotted]).as_py():
+        return langs
+    return pc.call_function("replace_substring_regex", [langs], pc.ReplaceSubstringOptions(r"(?s)\..*", ""))

@@ -20,22 +20,6 @@ if TYPE_CHECKING:
 PARTITIONS = 5  # of a topic that is made
 _PAGE = 120  # columns, where the output isn't a terminal
 _PICTURES = (".png", ".svg", ".pdf")
-#: The datasets that `unskew skew` compares by default: one of the country streams stands for all.
-COMPARED = [
-    "COUNTRY_SKEW_R80",
-    "TWITTER_TICKER",
-    "TWITTER_ELECTION",
-    "WIKIPEDIA_PAGEVIEWS",
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG",
-    "WIKIPEDIA_CLICKSTREAM",
-    "NEXMARK",
-    "ZIPF",
-    "DRIFTING_ZIPF",
-    "LN1",
-    "LN2",
-    "POSG_UNIFORM",
-    "POSG_ZIPF",
-]
 
 
 @dataclass(frozen=True)
@@ -149,13 +133,13 @@ def skew(
     """Show the generated datasets' statistics beside the published ones, and optionally draw how skewed they are."""
     from rich.console import Console
 
-    from unskew.producers.datasets.registry import create_at_scale
+    from unskew.producers.datasets.registry import KINDS, create_at_scale
     from unskew.producers.skew import compare_datasets, draw_curves
 
     if plot and plot.suffix.lower() not in _PICTURES:
         raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
     try:  # one after the other: each has large tables
-        table, curves = compare_datasets(create_at_scale(name, scale, seed) for name in datasets or COMPARED)
+        table, curves = compare_datasets(create_at_scale(name, scale, seed) for name in datasets or KINDS)
     except ValueError as error:
         raise UsageError(f"{error} (of a topic of your own: unskew simulate kafka:TOPIC:FIELD)") from None
     console = Console()

@@ -1,18 +1,16 @@
 """The splitters of all source types: where the key is in a message, and why a message isn't of the format.
 
-The formats of our datasets come first. Then come those of a user's own topic (COLUMN), for which the user names the
-field of the key. At the end is the table of source types (``SPLITTERS``).
+The formats of our datasets come first: their files say where the key is. Then come those of a user's own topic
+(COLUMN), for which the user names the field of the key.
 """
 
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, cast
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -31,33 +29,19 @@ from unskew.apps.splitter.splitter import (
     split_batch_time,
 )
 from unskew.errors import UsageError, suggest_names
-from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED, WIKI_URL
+from unskew.producers.datasets.interface import KeyField
+from unskew.producers.datasets.registry import DATASETS, create_dataset
+from unskew.producers.messages import ELECTION_DAY, ELECTION_WORDS, LETTERS, MANGLED
+from unskew.producers.readers.columns import ColumnDataset
 
 
-def split_text_field(
-    name: str, number: str | None = None, rule: Callable[[pa.Array], pa.Array] | None = None
-) -> Splitter:
-    """JSON objects with the key as a text in one field, and perhaps a count in another. Other fields are ignored."""
-    return make_field_splitter(JsonFields((name,), number, rule=rule))
-
-
-def extract_title(pages: pa.Array) -> pa.Array:
-    """The title of a page, which may be given by its address."""
-    return _remove_match(pages, f"^{re.escape(WIKI_URL)}", WIKI_URL)
-
-
-def extract_language(projects: pa.Array) -> pa.Array:
-    """The language of a project: ``en`` for ``en.m``."""
-    return _remove_match(projects, r"(?s)\..*", ".")
-
-
-def _remove_match(texts: pa.Array, pattern: str, hint: str) -> pa.Array:
-    """Texts without their first match of a pattern; only a text that contains the hint can match."""
-    found = pc.call_function("match_substring", [texts], pc.MatchSubstringOptions(hint))
-    if not pc.call_function("any", [found]).as_py():
-        return texts
-    once = pc.ReplaceSubstringOptions(pattern, "", max_replacements=1)
-    return pc.call_function("replace_substring_regex", [texts], once)
+def make_dataset_splitter(key: KeyField) -> Splitter:
+    """The splitter of a dataset's messages. Other fields than the key's and the count's are ignored."""
+    if key.several:
+        return split_hashtags(key.path[0])
+    return make_field_splitter(
+        JsonFields(key.path, key.count, rule=key.rule, scalars=key.scalars, optional=key.optional)
+    )
 
 
 def split_hashtags(name: str) -> Splitter:
@@ -88,11 +72,6 @@ def split_hashtags(name: str) -> Splitter:
         )
 
     return Splitter(keys, reason, several=True)
-
-
-def split_bids() -> Splitter:
-    """NEXMark's events, keyed by a bid's auction. Persons and auctions give no tuple."""
-    return make_field_splitter(JsonFields(("bid", "auction"), scalars=True, optional=True))
 
 
 #: The formats of the messages of a COLUMN topic.
@@ -289,23 +268,6 @@ def _make_text_splitter(
     return Splitter(keys, reason)
 
 
-_COUNTRIES = [*(f"COUNTRY_SKEW_R{percent}" for percent in range(0, 101, 10)), "COUNTRY_HALF_SKEW_R80"]
-
-_SYNTHETIC = ["ZIPF", "DRIFTING_ZIPF", "LN1", "LN2", "POSG_UNIFORM", "POSG_ZIPF", "COLUMN"]
-
-#: sourceType → how its messages are read.
-SPLITTERS: dict[str, Callable[[], Splitter]] = {
-    **dict.fromkeys(_COUNTRIES, partial(split_text_field, "country")),
-    "TWITTER_TICKER": partial(split_text_field, "ticker"),
-    "TWITTER_ELECTION": partial(split_hashtags, "hashtags"),
-    "WIKIPEDIA_PAGEVIEWS": partial(split_text_field, "page", rule=extract_title),
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG": partial(split_text_field, "lang", "n", extract_language),
-    "WIKIPEDIA_CLICKSTREAM": partial(split_text_field, "curr", "n"),
-    "NEXMARK": split_bids,
-    **dict.fromkeys(_SYNTHETIC, partial(split_text_field, "key")),
-}
-
-
 def get_splitter(
     source_type: str,
     key_field: str | None = None,
@@ -319,7 +281,7 @@ def get_splitter(
     Parameters
     ----------
     source_type : str
-        One of ``SPLITTERS``.
+        A dataset, or COLUMN.
     key_field, form : str, optional
         For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``avro``, ``csv`` or
         ``text``.
@@ -336,13 +298,14 @@ def get_splitter(
         There is no such source type, or it has no such field or format.
 
     """
-    try:
-        found = SPLITTERS[source_type.upper()]
-    except KeyError:
-        raise UsageError(f"unknown sourceType {source_type!r}{suggest_names(source_type, SPLITTERS)}") from None
+    name = source_type.upper()
+    if name not in DATASETS and name != ColumnDataset.name:
+        valid = [*DATASETS, ColumnDataset.name]
+        raise UsageError(f"unknown sourceType {source_type!r}{suggest_names(source_type, valid)}")
     if key_field is None and form is None and schemas == NO_SCHEMAS:
-        return _add_columns(found(), source_type, columns)
-    if source_type.upper() != "COLUMN":
+        key = create_dataset(name).key if name in DATASETS else ColumnDataset.key
+        return _add_columns(make_dataset_splitter(key), source_type, columns)
+    if name != ColumnDataset.name:
         name = "key_field" if key_field is not None else "schema" if form is None else "format"
         raise UsageError(f"{name} is for sourceType COLUMN, not {source_type}, which has its own")
     return make_column_splitter(form or "json", key_field, samples, schemas, columns)

@@ -6,7 +6,7 @@ from importlib.resources import files
 import numpy as np
 import pyarrow as pa
 
-from unskew.producers.datasets.interface import Block, GeneratedDataset, PublishedStatistics
+from unskew.producers.datasets.interface import Block, GeneratedDataset, KeyField, PublishedStatistics
 from unskew.producers.messages import make_country_messages
 
 SKEW_KEY = "Turkey"
@@ -43,6 +43,8 @@ class Country(GeneratedDataset):
     [b'{"country":"Turkey"}', b'{"country":"Turkey"}']
 
     """
+
+    key = KeyField(("country",))
 
     def __init__(self, ratio: int, *, half: bool = False, records: int = 10_000_000, seed: int = 0) -> None:
         super().__init__(records, seed)

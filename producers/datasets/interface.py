@@ -9,11 +9,11 @@ records several times, and ``DatasetTail`` only those from a moment on.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
+
+if TYPE_CHECKING:
+    from unskew.producers.readers.files import Format
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,35 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyField:
+    """The field of a dataset's JSON messages in which the topology finds the key.
+
+    Attributes
+    ----------
+    path : tuple of str
+        The names of the fields from the outermost object down to the key.
+    count : str or None
+        The field of what the key adds to its count. None: 1.
+    rule : Array → Array or None
+        Makes keys of the field's values (strings).
+    scalars : bool
+        Whether numbers are keys, too.
+    optional : bool
+        Whether the outermost field may be null. Such a message has no key.
+    several : bool
+        Whether the field is a list of hashtags, each of which is a key (``unskew.producers.messages``).
+
+    """
+
+    path: tuple[str, ...]
+    count: str | None = None
+    rule: Callable[[pa.Array], pa.Array] | None = None
+    scalars: bool = False
+    optional: bool = False
+    several: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class PublishedStatistics:
     """The published statistics of the stream that a dataset stands for. None: not published.
 
@@ -145,11 +177,17 @@ class Dataset(ABC):
         How many records there are. None: unknown before the end.
     published : PublishedStatistics or None
         The published statistics to compare it with, at its scale.
+    key : KeyField
+        Where the key of a message is.
+    choose_format : function or None
+        The format of a file of such records, by the file's first line. None: they aren't read from files.
 
     """
 
     name: str
     summary: str
+    key: KeyField = KeyField(("key",))
+    choose_format: "ClassVar[Callable[[bytes], Format] | None]" = None
     records: int | None = None
     published: PublishedStatistics | None = None
 

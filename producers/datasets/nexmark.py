@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.kafka.json_columns import format_integers, join_columns
-from unskew.producers.datasets.interface import Block, GeneratedDataset
+from unskew.producers.datasets.interface import Block, GeneratedDataset, KeyField
 from unskew.producers.messages import make_auction_messages, make_bid_messages, make_person_messages
 
 #: Of 50 events in a row the first is a person, three are auctions, and the others bids.
@@ -101,6 +101,7 @@ class Nexmark(GeneratedDataset):
     """
 
     name = "NEXMARK"
+    key = KeyField(("bid", "auction"), scalars=True, optional=True)  # persons and auctions give no tuple
 
     def __init__(
         self,

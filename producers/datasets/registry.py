@@ -1,8 +1,6 @@
 """The explicit list of all datasets, a line each, and the choice among them.
 
 A new dataset is its file and its line here.
-
-``DATASETS`` has a line for each generator, ``FORMATS`` one for each dataset that can be read from files.
 """
 
 import inspect
@@ -18,7 +16,6 @@ from unskew.producers.datasets.interface import Dataset, DatasetTail, RepeatedDa
 from unskew.producers.datasets.nexmark import Nexmark
 from unskew.producers.datasets.twitter import Election, Ticker
 from unskew.producers.datasets.wikipedia import Clickstream, Pageviews, PageviewsByLang
-from unskew.producers.readers import formats
 from unskew.producers.readers.columns import ColumnDataset
 from unskew.producers.readers.files import FileDataset, Format
 from unskew.producers.readers.inputs import STANDARD_INPUT, find_inputs
@@ -42,14 +39,12 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "POSG_UNIFORM": synthetic.posg_uniform,
     "POSG_ZIPF": synthetic.posg_zipf,
 }
-#: Dataset → the format of a file, by the file's first line.
+#: Dataset that is read from files → the format of a file, by the file's first line.
 FORMATS: dict[str, Callable[[bytes], Format]] = {
-    "TWITTER_TICKER": formats.choose_ticker_format,
-    "TWITTER_ELECTION": lambda _: formats.parse_tweet_hashtags,
-    "WIKIPEDIA_PAGEVIEWS": formats.choose_pageview_format,
-    "WIKIPEDIA_PAGEVIEWS_BY_LANG": lambda _: formats.parse_hourly_pageviews,
-    "WIKIPEDIA_CLICKSTREAM": lambda _: formats.parse_clickstream,
+    name: choose for name, make in DATASETS.items() if (choose := getattr(make, "choose_format", None))
 }
+#: One dataset of each kind: one of the country streams stands for all.
+KINDS = [name for name in DATASETS if not name.startswith("COUNTRY") or name == "COUNTRY_SKEW_R80"]
 # The parameters that every dataset has, and those that its name fixes.
 _COMMON = ("records", "seed", "ratio", "half")
 

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from unskew.grouping.streams import KeyStream, WeightedStream, zipf
 from unskew.kafka.json_columns import join_columns
-from unskew.producers.datasets.interface import Block, PublishedStatistics, ScaledDataset, scale_size
+from unskew.producers.datasets.interface import Block, KeyField, PublishedStatistics, ScaledDataset, scale_size
 from unskew.producers.datasets.mock_values import make_titles, times_of_day
 from unskew.producers.messages import hashtag_keys, make_election_messages, make_ticker_messages
+from unskew.producers.readers import formats
 
 #: The paper's CT: messages, tickers, and the share of the most frequent one.
 MENTIONS, TICKERS, P1 = 690_000, 2900, 0.0329
@@ -46,6 +47,8 @@ class Ticker(ScaledDataset):
     """
 
     name = "TWITTER_TICKER"
+    key = KeyField(("ticker",))
+    choose_format = staticmethod(formats.choose_ticker_format)
     summary = f"stocks in tweets of a month, others hot each week: 690 k, 2.9 k keys, p1 = {100 * P1:.2f} % (PKG's CT)"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
@@ -126,6 +129,8 @@ class Election(ScaledDataset):
     """
 
     name = "TWITTER_ELECTION"
+    key = KeyField(("hashtags",), several=True)
+    choose_format = staticmethod(lambda _: formats.parse_tweet_hashtags)
     summary = "hashtags of an election day: bursts that come within minutes and cool; several keys a message"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from unskew.grouping.streams import KeyStream, WeightedStream, zipf
 from unskew.kafka.json_columns import join_columns
-from unskew.producers.datasets.interface import Block, PublishedStatistics, ScaledDataset, scale_size
+from unskew.producers.datasets.interface import Block, KeyField, PublishedStatistics, ScaledDataset, scale_size
 from unskew.producers.datasets.mock_values import make_titles, times_of_day
 from unskew.producers.messages import (
     WIKI_URL,
+    before_dot,
     make_clickstream_messages,
     make_pageview_by_lang_messages,
     make_pageview_messages,
+    without_url,
 )
+from unskew.producers.readers import formats
 
 _MAIN_PAGE = "Main_Page"
 
@@ -49,6 +52,8 @@ class Pageviews(ScaledDataset):
     """
 
     name = "WIKIPEDIA_PAGEVIEWS"
+    key = KeyField(("page",), rule=without_url)
+    choose_format = staticmethod(formats.choose_pageview_format)
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
         super().__init__(VISITS, scale, records, seed)
@@ -103,6 +108,8 @@ class PageviewsByLang(ScaledDataset):
     """
 
     name = "WIKIPEDIA_PAGEVIEWS_BY_LANG"
+    key = KeyField(("lang",), "n", before_dot)
+    choose_format = staticmethod(lambda _: formats.parse_hourly_pageviews)
     summary = "views of pages in an hour, keyed by language: English 47 %, Spanish 7.2 %, Japanese 7.1 %, …"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:
@@ -180,6 +187,8 @@ class Clickstream(ScaledDataset):
     """
 
     name = "WIKIPEDIA_CLICKSTREAM"
+    key = KeyField(("curr",), "n")
+    choose_format = staticmethod(lambda _: formats.parse_clickstream)
     summary = "clicks from page to page in a month: 26 M pairs, 60 % links, 37 % from outside, heavy-tailed n"
 
     def __init__(self, *, scale: float = 1.0, records: int | None = None, seed: int = 0) -> None:

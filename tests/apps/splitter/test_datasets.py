@@ -13,10 +13,10 @@ from evidence.speed.appetite import DEFAULT
 from evidence.speed.native import FIELDS, cut, parsed_tuples
 from tests.apps.conftest import by_key, final_counts
 from unskew.apps.aggregator.publisher import list_result_topics
-from unskew.apps.splitter.formats import SPLITTERS, get_splitter
+from unskew.apps.splitter.formats import get_splitter
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Dataset
-from unskew.producers.datasets.registry import DATASETS, FORMATS, create_dataset
+from unskew.producers.datasets.registry import DATASETS, FORMATS, KINDS, create_dataset
 from unskew.producers.publish import publish_dataset
 from unskew.producers.readers.files import FileDataset
 from unskew.producers.readers.inputs import find_inputs
@@ -56,10 +56,6 @@ def truth(dataset: Dataset) -> tuple[Counter[str], Counter[str], list[bytes]]:
     return tuples, counts, messages
 
 
-def test_each_dataset_can_be_split():
-    assert set(SPLITTERS) >= set(DATASETS) | {"COLUMN"}
-
-
 def table(spark, messages: list[bytes]) -> DataFrame:
     return spark.createDataFrame([(m,) for m in messages], "value binary").repartition(2)
 
@@ -90,7 +86,7 @@ def spaced(message: bytes) -> bytes:
 @pytest.mark.spark
 def test_the_splitter_finds_the_producers_keys(spark, subtests):
     """In generated messages, with and without white space, and in those from files."""
-    names = [*APPLICATIONS, "COUNTRY_SKEW_R80", "COUNTRY_HALF_SKEW_R80", "ZIPF", "DRIFTING_ZIPF", "NEXMARK"]
+    names = [*KINDS, "COUNTRY_HALF_SKEW_R80"]
     expected, frames = {}, {}
     for name, file in [*((name, None) for name in names), *FILES]:
         case = f"{name} from {file or 'its generator'}"

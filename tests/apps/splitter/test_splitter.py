@@ -86,8 +86,9 @@ def test_settings_are_checked_before_spark_is_there(tmp_path):
     made = "; ".join(
         [
             "from unskew.apps.splitter.formats import SchemaSource",
-            "from unskew.apps.splitter.formats import SPLITTERS, get_splitter",
-            "[get_splitter(name) for name in SPLITTERS]",
+            "from unskew.apps.splitter.formats import get_splitter",
+            "from unskew.producers.datasets.registry import DATASETS",
+            "[get_splitter(name) for name in (*DATASETS, 'COLUMN')]",
             f"get_splitter('COLUMN', 'x', 'avro', schemas=SchemaSource({str(tmp_path / 'x.avsc')!r}))",
             "[get_splitter('COLUMN', field, form) for form, field in dict(json='x', csv='1', text=None).items()]",
         ]
