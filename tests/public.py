@@ -1,7 +1,9 @@
-"""What users build on, as lines of text: `python -m tests.public` writes them to `tests/public.txt`.
+"""What is made of the code: `python -m tests.public` writes it.
 
-These are names with their arguments, commands with their options, the grouping's options, the fields of records, the
-metrics, and the number of the checkpoints' format. `docs/compatibility.md` says what is promised of them.
+What users build on stands in `tests/public.txt`, as lines of text: names with their arguments, commands with their
+options, the grouping's options, the fields of records, the metrics, and the number of the checkpoints' format.
+`docs/compatibility.md` says what is promised of them. The list of metrics on `docs/operations.md` and the dashboards
+are written, too.
 """
 
 import inspect
@@ -14,14 +16,18 @@ import orjson
 import typer
 
 import unskew
-from tests.pages import blocks
+from tests.pages import PAGES, blocks
 from unskew import GROUPINGS, operators
 from unskew.apps.checkpoint.checkpoint import FORMAT
+from unskew.apps.cli.dashboards import metric_list
 from unskew.apps.cli.main import app
 from unskew.apps.metrics.catalogue import METRICS
+from unskew.dashboards import checked_in
+from unskew.dashboards.grafana.generate import render_dashboards
 from unskew.grouping.registry import get_parameters
 
 SNAPSHOT = Path(__file__).with_suffix(".txt")
+PAGE = PAGES["docs/operations.md"]
 RENEW = "python -m tests.public"
 
 
@@ -121,10 +127,20 @@ def _metrics() -> Iterator[str]:
         yield f"metric {each.subject.name} {each.name} ({each.kind}, {each.unit}){labels}{shown}"
 
 
+def renew_metrics(text: str) -> str:
+    """The page with the list of metrics as it is now: from the list's first line to the next heading."""
+    listed = metric_list().rstrip()
+    before, _, after = text.partition(listed.partition("\n")[0])
+    _, heading, rest = after.partition("\n## ")
+    return f"{before}{listed}\n{heading}{rest}"
+
+
 def main() -> None:
-    """Write the lines, which a change has renewed."""
+    """Write what a change has renewed."""
     SNAPSHOT.write_text("".join(f"{line}\n" for line in public()), encoding="utf-8")
-    print(f"wrote {SNAPSHOT.name}: say in CHANGELOG.md what users notice")
+    PAGE.write_text(renew_metrics(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    changed = list(checked_in.write(render_dashboards(), checked_in.FOLDER))
+    print(f"wrote {', '.join([SNAPSHOT.name, PAGE.name, *changed])}: say in CHANGELOG.md what users notice")
 
 
 if __name__ == "__main__":
