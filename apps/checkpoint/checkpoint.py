@@ -17,7 +17,7 @@ from unskew.apps.checkpoint.versions import BatchClock
 from unskew.errors import EnvironmentFault, UsageError
 
 #: The format of all that is written beside a checkpoint. A checkpoint of another format is refused.
-FORMAT = 2
+FORMAT = 3
 #: The record of the run, below the checkpoint's location.
 RECORD = ("unskew", "run.json")
 #: The record's entry of results: their topic (``of``), and the ``number`` of their generation there.
