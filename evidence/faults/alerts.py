@@ -3,8 +3,9 @@
     python -m evidence.faults.alerts [--faster N]
 
 Prometheus evaluates the rules of ``deploy/rules`` with their durations divided by N, so that an alert which waits for
-five minutes waits for some seconds. Thresholds stay, but for two: ``BatchesStopped`` waits for 10 s without a batch, and ``StatesGrowing`` looks at states of any size. Each fault stays until its alerts fire. The table says when
-they did, from the program's beginning on; the exit code is 1 if one didn't fire.
+five minutes waits for some seconds. Thresholds stay, but for two: ``BatchesStopped`` waits for 10 s
+without a batch, and ``StatesGrowing`` looks at states of any size. Each fault stays until its alerts fire. The table
+says when they did, from the program's beginning on; the exit code is 1 if one didn't fire.
 """
 
 import argparse
@@ -105,6 +106,7 @@ def run_topology(
         *(unskew, "topology", "LOCAL", "COLUMN", "KEY", "walk", str(_PARTITIONS), str(workers), "x1"),
         *("--metrics", f"prometheus://127.0.0.1:{port}", "--checkpoint", str(checkpoint)),
         *("--bootstrap-servers", bench.broker.bootstrap_servers, "-s", "key=user", *options),
+        *("--on-data-loss", "skip"),
     ]
     environment = os.environ | {"INFLUXDB_V2_TOKEN": "none"}
     with checkpoint.with_suffix(".log").open("wb") as file:
@@ -173,11 +175,11 @@ def walk(faster: float, folder: Path) -> list[tuple[str, str, str]]:
         stream = Stream(bench, "walk")
         stream.send(60_000)
         _hanging = open_transaction(bench, "walk")  # which ends when the producer is gone
-        trouble = ("--time", "event", "--lateness", "1", "--window", "2", "--trigger", "1", "--on-data-loss", "skip")
+        trouble = ("--time", "event", "--lateness", "1", "--window", "2", "--trigger", "1")
         influx = ("--metrics", f"http://127.0.0.1:{free_port()}")
         process, port = stack.enter_context(run_topology(bench, folder / "walk", 4, *trouble, *influx))
-        states = ("--work", "unskew.operators:Statistics", "--work-option", "value=offset", "--max-tuples", "500")
-        _, second = stack.enter_context(run_topology(bench, folder / "states", 5, *states))
+        states = ("--work", "unskew.operators:Statistics", "--work-option", "value=offset", "--work-option", "ttl=3600")
+        _, second = stack.enter_context(run_topology(bench, folder / "states", 5, "--max-tuples", "500", *states))
         targets = [f"127.0.0.1:{each}" for each in (port, second)]
         server = PrometheusServer(folder / "prometheus", targets={"unskew": targets}, rules=rules, every=1)
         seen = Walk(stack.enter_context(server))
