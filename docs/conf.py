@@ -7,6 +7,7 @@ Why Sphinx: a link that leads nowhere, and an unknown name in a docstring, are e
 supported until May 2027, and Zensical, which is to follow it, was not strict when this was chosen.
 """
 
+from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from unskew import GROUPINGS, operators
@@ -63,6 +65,28 @@ class Help(SphinxDirective):
         if shown.exit_code:
             raise self.error(f"unskew {' '.join(self.arguments)}: {shown.output}")
         return [nodes.literal_block(shown.output, shown.output, language="text")]
+
+
+class Commands(SphinxDirective):
+    """All commands of `unskew`, each with its help."""
+
+    def run(self) -> list[nodes.Node]:
+        """The help of `unskew` itself, then a section for each command."""
+        paths = [[], *_walk_commands(get_command(app), [])]
+        return self.parse_text_to_nodes("".join(map(_make_help_section, paths)), allow_section_headings=True)
+
+
+def _walk_commands(command: Any, path: list[str]) -> Iterator[list[str]]:
+    """The paths of a command's subcommands, in their order."""
+    for name, subcommand in getattr(command, "commands", {}).items():
+        yield [*path, name]
+        yield from _walk_commands(subcommand, [*path, name])
+
+
+def _make_help_section(path: list[str]) -> str:
+    """The heading of a command, and the directive with its help."""
+    heading = f"{'#' * (1 + len(path))} `{' '.join(['unskew', *path])}`\n\n" if path else ""
+    return f"{heading}```{{help}} {' '.join(path)}\n```\n\n"
 
 
 class SettingsOfTopology(SphinxDirective):
@@ -114,6 +138,7 @@ def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
 
 def setup(sphinx: Sphinx) -> dict[str, Any]:
     """Give Sphinx the directives and the first page."""
+    sphinx.add_directive("commands", Commands)
     sphinx.add_directive("groupings", Groupings)
     sphinx.add_directive("help", Help)
     sphinx.add_directive("operators", Operators)
