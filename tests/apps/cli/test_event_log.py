@@ -30,7 +30,7 @@ def text_again():
 def named_on_the_page() -> dict[str, set[str]]:
     """Event → its fields."""
     page = PAGES["docs/topology.md"].read_text(encoding="utf-8")
-    rows = re.findall(r"(?m)^\| (`.+?) \| (.+) \|$", re.split("\n##+ ", page.split("### A log for programs")[1])[0])
+    rows = re.findall(r"(?m)^\| (`.+?) \| (.+) \|$", re.split("\n##+ ", page.split("### JSON log")[1])[0])
     return {
         event: set(re.findall(r"`(\w+)`", fields)) for names, fields in rows for event in re.findall(r"`(\w+)`", names)
     }
