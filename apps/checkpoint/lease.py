@@ -8,8 +8,8 @@ stood still, because of a suspended machine or a long pause of its store, wakes 
 each driver writes its name into the checkpoint when it begins. Before any other write it checks whether the name there
 is still its own.
 
-Another driver may begin between a check and the write that follows it. docs/checkpoints says what such a late write can
-do, and why it does no harm.
+Another driver may begin between a check and the write that follows it. evidence/faults/checkpoints.md says what such a
+late write can do, and why it does no harm.
 """
 
 import os
