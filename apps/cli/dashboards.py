@@ -204,21 +204,23 @@ _HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n
 
 
 def metric_list() -> str:
-    """The list of all metrics: for each subject its meaning, its labels, and a table of its metrics."""
-    common = "\n".join(f"* `{label}`: {meaning}" for label, meaning in catalogue.COMMON.items())
-    parts = [f"Every series has the labels\n\n{common}\n"]
+    """The list of all metrics, as a table: the first row of each subject says what the subject is."""
+    labels = ", ".join(f"`{label}` ({meaning})" for label, meaning in catalogue.COMMON.items())
+    lines = [f"Every series has the labels {labels}.", ""]
+    lines += ["| of | field | unit | meaning | in Prometheus |", "| --- | --- | --- | --- | --- |"]
     for subject, of_it in groupby(catalogue.METRICS, key=lambda metric: metric.subject):
-        time = f" Timestamp: {subject.time}." if subject.time else " In Prometheus only."
-        parts.append(f"### `{subject.name}`\n\n{subject.meaning}.{time}\n")
-        if subject.labels:
-            parts.append("\n".join(f"* label `{label}`: {meaning}" for label, meaning in subject.labels.items()) + "\n")
-        parts.append(
-            "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n" + "".join(map(_row, of_it))
-        )
-    return "\n".join(parts)
+        first, *others = of_it
+        lines += [_make_row(_describe(subject), first), *(_make_row("", metric) for metric in others)]
+    return "\n".join(lines)
 
 
-def _row(metric: catalogue.Metric) -> str:
+def _describe(subject: catalogue.Subject) -> str:
+    labels = ", ".join(f"`{label}` ({meaning})" for label, meaning in subject.labels.items())
+    time = f"; time: {subject.time}" if subject.time else "; in Prometheus only"
+    return f"**`{subject.name}`** {subject.meaning}{time}" + (f"; by {labels}" if labels else "")
+
+
+def _make_row(subject: str, metric: catalogue.Metric) -> str:
     kind = " (counter)" if metric.kind == "counter" else ""
     prometheus = f"`{metric.prometheus_name}`" if metric.subject.prometheus else "–"
-    return f"| `{metric.name}` | {metric.unit}{kind} | {metric.meaning} | {prometheus} |\n"
+    return f"| {subject} | `{metric.name}` | {metric.unit}{kind} | {metric.meaning} | {prometheus} |"
