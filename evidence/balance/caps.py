@@ -1,4 +1,4 @@
-"""PLANNED's replicas at several caps, beside BOUNDED_LOAD at equal ones, as in docs/groupings.md.
+"""PLANNED's replicas at several caps, beside BOUNDED_LOAD at equal ones, as in evidence/balance/planned.md.
 
     python -m evidence.balance.caps [--streams NAME ...] [--workers W ...] [--sources S ...] [--caps C ...]
     python -m evidence.balance.caps --read evidence/balance/caps.csv.gz

@@ -71,8 +71,8 @@ class BoundedLoad(Grouping):
       used it during a whole window, or during 300·W tuples if that is more.
 
     Not proved: how many replicas there are beside the fewest possible, that each window is at most 1.1 times the mean
-    (it lastingly was on the streams in docs/groupings.md, but for those named there), and that sources which know
-    nothing of each other split the same keys.
+    (it lastingly was on the streams in evidence/balance/figures.md, but for those named there), and that sources which
+    know nothing of each other split the same keys.
 
     Time O(1) a tuple, amortised. A tuple takes at most 64 looks at its key's own workers. If none of these has room, it
     takes at most 31 looks at others, and W more in the worst case. Memory: 56 bytes a worker and at most 8·W + 1024
@@ -129,8 +129,8 @@ class BoundedLoad(Grouping):
 
     The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
     Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
-    per cent is 1 + 5·d^-1/4. docs/groupings.md compares balance and replication with all other schemes, and says what
-    is impossible.
+    per cent is 1 + 5·d^-1/4. evidence/balance/figures.md compares balance and replication with all other schemes,
+    and theory.md beside it says what is impossible.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The least greatest load for given places, as docs/groupings.md shows it, beside all sets of workers."""
+"""The least greatest load for given places, as evidence/balance/planned.md shows it, beside all sets of workers."""
 
 import numpy as np
 import pytest
