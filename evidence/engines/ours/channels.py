@@ -2,7 +2,7 @@
 
     python channels.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINT GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/operators.md ("Write your own"). Spark reads the
+After docs/library.md ("`keyed_map`", "Prepare a session") and docs/operators.md ("Write your own"). Spark reads the
 JSON, and its own sink writes a channel's row again in each batch in which it has changed. A split channel is merged in
 each batch.
 """

@@ -2,7 +2,7 @@
 
     python join.py BOOTSTRAP LEFT RIGHT OUTPUT WORKERS CHECKPOINT FORM LATE_MS JARS
 
-After docs/library.md ("`balanced_join`", "`keyed_map`", "A fast session") and docs/operators.md. FORM is
+After docs/library.md ("`balanced_join`", "`keyed_map`", "Prepare a session") and docs/operators.md. FORM is
 ``balanced_join`` or ``KEY``. In the first batch no key is known to be hot, so
 batches are a small part of the streams. Spark's own sink writes the pairs.
 """

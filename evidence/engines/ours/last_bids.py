@@ -2,7 +2,7 @@
 
     python last_bids.py BOOTSTRAP TOPIC OUTPUT WORKERS CHECKPOINT GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/operators.md ("The works that come with it").
+After docs/library.md ("`keyed_map`", "Prepare a session") and docs/operators.md ("Ready-made operators").
 The latest value is the whole message. Where a key is at several workers, each batch merges what they know. Spark's own
 sink writes the results.
 """

@@ -2,7 +2,7 @@
 
     python shuffle.py BOOTSTRAP TOPIC OUTPUT WORKERS FOLDER GROUPING PARTITIONS JARS
 
-After docs/library.md ("`keyed_map`", "A fast session") and docs/operators.md ("Write your own"). FOLDER has the
+After docs/library.md ("`keyed_map`", "Prepare a session") and docs/operators.md ("Write your own"). FOLDER has the
 segments (`matcher`), and gets the checkpoint. Spark's own sink writes the events.
 
 Where a consumer is at one worker, an event is what it knows at the tenth record: ``AtEachTenth``. Where it is split, no
