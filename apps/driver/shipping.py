@@ -31,7 +31,7 @@ def ship_to_executors(spark: SparkSession) -> None:
     Only ``unskew`` is sent. The executors' Python must have the packages that it imports, because most are compiled:
     ``mmh3``, ``numba``, ``numpy`` and ``pyarrow``, for ``keyed_map`` also ``orjson``, ``pandas`` and ``protobuf``, and
     for ``kafka_sink`` ``confluent-kafka`` and ``orjson``. It must have the driver's minor version, as Spark itself
-    demands. The setting ``spark.python.daemon.module`` must not name our daemon (``unskew.settings(installed=False)``),
+    demands. The setting ``spark.python.daemon.module`` must not name our daemon (``spark_settings(installed=False)``),
     because the archive comes after the daemon's start.
 
     For a stream of ``keyed_map``, the Python of Spark's driver must have ``unskew``, too: through Spark Connect that of

@@ -242,7 +242,7 @@ def check_session(
     spark.sql.requireAllClusterKeysForCoPartition is true but better false
     spark.sql.shuffle.partitions is 200 but better 4
 
-    ``print(check(session, workers=4))`` says it in words, with what each setting costs.
+    ``print(check_session(session, workers=4))`` says it in words, with what each setting costs.
 
     """
     disk = checkpoint is None or resolve_location(spark, checkpoint).scheme == "file"
