@@ -19,6 +19,7 @@ from sphinx.util.docutils import SphinxDirective
 from typer.main import get_command
 from typer.testing import CliRunner
 
+import unskew
 from unskew import GROUPINGS, operators
 from unskew.apps.cli.main import app
 from unskew.apps.settings import Settings
@@ -52,6 +53,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 _WIDTH = "76"
+_WITH_METHODS = {"KeyedOperator", "MergeableOperator", "Partitioner", "Topology"}
 
 
 class Help(SphinxDirective):
@@ -105,29 +107,37 @@ class SettingsOfTopology(SphinxDirective):
 
 
 class Sections(SphinxDirective):
-    """The docstrings of classes. Those to inherit from have their methods, too."""
+    """The docstrings of functions and classes. Some classes have their methods, too."""
 
-    classes: ClassVar[dict[str, str]]
+    paths: ClassVar[dict[str, str]]
 
     def run(self) -> list[nodes.Node]:
         """A section for each."""
         text = ""
-        for name, path in self.classes.items():
-            members = "\n   :members:" if name in ("KeyedOperator", "MergeableOperator") else ""
-            text += f"## `{name}`\n\n```{{eval-rst}}\n.. autoclass:: {path}{members}\n```\n\n"
+        for name, path in self.paths.items():
+            kind = "function" if name.islower() else "class"
+            members = "\n   :members:" if name in _WITH_METHODS else ""
+            text += f"## `{name}`\n\n```{{eval-rst}}\n.. auto{kind}:: {path}{members}\n```\n\n"
         return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+class Library(Sections):
+    """All that `unskew` gives but what the pages of groupings and operators have: functions, then classes."""
+
+    _names = set(unskew.__all__) - {"GROUPINGS", "create", *operators.__all__}
+    paths: ClassVar = {name: f"unskew.{name}" for name in sorted(_names, key=lambda name: (name[0].isupper(), name))}
 
 
 class Operators(Sections):
     """All that `unskew.operators` gives."""
 
-    classes: ClassVar = {name: f"unskew.operators.{name}" for name in operators.__all__}
+    paths: ClassVar = {name: f"unskew.operators.{name}" for name in operators.__all__}
 
 
 class Groupings(Sections):
     """All schemes, by their names."""
 
-    classes: ClassVar = {name: f"{scheme.__module__}.{scheme.__qualname__}" for name, scheme in GROUPINGS.items()}
+    paths: ClassVar = {name: f"{scheme.__module__}.{scheme.__qualname__}" for name, scheme in GROUPINGS.items()}
 
 
 def lead_home(sphinx: Sphinx, error: Exception | None) -> None:
@@ -141,6 +151,7 @@ def setup(sphinx: Sphinx) -> dict[str, Any]:
     sphinx.add_directive("commands", Commands)
     sphinx.add_directive("groupings", Groupings)
     sphinx.add_directive("help", Help)
+    sphinx.add_directive("library", Library)
     sphinx.add_directive("operators", Operators)
     sphinx.add_directive("settings", SettingsOfTopology)
     sphinx.connect("build-finished", lead_home)
