@@ -285,8 +285,8 @@ class Planned(BatchGrouping):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sent = state["sent"]
-        self.added = state["added"]
+        self._sent = state.get("sent", np.zeros(self.workers))  # sources get neither
+        self.added = state.get("added", 0)
         self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 
     def _identity(self) -> str:

@@ -12,7 +12,6 @@ from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from tests.grouping.skewed import LIBRARY, replication
 from unskew.grouping import add_sources, create, encode_keys
 from unskew.grouping.hashing import draw_candidates, hash_function
-from unskew.grouping.state import pack_values, unpack_values
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -120,20 +119,6 @@ def test_costs_beside_which_later_ones_are_nothing(factor, costly):
     loads = [np.bincount(chosen[at : at + n], minlength=10).max() for at in range(3 * n, 6 * n, n)]
     busy = int(costly == 1)  # the worker of that tuple
     assert max(loads) <= 1.1 * n / (10 - busy)
-
-
-def test_a_state_of_a_version_that_counted_costs_from_the_start():
-    """It is read, as if all tuples had cost the mean; and a state by tuples has no costs."""
-    keys = zipf(1.0, 1000).take(0, 40_000)
-    for cut in (0, 1, 7_000, 30_000):
-        router, other = (create("BOUNDED_LOAD", 10, window=5000, balance="cost") for _ in range(2))
-        router.route(keys[:cut], costs=3.0)
-        state = unpack_values(router.identity, router.save())
-        del state["costs"]
-        other.load(pack_values(router.identity, state))
-        assert (other.route(keys[cut:], costs=3.0) == router.route(keys[cut:], costs=3.0)).all()
-        assert other.save() == router.save()
-    assert "costs" not in unpack_values(create("BOUNDED_LOAD", 10).identity, create("BOUNDED_LOAD", 10).save())
 
 
 @settings(deadline=None, max_examples=30)

@@ -15,7 +15,6 @@ from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
 from unskew.grouping.planned import Planned
 from unskew.grouping.planned.counts import bucket_homes
-from unskew.grouping.state import pack_values
 from unskew.grouping.streams import DriftingStream, hot, uniform, zipf
 
 
@@ -329,20 +328,6 @@ def test_what_is_remembered_is_bounded():
         batch_of(planner, 10_000 * number + uniform(4000).take(0, 8000, number))
         sizes.append(len(planner.save()))
     assert max(sizes) <= 20 * (16 * 4 + 4096) + 2000
-
-
-def test_a_state_of_a_version_without_buckets():
-    """It is read: the keys that it names stay where they were."""
-    planner = Planned(10, slack=1)
-    key = encode_keys([7]).hashes
-    earlier = {"clock": 1000, "key": key.repeat(2), "worker": np.array([3, 8], np.int32), "used": np.zeros(2, np.int64)}
-    planner.load(pack_values(planner.identity, earlier))
-    assert planner.clock == 1000
-    keys = np.concatenate([np.full(2000, 7), uniform(4000).take(0, 10_000) + 10])
-    assert set(batch_of(planner, keys)[:2000].tolist()) <= {3, 8}
-    again = Planned(10, slack=1)
-    again.load(planner.save())
-    assert (again.route(keys) == planner.route(keys)).all()
 
 
 def test_a_dictionary_may_hold_a_key_twice():

@@ -142,10 +142,8 @@ def test_what_cannot_be_is_refused(given, message):
 
 
 def test_a_checkpoint_belongs_to_its_time_field(tmp_path):
-    """That of an older version, which had none, belongs to Kafka's timestamps."""
     by_kafka, by_field = local_settings(time="event").identity, local_settings(time_field="at").identity
     for name, record, others in (
-        ("old", {k: v for k, v in by_kafka.items() if not k.startswith("time")} | {"time": "event"}, [by_field]),
         ("kafka", by_kafka, [by_field]),
         ("field", by_field, [by_kafka, local_settings(time_field="at", time_unit="s").identity]),
     ):
@@ -154,5 +152,4 @@ def test_a_checkpoint_belongs_to_its_time_field(tmp_path):
         for other in others:
             with pytest.raises(UsageError, match=r"belongs to a run with time(Field|Unit) "):
                 checkpoint.claim(other)
-    Checkpoint(str(tmp_path / "old")).claim(by_kafka)
     Checkpoint(str(tmp_path / "field")).claim(local_settings(time_field="at", time_unit="ms").identity)
