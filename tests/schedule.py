@@ -123,8 +123,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _mark(items: list[pytest.Item]) -> None:
-    """Mark what needs InfluxDB or Prometheus."""
+    """Mark what uses the fixtures `spark` and `kafka`, and what needs InfluxDB or Prometheus."""
     for item in items:
+        for name in ("spark", "kafka"):
+            if _uses(item, {name}):
+                item.add_marker(name)
         if _uses(item, _SERVERS):
             item.add_marker("programs")
             item.add_marker("slow")

@@ -7,8 +7,6 @@ import pytest
 
 from tests.examples import with_examples
 
-pytestmark = pytest.mark.spark
-
 NAMES = list(with_examples(spark=True))
 
 

@@ -11,13 +11,7 @@ from tests.apps.sessions_example import Example, require_each_session_once, send
 from tests.commands import with_spark
 from unskew.deploy.installation.jars import connector_jars
 
-pytestmark = [
-    pytest.mark.nightly(group="kills"),
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.nightly(group="kills"), pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture

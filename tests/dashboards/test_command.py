@@ -61,8 +61,6 @@ def test_a_stale_file_is_named(tmp_path, monkeypatch):
 
 
 @pytest.mark.nightly(group="servers")
-@pytest.mark.kafka
-@pytest.mark.spark
 def test_all_are_drawn_and_put_on_one_page(preview, figures):
     printed, out = preview()
     page = (out / "index.html").read_text()
@@ -80,8 +78,6 @@ def test_all_are_drawn_and_put_on_one_page(preview, figures):
 
 
 @pytest.mark.nightly(group="servers")
-@pytest.mark.kafka
-@pytest.mark.spark
 def test_what_has_no_data_is_said(preview):
     printed, out = preview("overview", "--run", "nobody")
     panels = checked_in.dashboards()["overview"]["panels"]
@@ -90,8 +86,6 @@ def test_what_has_no_data_is_said(preview):
 
 
 @pytest.mark.nightly(group="servers")
-@pytest.mark.kafka
-@pytest.mark.spark
 def test_the_time_range_is_cut_to_where_there_are_batches(seen):
     wide = type(seen.selection)(seen.selection.start - timedelta(minutes=20), seen.selection.stop, {})
     cut = trim_selection(wide, seen.sources.influxdb)

@@ -10,12 +10,7 @@ from unskew.dashboards.preview.panels import Panel
 from unskew.dashboards.preview.selection import Selection
 from unskew.grouping.registry import get_colour
 
-pytestmark = [
-    pytest.mark.nightly(group="servers"),
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.xdist_group("dashboards"),
-]
+pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.xdist_group("dashboards")]
 
 NAMES = {grouping: f"{grouping} · dashboards-s2-w4" for grouping in RUNS}
 

@@ -119,7 +119,6 @@ def test_options_that_belong_to_it():
     assert unskew("doctor", "--topic", "clicks").stderr == "unskew: --topic is for --cluster; give that, too\n"
 
 
-@pytest.mark.kafka
 def test_a_real_broker(connection, topic, tmp_path):
     ensure_topic(connection, topic, 2)
     before = list_topics(connection)

@@ -67,7 +67,6 @@ def test_too_little_room(run, monkeypatch):
         machine.require_disk(machine.Path.cwd())
 
 
-@pytest.mark.kafka
 def test_it_reaches_the_broker(run, kafka):
     code, findings = run("--bootstrap-servers", kafka.bootstrap_servers)
     assert code == 0

@@ -102,7 +102,6 @@ def test_a_wrong_password_is_one_line(connection):
     assert "\n" not in str(fault.value)
 
 
-@pytest.mark.spark
 def test_spark_reads_and_writes(connection, topic, spark):
     greet(connection, topic)
     messages = spark.read.format("kafka").options(**connection.spark()).option("subscribe", topic).load()

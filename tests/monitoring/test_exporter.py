@@ -67,7 +67,6 @@ def test_by_default_only_this_machine_sees_the_page():
         Exporter(0, "198.51.100.1")
 
 
-@pytest.mark.kafka
 def test_counters_go_on_where_the_checkpoint_is(settings):
     run = settings("KEY", workers=2)
     totals = Totals(routed=700, rejected=3, late=2, tuples=500, loads=[300, 200])

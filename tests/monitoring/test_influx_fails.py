@@ -10,12 +10,7 @@ from tests.monitoring.monitored import monitored, points
 from unskew.apps.metrics.outputs import Destinations, Outputs
 from unskew.deploy.servers.influxdb import InfluxDBServer
 
-pytestmark = [
-    pytest.mark.nightly(group="servers"),
-    pytest.mark.kafka,
-    pytest.mark.spark,
-    pytest.mark.slow,
-]
+pytestmark = [pytest.mark.nightly(group="servers"), pytest.mark.slow]
 KEYS = ["Turkey", "Turkey", "Turkey", "Peru", "Chad"] * 700
 
 

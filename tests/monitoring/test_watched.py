@@ -144,7 +144,6 @@ def test_offsets_are_committed_until_the_query_ends(monkeypatch, caplog):
     assert "no more offsets are committed to the consumer group mine: " in caplog.text
 
 
-@pytest.mark.kafka
 def test_lag_tools_see_a_query(connection, topic):
     ensure_topic(connection, topic, 2)
     source = KAFKA | {"endOffset": {topic: {"0": 7, "1": 0}}}

@@ -248,7 +248,6 @@ def test_what_was_acknowledged_and_isnt_there(tmp_path):
     assert missing([notes], there) == 2
 
 
-@pytest.mark.kafka
 def test_a_topic_is_read_without_what_was_aborted(kafka, topic):
     """Also where its last records are marks of a transaction's end."""
     connection = Connection(kafka.bootstrap_servers)

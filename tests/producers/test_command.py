@@ -37,7 +37,6 @@ def test_no_broker_is_one_line_and_exit_1():
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.kafka
 def test_an_upload_makes_the_topic_and_ends_with_a_summary(kafka, topic):
     done = unskew(
         *("produce", "country_skew_r80", "--topic", topic, "--records", 50_000, "--partitions", 3),
@@ -49,7 +48,6 @@ def test_an_upload_makes_the_topic_and_ends_with_a_summary(kafka, topic):
         assert re.search(row, done.stdout), row
 
 
-@pytest.mark.kafka
 def test_an_existing_topic_keeps_its_partitions(kafka, topic):
     where = {"KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers}
     upload = ("produce", "COUNTRY_SKEW_R0", "--topic", topic, "--records", 100)
@@ -71,7 +69,6 @@ def test_the_exit_code_is_what_a_shell_reports_of_the_signal(monkeypatch, number
     assert shell.interruption_exit_code() == code
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_with_the_summary_of_what_was_sent(connection, topic, number):
     upload = subprocess.Popen(
@@ -101,7 +98,6 @@ def test_a_dry_run_shows_messages_and_statistics_beside_the_published_ones():
     assert "2013-11-30 23:59" in done.stdout
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("sent", [False, True])
 def test_a_key_does_nothing_to_the_terminal(kafka, topic, tmp_path, sent):
     file = tmp_path / "keys.csv"
@@ -127,7 +123,6 @@ def test_skew_tells_the_statistics_and_draws_them(tmp_path):
     assert wrong.stderr == "unskew: --plot skew.txt has no ending of a picture; valid: .png, .svg, .pdf\n"
 
 
-@pytest.mark.kafka
 def test_a_column_of_a_table_is_published_keyed(kafka, topic, tmp_path):
     (tmp_path / "orders.csv").write_text("id,user\n" + "".join(f"{n},u{n % 7}\n" for n in range(1000)) + "7\n")
     done = unskew(

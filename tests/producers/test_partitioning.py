@@ -100,7 +100,6 @@ def test_what_it_refuses():
         Partitioner("KEY", partitions=0)
 
 
-@pytest.mark.kafka
 def test_records_carry_their_keys(connection, topic):
     ensure_topic(connection, topic, 3)
     dataset = create_dataset("COUNTRY_SKEW_R40", records=5000)
@@ -117,7 +116,6 @@ def test_records_carry_their_keys(connection, topic):
     assert sorted(end_offsets(connection, topic).values()) == sorted(np.bincount(expected, minlength=3).tolist())
 
 
-@pytest.mark.kafka
 def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
     ensure_topic(connection, topic, 4)
     dataset = create_dataset("COUNTRY_SKEW_R80", records=200_000, seed=3)
@@ -139,7 +137,6 @@ def test_an_upload_by_a_grouping_can_be_resumed(connection, topic, tmp_path):
     assert contents(connection, topic) == expected
 
 
-@pytest.mark.kafka
 def test_another_number_of_partitions_is_refused(connection, topic):
     ensure_topic(connection, topic, 2)
     with pytest.raises(UsageError, match="has 2 partitions, not 3"):

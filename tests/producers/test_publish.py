@@ -12,8 +12,6 @@ from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
 from unskew.producers.publish import publish_dataset
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.mark.parametrize(("records", "partitions"), [(0, 3), (1, 3), (7, 5), (200_003, 3), (70_000, 1)])
 def test_every_record_once_in_order_and_evenly(connection, topic, records, partitions):

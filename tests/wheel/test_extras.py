@@ -30,12 +30,12 @@ def resolve(tmp_path: Path, extra: str, spark: str, *more: str) -> tuple[dict[st
 
 
 @pytest.mark.parametrize("resolution", ["highest", "lowest-direct"])
-@pytest.mark.parametrize("spark", ["4.0", "4.3"])
-def test_the_extra_spark_fits_the_oldest_and_the_newest_spark(spark, resolution, tmp_path):
-    chosen, said = resolve(tmp_path, "spark", spark, "--resolution", resolution)
+@pytest.mark.parametrize("series", ["4.0", "4.3"])
+def test_the_extra_spark_fits_the_oldest_and_the_newest_spark(series, resolution, tmp_path):
+    chosen, said = resolve(tmp_path, "spark", series, "--resolution", resolution)
     assert {"numba", "orjson", "pandas", "protobuf", "pyspark"} <= chosen.keys(), said
-    assert f"{chosen['pyspark'].major}.{chosen['pyspark'].minor}" == spark
-    assert chosen["protobuf"] >= Version(GENERATED_BY[spark])
+    assert f"{chosen['pyspark'].major}.{chosen['pyspark'].minor}" == series
+    assert chosen["protobuf"] >= Version(GENERATED_BY[series])
     assert chosen["pandas"] < Version("3")
 
 

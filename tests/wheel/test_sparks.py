@@ -30,7 +30,7 @@ from unskew.deploy.installation.jars import fetch_connector
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.ci]
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 NIGHTLY = pytest.mark.nightly(group="sparks")
 #: Of each minor version that `balance` and its kin are for, the newest that has a thin client, if any has.
 VERSIONS = ["4.0.4", *(pytest.param(each, marks=NIGHTLY) for each in ("4.1.3", "4.2.0")), "4.3.0"]
@@ -183,7 +183,6 @@ def connector(spark) -> list[Path]:
         pytest.skip(f"the Kafka connector of Spark {spark.version} can't be had: {fault}")
 
 
-@pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["classic"], indirect=True)
 def test_topology(spark, mode, connector, wheel, kafka, topic, tmp_path):
@@ -205,7 +204,6 @@ def test_topology(spark, mode, connector, wheel, kafka, topic, tmp_path):
 
 
 @NIGHTLY
-@pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", ["classic"], indirect=True)
 def test_example(spark, mode, connector, kafka, topic, tmp_path, seed):

@@ -22,8 +22,6 @@ START, LENGTH = 1_700_000_000_000, 10_000
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["D_CHOICES", "PLANNED", pytest.param("MIXED", marks=pytest.mark.slow)])
 def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, connection, topic):
     keys = [f"Country {i % 97}" for i in range(4_000)]  # so many that each worker has some of them in each batch

@@ -16,7 +16,6 @@ WORK = "def picky(tuples):\n    raise KeyError(tuples.column('key')[0].as_py())\
 
 @pytest.mark.nightly(group="keyed")
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("how", ["plain", "none"])
 def test_logs_of_a_work_that_fails(connection: Connection, topic: str, tmp_path: Path, how: str) -> None:
     publish(connection, topic, 2, countries([KEY] * 20))

@@ -82,7 +82,6 @@ def test_an_unreachable_broker() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.kafka
 def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
     ensure_topic(Connection(kafka.bootstrap_servers), topic, 3)
     done = unskew("topology", *changed(3, topic), "--bootstrap-servers", kafka.bootstrap_servers)
@@ -90,7 +89,6 @@ def test_a_topic_with_other_partitions(kafka: Broker, topic: str) -> None:
     assert f"topic {topic} has 3 partitions, not the 2 asked for" in done.stderr
 
 
-@pytest.mark.kafka
 def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     where = ["--bootstrap-servers", connection.bootstrap_servers, "--checkpoint", checkpoint]
@@ -100,7 +98,6 @@ def test_a_checkpoint_of_another_run(connection: Connection, topic: str, tmp_pat
     assert "seed 0, this one has 7" in done.stderr.replace("\n", " ")
 
 
-@pytest.mark.kafka
 def test_a_checkpoint_that_cannot_be_reached(kafka: Broker, topic: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     where = ["--bootstrap-servers", kafka.bootstrap_servers, "--checkpoint", str(tmp_path / "file" / "checkpoint")]

@@ -22,7 +22,6 @@ def test_each_store_has_its_options():
     assert [*_list_stores(own)] == [("counts", {"operatorId": "1", "stateVarName": "counts"})]
 
 
-@pytest.mark.spark
 @pytest.mark.nightly(group="sparks")
 def test_the_hot_key_of_a_count_and_of_a_join_come_first(spark, tmp_path, monkeypatch):
     users = ["hot"] * 80 + [f"user {n}" for n in range(20)]

@@ -66,7 +66,6 @@ def refused(answer: str) -> bool:
 
 
 @another_user
-@pytest.mark.spark
 def test_a_local_run_answers_no_other_user(spark):
     blocks = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().blockManagerId().port()
     found = answers([int(spark.sparkContext.getConf().get("spark.driver.port")), blocks])
@@ -104,7 +103,6 @@ def test_no_command_line_shows_the_clusters_secret(cluster):
 @pytest.mark.nightly(group="clusters")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.takes(60)
 def test_a_topology_finds_the_secret_of_a_cluster_that_another_command_started(connection, topic, launch, truth):

@@ -43,7 +43,6 @@ def test_who_chooses_a_collector_or_a_memory_gets_none_of_ours(monkeypatch):
     assert SERIAL not in options()
 
 
-@pytest.mark.spark
 def test_the_jvm_has_both(spark):
     runtime = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     arguments = list(runtime.getInputArguments())

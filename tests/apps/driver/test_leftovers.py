@@ -67,7 +67,6 @@ def test_old_logs_go(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {*names[:20], names[-1]}
 
 
-@pytest.mark.spark
 def test_sparks_log_rolls(spark):
     log = session.get_log_file()
     logger = spark._jvm.org.slf4j.LoggerFactory.getLogger("tests")
@@ -83,7 +82,6 @@ def test_sparks_log_rolls(spark):
 @pytest.mark.nightly(group="clusters")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.takes(60)
 def test_the_next_run_removes_the_temporary_files_of_one_that_was_killed(launch, truth, tmp_path):
     folder = tmp_path / "temporary"

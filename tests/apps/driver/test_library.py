@@ -10,8 +10,6 @@ from tests.waiting import PATIENCE
 from unskew import Topology
 from unskew.errors import UsageError
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
 
 @pytest.fixture
 def topology(topic):

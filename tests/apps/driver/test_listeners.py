@@ -28,8 +28,6 @@ def test_the_others_are_called_and_the_failure_is_logged_once(caplog):
 
 
 @pytest.mark.nightly(group="clusters")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_the_run_goes_on(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 60))
     run = settings("SHUFFLE", max_tuples=30, window=0.5, run_time=600.0)

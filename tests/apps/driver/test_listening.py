@@ -34,7 +34,6 @@ def listens(process: psutil.Process) -> set[tuple[str, str]]:
 
 @pytest.mark.ci
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.takes(30)
 def test_nobody_else_reaches_a_local_run(kafka, launch, truth):

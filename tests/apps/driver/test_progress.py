@@ -1,6 +1,5 @@
 """The lag of a run, to the end of the log, and what an open transaction holds back of it."""
 
-import pytest
 from confluent_kafka import Producer
 
 from unskew.apps.metrics.metrics_reporter import sample_progress
@@ -10,7 +9,6 @@ from unskew.kafka.reader import EndOffsets
 from unskew.kafka.topics import end_offsets, ensure_topic
 
 
-@pytest.mark.kafka
 def test_the_lag_is_to_the_end_of_the_log(kafka, topic):
     connection = Connection(kafka.bootstrap_servers)
     ensure_topic(connection, topic, 2)

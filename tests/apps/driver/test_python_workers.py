@@ -4,7 +4,6 @@ from importlib.util import cache_from_source
 from pathlib import Path
 
 import pyspark
-import pytest
 
 PACKAGES = Path(pyspark.__file__).parents[1]
 
@@ -19,7 +18,6 @@ def found(batches):
         yield pa.record_batch({"file": files})
 
 
-@pytest.mark.spark
 def test_what_they_import_is_there_and_compiled_already(spark):
     files = [row["file"] for row in spark.range(1, numPartitions=1).mapInArrow(found, "file string").collect()]
     assert sorted(files) == [str(PACKAGES / name / "__init__.py") for name in ("numpy", "pandas", "pyspark")]

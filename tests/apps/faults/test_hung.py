@@ -10,7 +10,6 @@ from unskew.apps.cli.watchdog import HUNG
 @pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.takes(150)
 def test_a_run_that_hangs_ends_and_goes_on(connection, topic, truth, launch):
     topology = launch("PARTIAL_KEY", "--max-tuples", "1200", "--batch-timeout", "90")

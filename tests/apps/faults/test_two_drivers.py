@@ -104,8 +104,6 @@ LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize(
     "look",
     [each if each == "totals" else pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in LOOKS],
@@ -153,8 +151,6 @@ def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, d
     assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_one(
     settings, spark, connection, topic, monkeypatch, caplog
 ):
@@ -239,7 +235,6 @@ def plans(checkpoint: Path) -> dict[str, bytes]:
 @pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
 @pytest.mark.parametrize(
@@ -265,7 +260,6 @@ def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, sta
 @pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
 def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, tmp_path):
@@ -294,7 +288,6 @@ def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, 
 @pytest.mark.nightly(group="kills")
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
 @pytest.mark.parametrize(

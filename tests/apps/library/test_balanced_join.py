@@ -12,8 +12,6 @@ from unskew.apps.cli.simulation.join_loads import BALANCED, JoinSimulation, pair
 from unskew.spark.compat import get_plan
 from unskew.spark.setting_names import CO_PARTITION
 
-pytestmark = pytest.mark.spark
-
 WORKERS = 5
 _BROADCAST = "spark.sql.autoBroadcastJoinThreshold"
 

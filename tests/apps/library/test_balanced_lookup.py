@@ -18,8 +18,6 @@ from unskew import UsageError, balanced_lookup, watch
 from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.lookups import TableLookup
 
-pytestmark = pytest.mark.spark
-
 FILES, ROWS, WORKERS, USERS = 4, 3_000, 4, 300
 
 

@@ -75,7 +75,6 @@ def test_a_target_limits_the_rows_of_a_file():
     assert _limit_files(division, counted, 50) == (1, 91)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("exponent", [0.0, 1.2, 3.0])
 @pytest.mark.parametrize("workers", [4, 16])
 def test_few_files_and_even_writers(spark, tmp_path, exponent, workers):
@@ -95,7 +94,6 @@ def test_few_files_and_even_writers(spark, tmp_path, exponent, workers):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 def test_bytes_are_even_and_rows_sorted(spark, tmp_path):
     """A file's rows have the order asked for, though the partition column is a string that may be null."""
     rows = make_rows(spark, 0.0).withColumn("day", F.when(F.col("id") % 7 != 0, F.col("day")))
@@ -116,7 +114,6 @@ def test_bytes_are_even_and_rows_sorted(spark, tmp_path):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 @pytest.mark.parametrize("kind", ["json", "csv"])
 def test_other_formats_and_expressions(spark, tmp_path, kind):
     rows = make_rows(spark, 1.2).withColumn("time", F.timestamp_seconds(F.col("id") * 20))
@@ -133,7 +130,6 @@ def test_other_formats_and_expressions(spark, tmp_path, kind):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 def test_the_sizes_of_files(spark, tmp_path):
     rows = make_rows(spark, 1.2)
     report = balanced_write(rows, str(tmp_path / "small"), "day", 16, cost=1, min_file_size=ROWS)
@@ -146,7 +142,6 @@ def test_the_sizes_of_files(spark, tmp_path):
     assert balanced_write(rows.limit(0), str(tmp_path / "empty"), "day", 2).files == 0
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("mode", ["dynamic", "static"])
 def test_a_batch_that_runs_again_is_written_once(spark, tmp_path, mode):
     """Also if its first attempt had written a partition that the second one hasn't."""
@@ -188,7 +183,6 @@ def test_a_batch_that_runs_again_is_written_once(spark, tmp_path, mode):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 def test_modes_and_batches_of_ones_own(spark, tmp_path):
     rows, path = make_rows(spark, 1.2), str(tmp_path / "table")
     for _ in range(2):
@@ -205,7 +199,6 @@ def test_modes_and_batches_of_ones_own(spark, tmp_path):
     assert read(spark, tmp_path / "other", rows).count() == ROWS
 
 
-@pytest.mark.spark
 def test_the_estimate_of_bytes(spark):
     row = spark.sql(
         "SELECT 1 AS a, 'abc' AS b, cast(null AS string) AS c, named_struct('x', 1L, 'y', 'zz') AS d, "
@@ -217,7 +210,6 @@ def test_the_estimate_of_bytes(spark):
     assert estimate[0] == wanted
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -268,7 +260,6 @@ def test_delta_gets_a_batchs_number_or_the_users(options, own):
     assert (given["optimizewrite"], given["maxrecordsperfile"]) == ("false", "10")
 
 
-@pytest.mark.spark
 def test_a_stream_and_a_taken_name_are_refused(spark, tmp_path):
     stream = spark.readStream.format("rate").load()
     with pytest.raises(UsageError, match="df is a stream; valid: a static DataFrame, or a stream's batch"):

@@ -182,7 +182,6 @@ def write(made, topic, number, rows, monkeypatch):
         )
 
 
-@pytest.mark.kafka
 def test_a_batch_that_runs_again_writes_only_the_parts_that_it_lacks(connection, topic, tmp_path, monkeypatch):
     ensure_topic(connection, topic, 2)
     made = load_or_create_writers(Checkpoint(str(tmp_path)), connection, topic, 3, 16)
@@ -199,7 +198,6 @@ def test_a_batch_that_runs_again_writes_only_the_parts_that_it_lacks(connection,
     assert numbers == {0: BatchId(1, 1), 1: BatchId(1, 1), 2: BatchId(0, 0)}
 
 
-@pytest.mark.kafka
 def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
     ensure_topic(connection, topic, 1)
     checkpoint = Checkpoint(str(tmp_path))
@@ -215,7 +213,6 @@ def test_who_only_defines_a_sink_disturbs_no_query(connection, topic, tmp_path):
     assert values(connection, topic) == Counter("v")
 
 
-@pytest.mark.kafka
 def test_a_checkpoint_keeps_its_number_of_parts(connection, topic, tmp_path):
     checkpoint = planned(tmp_path, (0, 1000))
     made = load_or_create_writers(checkpoint, connection, topic, None, 2)
@@ -224,7 +221,6 @@ def test_a_checkpoint_keeps_its_number_of_parts(connection, topic, tmp_path):
         load_or_create_writers(checkpoint, connection, topic, 3, 16)
 
 
-@pytest.mark.kafka
 def test_a_checkpoint_that_was_set_back_gets_other_parts(connection, topic, tmp_path, monkeypatch, caplog):
     ensure_topic(connection, topic, 1)
     checkpoint = planned(tmp_path, (0, 1000), (1, 2000))
@@ -252,7 +248,6 @@ def stream(spark, connection, topic, most=100):
     return messages.select(key.alias("key"), F.col("value").cast("string").alias("value"))
 
 
-@pytest.mark.spark
 def test_a_key_that_may_differ_is_refused(spark):
     rate = spark.readStream.format("rate").load()
     for key, doubtful in (
@@ -276,7 +271,6 @@ def test_a_key_that_may_differ_is_refused(spark):
             choose_dividing_columns(made, ("key",))
 
 
-@pytest.mark.spark
 def test_workers_of_plans_that_are_not_written_are_refused(spark, tmp_path):
     """Another driver may plan the batch otherwise."""
     rate = spark.readStream.format("rate").load()
@@ -291,7 +285,6 @@ def test_workers_of_plans_that_are_not_written_are_refused(spark, tmp_path):
             assert choose_dividing_columns(placed, ("key", "value")) == ("key", "value")
 
 
-@pytest.mark.spark
 def test_rows_that_are_the_same_again_are_taken(spark):
     rate = spark.readStream.format("rate").load()
     rows = rate.selectExpr("cast(value % 9 AS string) AS key", "current_timestamp() AS at", "value AS n")
@@ -323,8 +316,6 @@ def drained(df, topic, connection, checkpoint, **more):
     return query
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.slow
 def test_each_record_is_there_once_though_batches_run_again(spark, connection, topic, tmp_path, monkeypatch):
     sent = [str(n).encode() for n in range(1_000)]
@@ -355,8 +346,6 @@ def test_each_record_is_there_once_though_batches_run_again(spark, connection, t
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.slow
 def test_keys_headers_and_partitions_arrive_as_by_spark_s_sink(spark, connection, topic, tmp_path):
     publish(connection, topic, 1, [b"0", b"1", None])
@@ -390,8 +379,6 @@ def test_keys_headers_and_partitions_arrive_as_by_spark_s_sink(spark, connection
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.slow
 def test_a_checkpoint_that_was_set_back_loses_nothing(spark, connection, topic, tmp_path, caplog):
     to, there, copy = f"{topic}-out", tmp_path / "checkpoint", tmp_path / "copy"
@@ -409,8 +396,6 @@ def test_a_checkpoint_that_was_set_back_loses_nothing(spark, connection, topic, 
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.slow
 def test_another_checkpoint_location_is_refused_before_anything_is_written(spark, connection, topic, tmp_path):
     publish(connection, topic, 1, [b"a"])
@@ -423,8 +408,6 @@ def test_another_checkpoint_location_is_refused_before_anything_is_written(spark
     assert values(connection, to) == {}
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_topic_that_is_not_there_is_refused(spark, connection, topic, tmp_path):
     rate = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
     with pytest.raises(UsageError, match=f"there is no topic {topic} at .*: make it first"):

@@ -113,7 +113,6 @@ def test_without_workers_only_sparks_default_has_too_many_partitions():
         assert [each.has for each in found] == lacks
 
 
-@pytest.mark.spark
 def test_a_session_is_mended(spark: SparkSession):
     """The tests' session is a topology's, so that it lacks little. What can be set is set in a session beside it."""
     other = spark.newSession()

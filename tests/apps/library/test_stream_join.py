@@ -16,8 +16,6 @@ from unskew import UsageError, balanced_join, watch
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.grouping.split_join.plan import JoinTable
 
-pytestmark = pytest.mark.spark
-
 START, FILES, ROWS, LAG, WORKERS = 1_700_000_000_000, 8, 4_000, 8_000, 4
 SCHEMA = {"left": ["user", "at", "n", "price"], "right": ["user", "at", "n", "ad"]}
 

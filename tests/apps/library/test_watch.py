@@ -115,7 +115,6 @@ def files(folder) -> list[list[str | None]]:
     return batches
 
 
-@pytest.mark.spark
 def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
     files(tmp_path / "in")
     events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1)
@@ -146,7 +145,6 @@ def count(batches):
     yield pa.record_batch({"rows": [sum(batch.num_rows for batch in batches)]})
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY"])
 @pytest.mark.parametrize("what", ["keyed_map", "balanced_map"])
 def test_what_packets_carry_is_measured_at_the_workers(spark: SparkSession, tmp_path, what, grouping):

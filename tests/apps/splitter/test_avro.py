@@ -72,7 +72,6 @@ def avsc(tmp_path):
     return str(tmp_path / "click.avsc")
 
 
-@pytest.mark.spark
 def test_every_kind_of_message_by_a_file(spark, avsc):
     reader = get_splitter("COLUMN", "user.id", "avro", schemas=SchemaSource(avsc))
     expected = [*KINDS, (None, None, "no value")]
@@ -80,7 +79,6 @@ def test_every_kind_of_message_by_a_file(spark, avsc):
     assert got == {i: (key, why and why.format("the schema")) for i, (_, key, why) in enumerate(expected)}
 
 
-@pytest.mark.spark
 def test_every_kind_of_message_by_a_registry(spark):
     """Schema 2 is in no sample: a task meets it first. It refers to another subject's."""
     framed = [(b"\x00\x00\x00\x00\x01" + message, key, why and why.format("schema 1")) for message, key, why in KINDS]
@@ -407,8 +405,6 @@ def test_what_is_no_schema_is_refused(tmp_path, text):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_topic_in_avro(settings, drain, connection, topic):
     with schema_registry() as (registry, url):
         registry.put(1, CLICK)

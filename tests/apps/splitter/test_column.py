@@ -49,7 +49,6 @@ KINDS = {
 }
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(("form", "field"), KINDS)
 def test_every_kind_of_message(spark, form, field):
     split, expected = get_splitter("COLUMN", field, form), KINDS[form, field]
@@ -60,8 +59,6 @@ def test_every_kind_of_message(spark, form, field):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_topic_of_ones_own(settings, drain, connection, topic):
     values = [orjson.dumps({"user": {"id": i % 3}, "text": "x" * i}) for i in range(60)]
     publish(connection, topic, 2, [*values, b"{}"])

@@ -83,7 +83,6 @@ def spaced(message: bytes) -> bytes:
     return b" " + json.dumps(json.loads(message)).encode()
 
 
-@pytest.mark.spark
 def test_the_splitter_finds_the_producers_keys(spark, subtests):
     """In generated messages, with and without white space, and in those from files."""
     names = [*KINDS, "COUNTRY_HALF_SKEW_R80"]
@@ -100,7 +99,6 @@ def test_the_splitter_finds_the_producers_keys(spark, subtests):
             assert [*found] == expected[case]
 
 
-@pytest.mark.spark
 def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
     tuples, counts, messages = truth(create_dataset("NEXMARK", events="all", records=RECORDS))
     assert sum(tuples.values()) == RECORDS * 46 // 50
@@ -108,7 +106,6 @@ def test_of_nexmark_s_events_bids_are_counted_and_others_are_valid(spark):
     assert table(spark, messages).where(get_splitter("NEXMARK").rejects(F.col("value"))).collect() == []
 
 
-@pytest.mark.spark
 def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
     (block,) = create_dataset("NEXMARK", records=100, event_rate=7).blocks()
     ddl = "bid struct<dateTime: timestamp>"
@@ -120,7 +117,6 @@ def test_nexmark_s_event_time_is_a_timestamp_of_spark_s(spark):
 
 
 @pytest.mark.nightly(group="evidence")
-@pytest.mark.spark
 def test_what_benchmarks_set_beside_ours_finds_the_same(spark, subtests):
     expected, frames = {}, {}
     for name in DEFAULT:
@@ -148,7 +144,6 @@ BAD = [
 ]
 
 
-@pytest.mark.spark
 def test_a_bad_message_leaves_one_tuple_without_a_key(spark, subtests):
     value = F.col("value")
     bad = [(get_splitter(name), spark.createDataFrame([(message,)], "value binary")) for name, message, _ in BAD]
@@ -164,7 +159,6 @@ def test_a_bad_message_leaves_one_tuple_without_a_key(spark, subtests):
     assert keys.total() == reasons.total() == len(BAD)
 
 
-@pytest.mark.spark
 def test_a_message_without_keys_leaves_nothing(spark):
     messages = [b'{"text":"t","hashtags":[],"timestamp":1}', b'{"text":"t","hashtags":["wh?t"],"timestamp":1}']
     rows = spark.createDataFrame([(m,) for m in messages], "value binary").repartition(1)
@@ -173,8 +167,6 @@ def test_a_message_without_keys_leaves_nothing(spark):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("name", [*APPLICATIONS, "NEXMARK"])
 def test_through_the_topology_from_the_generator_and_from_files(name, settings, drain, connection, topic):
     tuples, counts = Counter(), Counter()

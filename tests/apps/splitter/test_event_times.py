@@ -227,7 +227,6 @@ MESSAGES = {
 }
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("form", MESSAGES)
 def test_times_through_spark(spark, form, tmp_path):
     (tmp_path / "order.avsc").write_text(json.dumps(ORDER))

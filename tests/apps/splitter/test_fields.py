@@ -48,7 +48,6 @@ def has_name_twice(message):
     return any(found)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "fields",
     [
@@ -77,7 +76,6 @@ def test_what_sparks_parser_reads_is_read(spark, fields, seed):
             assert count == expected[1], message
 
 
-@pytest.mark.spark
 def test_numbers_are_written_as_spark_writes_them(spark):
     rng = random.Random(3)
     spelled = [
@@ -172,7 +170,6 @@ def test_reasons_against_a_count():
     assert JsonFields(("curr",), "n").reasons(messages).to_pylist() == list(COUNTS.values())
 
 
-@pytest.mark.spark
 def test_what_a_value_is_is_said_in_sparks_words(spark):
     values = [*NUMBERS, "12.50", "-0.0", "0.05", "-9223372036854775808", "9223372036854775808", "9" * 38, "9" * 39]
     values += ["0." + "1" * 38, "0." + "1" * 39, "null", "true", "[]", "{}", "[[]]", "[null,1]", '["a"]', '[1,"a"]']
@@ -223,7 +220,6 @@ def test_a_message_is_one_object(framed):
     assert keys(fields, messages) == ["a", "a"] + [None] * len(SECOND)
 
 
-@pytest.mark.spark
 def test_a_message_is_one_object_to_sparks_parser_too(spark):
     reader = get_splitter("TWITTER_ELECTION")
     messages = [b'{"hashtags":["a"]}' + second.encode() for second in ("", " \n", *SECOND)]

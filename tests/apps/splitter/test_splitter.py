@@ -46,7 +46,6 @@ def outcomes(spark, split, messages):
     return [(row["key"], row["why"], row["rejected"]) for row in sorted(rows.collect(), key=lambda row: row["i"])]
 
 
-@pytest.mark.spark
 def test_every_kind_of_message(spark):
     split = get_splitter("COUNTRY_SKEW_R80")
     outcome = outcomes(spark, split, [message for message, _, _ in MESSAGES])
@@ -54,7 +53,6 @@ def test_every_kind_of_message(spark):
         assert found == (key, reason, key is None), message
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("split", "message"),
     [
@@ -73,7 +71,6 @@ def test_every_format_rejects_a_key_that_is_too_long(spark, split, message):
     assert (key, reason, rejected) == (None, f"the key has {LONGEST_KEY + 1} bytes, not {LONGEST_KEY} at most", True)
 
 
-@pytest.mark.spark
 def test_spark_parses_a_message_once_or_not_at_all(spark):
     for name, times in {"TWITTER_ELECTION": 1, "COUNTRY_SKEW_R80": 0}.items():
         rows = get_splitter(name).split(spark.createDataFrame([(b"",)], "value binary").repartition(1))

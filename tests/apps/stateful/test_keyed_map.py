@@ -27,8 +27,6 @@ from unskew.grouping.registry import CAPPED
 from unskew.operators import PerKey, Sessions
 from unskew.spark.compat import choose_tokens
 
-pytestmark = pytest.mark.spark
-
 ROWS, FILES, START = 400, 5, 1_700_000_000_000
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])

@@ -19,7 +19,6 @@ from unskew.apps.worker.stateful.stage import KeyedStage
 from unskew.apps.worker.stateful.state_reader import States
 from unskew.operators import Statistics
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 
 

@@ -34,8 +34,6 @@ def tables(text):
 
 
 @pytest.mark.nightly(group="keyed")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_it_shows_the_workers_states(state, settings, spark, drain, connection, topic):
     keys = skewed(1_000)
     run = settings("KEY", ttl=3600.0, work=Tally("offset"))

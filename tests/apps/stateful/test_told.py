@@ -20,8 +20,6 @@ from unskew import keyed_map
 from unskew.kafka.connection import Connection
 from unskew.operators import Sessions
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
 BIDS, START = 3_000, 1_700_000_000_000
 # Tuples have even times, so no session ends with the watermark to the millisecond: there Spark would tell it, though a
 # tuple that is not late could still lengthen it.

@@ -15,8 +15,6 @@ from tests.apps.stateful.in_time import in_time
 from unskew import UsageError, keyed_map, watch
 from unskew.operators import IntervalJoin
 
-pytestmark = pytest.mark.spark
-
 START, FILES, ROWS, LAG = 1_700_000_000_000, 6, 300, 8_000
 JOIN = {"within": "2 s", "after": "1 s", "left": "ad string", "right": "price double", "side": "click", "how": "full"}
 

@@ -171,7 +171,6 @@ def test_a_checkpoint_is_taken_over_and_may_be_given_back(tmp_path):
 
 
 @pytest.mark.nightly(group="keyed")
-@pytest.mark.spark
 @pytest.mark.takes(40)
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
@@ -204,8 +203,6 @@ def test_a_query_goes_on_with_its_states(grouping, spark, tmp_path):
 
 
 @pytest.mark.nightly(group="keyed")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.takes(40)
 def test_a_run_goes_on_with_its_states(settings, drain, connection, topic):
     keys = skewed(1_000)

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.nightly(group="clusters"),
     pytest.mark.slow,
     pytest.mark.spark,
-    pytest.mark.kafka,
     pytest.mark.timeout(1800),
     pytest.mark.xdist_group("cluster"),
 ]

@@ -8,7 +8,6 @@ from unskew.apps.checkpoint.location import resolve_location
 pytestmark = [
     pytest.mark.nightly(group="clusters"),
     pytest.mark.slow,
-    pytest.mark.spark,
     pytest.mark.takes(40),
     pytest.mark.xdist_group("cluster"),
 ]

@@ -158,8 +158,6 @@ def sum_by_key(counts: Counter[tuple[str, str]]) -> Counter[str]:
     return total
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_consumer_that_keeps_the_newest_totals_has_the_counts(settings, drain, connection, topic):
     keys = skewed(6_000)
     publish(connection, topic, 2, countries(keys))
@@ -175,8 +173,6 @@ def test_a_consumer_that_keeps_the_newest_totals_has_the_counts(settings, drain,
     assert sum(value["fields"]["tuples"] for value in found if value["key"] == "WORKER") == len(keys)
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_late_tuples_change_nothing_after_a_mark(settings, drain, connection, topic):
     keys = skewed(4_000)
     rng = np.random.default_rng(1)
@@ -193,8 +189,6 @@ def test_late_tuples_change_nothing_after_a_mark(settings, drain, connection, to
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
     settings, spark, drain, connection, topic, monkeypatch
 ):
@@ -217,8 +211,6 @@ def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("emit", ["changes", "final"])
 def test_sliding_windows_overlap(emit, settings, drain, connection, topic):
     keys = skewed(2_000)
@@ -238,8 +230,6 @@ def test_sliding_windows_overlap(emit, settings, drain, connection, topic):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
     settings, spark, drain, connection, topic, monkeypatch
 ):
@@ -255,8 +245,6 @@ def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_parts_that_a_driver_with_fewer_cores_has_noted_are_the_states(settings, drain, connection, topic):
     keys = skewed(1_000)
     publish(connection, topic, 2, countries(keys))

@@ -56,8 +56,6 @@ def by_a_clock_that_was_ahead(checkpoint: str) -> None:
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("grouping", ["SHUFFLE", "DYNAMIC_KEY"])
 def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic, grouping):
     publish(connection, topic, 2, countries(["a", "b"] * 50))
@@ -81,8 +79,6 @@ def test_another_driver_whose_clock_is_behind(settings, drain, connection, topic
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize(("early", "late"), [(0, -5), (5, 0)], ids=["right before", "ahead before"])
 def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkeypatch, early, late):
     """Spark would wait until its next trigger's time comes again: the query is started anew instead."""
@@ -99,8 +95,6 @@ def test_a_clock_set_back_under_a_run(settings, spark, connection, topic, monkey
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.takes(30)
 def test_the_valid_result_is_that_of_the_latest_batch(settings, spark, connection, topic, monkeypatch):
     """By event time, though each driver's clock is behind that of the one before."""

@@ -16,8 +16,6 @@ from unskew.kafka.topics import ensure_topic
 HOUR = 3_600_000  # ms
 YEARS = 10 * 8760 * HOUR
 
-pytestmark = pytest.mark.kafka
-
 
 def supervise(settings, connection, topic, unplanned=0):
     """What watches over the clocks of a run as its query begins, and the checkpoint's clock."""

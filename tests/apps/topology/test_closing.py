@@ -94,7 +94,6 @@ def test_the_tasks_parts_make_up_the_windows(partials, cuts, tasks):
         assert got == [(key, *totals[key], len(keys[key])) for key in hottest]
 
 
-@pytest.mark.spark
 def test_records_are_those_that_spark_wrote(spark):
     """Byte for byte, but for how a control character is escaped: a later version may publish a record again."""
     odd = ["", "a/b", "Türkiye", "𝄞 \u2028", "</x>", *map(chr, range(128))]
@@ -119,8 +118,6 @@ def test_records_are_those_that_spark_wrote(spark):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_batch_is_one_job(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
     progress: list = []
@@ -132,8 +129,6 @@ def test_a_batch_is_one_job(settings, spark, connection, topic):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connection, topic, monkeypatch):
     monkeypatch.setattr(BatchCommitter, "_may_close", lambda *_: False)
     publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
@@ -145,8 +140,6 @@ def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connectio
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_record_that_kafka_refuses_ends_the_run_in_one_line(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a", "b" * 2000]))
     run = settings("KEY")

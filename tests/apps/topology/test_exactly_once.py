@@ -69,8 +69,6 @@ def doubled(connection: Connection, run: Settings) -> dict[str, int]:
     return found
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize(
     "keyed",
     [pytest.param(False, id="counts"), pytest.param(True, id="states", marks=pytest.mark.nightly(group="groupings"))],
@@ -88,8 +86,6 @@ def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark,
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     settings, spark, drain, connection, topic, monkeypatch
 ):
@@ -113,8 +109,6 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_only_batches_that_close_windows_have_numbers(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(KEYS), ms=[START + i for i in range(len(KEYS))])
     run = settings("KEY", delivery="exactly-once", max_tuples=200, window=3600.0, time="event", run_time=600.0)
@@ -131,8 +125,6 @@ def test_only_batches_that_close_windows_have_numbers(settings, drain, connectio
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connection, topic, tmp_path, caplog):
     publish(connection, topic, 2, countries(["a"] * 100))
     run = settings("KEY", delivery="exactly-once", run_time=600.0)
@@ -168,7 +160,6 @@ def test_each_part_has_a_partition_of_its_own(keyed):
         commits.writer("aggregator", 6)
 
 
-@pytest.mark.kafka
 def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settings, connection, topic):
     run, other = (
         settings("KEY", delivery="exactly-once"),
@@ -187,7 +178,6 @@ def test_a_second_driver_fences_the_first_and_another_checkpoint_does_not(settin
         late.finish()
 
 
-@pytest.mark.kafka
 def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     run = settings("KEY", delivery="exactly-once")
     checkpoint = Checkpoint(run.location)

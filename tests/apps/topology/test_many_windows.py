@@ -42,8 +42,6 @@ def test_each_tuple_is_in_its_window(encoded):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
     n = 200
     publish(connection, topic, 2, countries(["a"] * n), ms=[START + 10 * i for i in range(n)])
@@ -67,8 +65,6 @@ def little_room(spark):
     conf.set(name, before)
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.usefixtures("little_room")
 def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, connection, topic, monkeypatch):
     n = 3_000
@@ -82,7 +78,6 @@ def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, c
     assert sum(final_counts(connection, list_result_topics(run)["aggregator"]).values()) == n
 
 
-@pytest.mark.kafka
 def test_a_batch_closes_more_windows_than_the_client_holds_records(settings, topic, connection):
     """By event time a week may close 40,320 windows of 15 s in one batch: 847,000 records with ten workers."""
     run = settings("KEY")

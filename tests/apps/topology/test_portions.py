@@ -11,8 +11,6 @@ ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNCHECKED = 2**31 - 1
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
 
 @pytest.fixture(autouse=True)
 def restored(spark):

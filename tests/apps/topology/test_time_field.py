@@ -56,8 +56,6 @@ NIGHTLY = pytest.mark.nightly(group="groupings")
 
 
 @pytest.mark.ci
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize(
     ("form", "grouping"),
     [
@@ -97,8 +95,6 @@ BAD = {
 }
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_message_without_a_valid_time_is_rejected(settings, drain, connection, topic):
     good = [b'{"key":"k","at":%d}' % (START + i) for i in range(40)]
     publish(connection, topic, 2, [*good[:20], *BAD, *good[20:]])
@@ -110,8 +106,6 @@ def test_a_message_without_a_valid_time_is_rejected(settings, drain, connection,
     assert {value["value"].encode(): value["reason"] for value in found} == BAD
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_a_field_that_no_message_has_is_refused(settings, drain, connection, topic):
     publish(connection, topic, 2, [b'{"country":"Chad","placed":%d}' % START] * 4)
     with pytest.raises(UsageError, match=r"time_field is 'place', but none of the 4 .* did you mean placed"):

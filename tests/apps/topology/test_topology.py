@@ -14,9 +14,6 @@ from unskew.grouping.registry import STANDALONE
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import count_partitions, ensure_topic
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
-
-
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
 GROUPINGS = [
     pytest.param(name, marks=[] if name in MOST else pytest.mark.nightly(group="groupings")) for name in STANDALONE

@@ -46,8 +46,6 @@ def test_the_tuples_that_fail_are_found():
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.parametrize("time", ["batch", "event"])
 def test_the_run_fails_in_one_line_or_rejects_the_message(settings, spark, drain, connection, topic, time):
     stamps = [1_700_000_000_000 + i for i in range(41)]
@@ -186,8 +184,6 @@ def test_calls_are_bounded(attempt, monkeypatch):
 
 
 @pytest.mark.nightly(group="groupings")
-@pytest.mark.spark
-@pytest.mark.kafka
 @pytest.mark.takes(20)
 @pytest.mark.parametrize("fails", ["before", "afterwards"])
 @pytest.mark.parametrize("time", ["batch", "event"])

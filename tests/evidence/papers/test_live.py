@@ -182,8 +182,6 @@ def test_every_experiment_gives_a_whole_table(name, tmp_path, monkeypatch):
     assert len(verdicts(table)) == len(report.rows)
 
 
-@pytest.mark.spark
-@pytest.mark.kafka
 def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):
     """Through Kafka and Spark: schemes with plans and some without, a work with costs, and one worker more."""
     monkeypatch.setattr(mixed, "F", (1.0,))
@@ -204,7 +202,6 @@ def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):
     assert before.tuples.sum() + after.tuples.sum() == len(mixed.stream(TINY, 0.0)[0])
 
 
-@pytest.mark.spark
 def test_the_join_of_trades_runs(spark, tmp_path, monkeypatch):
     """Through files and Spark: its pairs are NumPy's, while states move; and with one worker more."""
     monkeypatch.setattr(mixed, "WORKERS", 3)

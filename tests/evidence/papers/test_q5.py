@@ -161,7 +161,6 @@ def test_what_a_run_says():
     assert isinstance(run.operators["orderkey"], Course)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("scheme", [runs.STORM, runs.MIXED.format(runs.THETAS[0]), runs.OURS])
 def test_every_way_computes_duckdbs_revenue(spark, tmp_path, monkeypatch, scheme):
     """At the smallest scale: each batch is a quarter of the hour."""

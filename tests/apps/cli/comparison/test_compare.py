@@ -130,7 +130,6 @@ def start(connection, arguments, **more):
     )
 
 
-@pytest.mark.kafka
 def test_nothing_starts_without_messages_to_compare_with(connection, topic):
     def run(sources):
         command = ["COUNTRY_SKEW_R80", topic, sources, "4", "x0", "--bootstrap-servers", connection.bootstrap_servers]
@@ -146,7 +145,6 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
         run("3")
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.nightly(group="groupings")
 def test_compares_two_groupings(connection, topic, tmp_path):
@@ -173,7 +171,6 @@ def test_compares_two_groupings(connection, topic, tmp_path):
     assert not list((tmp_path / "checkpoints").iterdir())
 
 
-@pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.nightly(group="groupings")
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):

@@ -149,7 +149,6 @@ def test_results_of_a_keyed_work():
     assert ["b", "true", "5"] in found
 
 
-@pytest.mark.kafka
 def test_an_older_result_behind_a_newer_one_does_not_count(connection, topic, capsys):
     """As a driver writes that was paused, or a producer that tries again."""
     name = f"{topic}-s1-w2-kg-results"
@@ -164,7 +163,6 @@ def test_an_older_result_behind_a_newer_one_does_not_count(connection, topic, ca
     assert [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("b ")] == [["b", "1", "9"]]
 
 
-@pytest.mark.kafka
 def test_topics_are_listed_and_named_in_errors(connection, topic, capsys):
     name = f"{topic}-s3-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1), counted(FIRST, "b", 1)])
@@ -177,7 +175,6 @@ def test_topics_are_listed_and_named_in_errors(connection, topic, capsys):
             results(wrong, bootstrap_servers=connection.bootstrap_servers)
 
 
-@pytest.mark.kafka
 def test_reads_many_records_over_partitions_to_the_end(connection, topic):
     ensure_topic(connection, topic, 3)
     written = [counted(FIRST, f"key{i}", i) for i in range(25_000)]
@@ -197,7 +194,6 @@ def test_reads_many_records_over_partitions_to_the_end(connection, topic):
         TopicReader(connection, f"{topic}-none")
 
 
-@pytest.mark.kafka
 def test_json_is_the_latest_record_of_each_key(connection, topic, capsys):
     name = f"{topic}-s3-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1), counted(SECOND, "a", 1), counted(SECOND, "a", 7)])
@@ -237,7 +233,6 @@ def read_until(process, text):
     return next(line for line in lines if text in line)
 
 
-@pytest.mark.kafka
 def test_follow_until_interrupted(connection, topic):
     name = f"{topic}-s1-w2-kg-aggregator"
     send(connection, name, [counted(FIRST, "a", 1)], 1)
@@ -248,7 +243,6 @@ def test_follow_until_interrupted(connection, topic):
         assert interrupt(process) == ""
 
 
-@pytest.mark.kafka
 @pytest.mark.parametrize("window", ["latest", pytest.param("all", marks=pytest.mark.nightly(group="servers"))])
 def test_follow_prints_windows_as_they_come(connection, topic, window):
     name = f"{topic}-s1-w2-kg-aggregator"

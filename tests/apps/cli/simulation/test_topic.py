@@ -10,8 +10,6 @@ from unskew.apps.cli.simulation.input_stream import StreamSpec, read_stream
 from unskew.errors import UsageError
 from unskew.kafka.topics import ensure_topic
 
-pytestmark = pytest.mark.kafka
-
 
 @pytest.fixture
 def filled(connection, topic):

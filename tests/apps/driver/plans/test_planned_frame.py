@@ -188,7 +188,6 @@ def test_a_checkpoint_that_is_not_the_querys(tmp_path, there):
     assert not (tmp_path / "unskew").exists()
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("shuffled", [False, pytest.param(True, marks=pytest.mark.ci)])
 def test_a_frame_is_balanced_without_python(spark, shuffled):
     rows = skewed(spark)
@@ -213,7 +212,6 @@ def test_a_frame_is_balanced_without_python(spark, shuffled):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 @pytest.mark.parametrize(("workers", "keys"), [(WORKERS, 2_000), (1, 50_000)])
 def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
     """Exactly if there are no more keys than a sketch tracks; hot keys up to its error if there are more.
@@ -237,7 +235,6 @@ def test_sketches_count_as_a_shuffle_of_all_keys_does(spark, workers, keys):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 def test_work_over_a_frame(spark):
     """The work runs once a worker; null is a key of its own."""
     rows = skewed(spark)
@@ -252,7 +249,6 @@ def test_work_over_a_frame(spark):
     assert max(found) <= most(ROWS)
 
 
-@pytest.mark.spark
 def test_any_type_of_key_and_an_empty_frame(spark):
     rows = skewed(spark)
     assert balance(rows.limit(0), "user", WORKERS, "PLANNED").collect() == []
@@ -262,7 +258,6 @@ def test_any_type_of_key_and_an_empty_frame(spark):
 
 
 @pytest.mark.ci
-@pytest.mark.spark
 @pytest.mark.parametrize("remembers", [True, pytest.param(False, marks=pytest.mark.ci)])
 def test_batches_of_a_stream(spark, tmp_path, remembers):
     """In ``foreachBatch``, with a checkpoint, keys keep their replicas, and a batch that runs again its plan."""

@@ -11,7 +11,6 @@ from tests.waiting import PATIENCE
 from unskew import balance
 from unskew.apps.driver.plans.planner import FOLDER
 
-pytestmark = pytest.mark.spark
 WORKERS = 20
 
 
@@ -21,7 +20,6 @@ def cap(tuples: int) -> int:
 
 
 @pytest.mark.ci
-@pytest.mark.kafka
 @pytest.mark.parametrize("sources", [pytest.param(2, marks=pytest.mark.ci), 8])
 def test_the_sources_of_a_topology_share_a_plan(sources, settings, drain, connection, topic, tmp_path):
     """Each batch is within its caps, and keys are split as one source would split them; twice eight are more tasks
