@@ -49,15 +49,9 @@ def beyond():
     return np.array(first), np.array(later)
 
 
-def test_a_first_batch_has_few_replicas(beyond):
-    first, _ = beyond
-    assert first.min() >= 0, "nothing is below the fewest"
-    assert (first <= 1).mean() >= 0.95
-    assert (first == 0).mean() >= 0.85
-
-
-def test_later_batches_add_few_replicas(beyond):
-    _, later = beyond
-    assert later.min() >= 0, "nothing is below the fewest"
-    assert (later <= 1).mean() >= 0.95
-    assert (later == 0).mean() >= 0.99
+@pytest.mark.parametrize(("number", "none"), [(0, 0.85), (1, 0.99)], ids=["first batch", "later batches"])
+def test_few_replicas_are_added(beyond, number, none):
+    more = beyond[number]
+    assert more.min() >= 0, "nothing is below the fewest"
+    assert (more <= 1).mean() >= 0.95
+    assert (more == 0).mean() >= none

@@ -6,7 +6,6 @@ Each version has environments of its own, in which the wheel is installed as a u
 """
 
 import json
-import os
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.apps.sessions_example import Example, require_each_session_once, send
+from tests.harness.streams import write_in_order
 from tests.harness.topology import Topology
 from tests.harness.topology import check as require_counts
 from tests.harness.topology import published as send_countries
@@ -100,9 +100,7 @@ def _written(folder: Path) -> pa.Table:
         if number >= FILES:
             keys, ids, times = ["end"], ids[:1], [BEGIN + timedelta(days=number)]
         table = pa.table({"key": keys, "id": ids, "at": pa.array(times, pa.timestamp("us", "UTC"))})
-        file = folder / f"{number:02}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (number + 1.0, number + 1.0))  # Spark takes the oldest first
+        write_in_order(folder, number, table)
         tables.append(table)
     return pa.concat_tables(tables)
 

@@ -1,6 +1,5 @@
 """`balance` and `balanced_map` in somebody else's job: files in, Parquet out, nothing of our topology."""
 
-import os
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -8,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark import TaskContext
 from pyspark.errors import StreamingQueryException
@@ -16,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import unskew.apps.library.balance
+from tests.harness.streams import drain_to_files, write_in_order
 from unskew import balanced_join, balanced_lookup, kafka_sink, keyed_map, observed
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.termination import describe_cause
@@ -47,9 +46,7 @@ def events(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
             for hot, n in zip(rng.random(ROWS) < 0.6, rng.integers(1, 99, ROWS), strict=True)
         ]
         rows = {"user_id": users, "payload": [{"n": number * ROWS + i} for i in range(ROWS)]}
-        file = folder / f"{number}.parquet"
-        pq.write_table(pa.table(rows), file)
-        os.utime(file, (number, number))  # the order in which Spark reads them
+        write_in_order(folder, number, pa.table(rows))
     schema = spark.read.parquet(str(folder)).schema
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
@@ -57,8 +54,7 @@ def events(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
 def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
     """Run the stream to its end; its rows."""
     out = str(tmp_path / "out")
-    writer = df.writeStream.format("parquet").option("path", out).option("checkpointLocation", str(tmp_path / "cp"))
-    writer.trigger(availableNow=True).start().awaitTermination()
+    drain_to_files(df, out, tmp_path / "cp")
     return df.sparkSession.read.parquet(out).collect()
 
 

@@ -1,6 +1,5 @@
 """Lookups in a query: each row gets its columns, whatever they are called, and hot keys are spread."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
+from tests.harness.streams import drain_to_files, write_in_order
 from unskew import UsageError, balanced_lookup, watch
 from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.lookups import TableLookup
@@ -40,9 +40,7 @@ def write_events(folder: Path, numbers: range, rng: np.random.Generator) -> None
     folder.mkdir(exist_ok=True)
     for number in numbers:
         user = np.where(rng.random(ROWS) < 0.5, 7, rng.integers(0, USERS, ROWS)).astype(np.int32)
-        file = folder / f"{number}.parquet"
-        pq.write_table(pa.table({"user": user, "n": np.arange(number * ROWS, (number + 1) * ROWS)}), file)
-        os.utime(file, (number, number))  # the order in which Spark reads them
+        write_in_order(folder, number, pa.table({"user": user, "n": np.arange(number * ROWS, (number + 1) * ROWS)}))
 
 
 def test_a_stream_goes_on_with_what_its_workers_know(spark, users, tmp_path, seed):
@@ -52,10 +50,7 @@ def test_a_stream_goes_on_with_what_its_workers_know(spark, users, tmp_path, see
     def drain(_: int) -> list[BatchBalance]:
         events = spark.readStream.schema("user int, n long").option("maxFilesPerTrigger", 1).parquet(str(folder))
         named = balanced_lookup(events, "user", WORKERS, users, "called string", checkpoint=checkpoint, observe="own")
-        writer = named.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-        query = writer.trigger(availableNow=True).start(out)
-        query.awaitTermination()
-        return watch(query, name="own").rows()
+        return watch(drain_to_files(named, out, checkpoint), name="own").rows()
 
     batches = []
     for numbers in (range(2), range(2, FILES)):

@@ -1,7 +1,6 @@
 """A join of two streams as a process of its own: whatever is killed while hot keys get places, each row comes once."""
 
 import json
-import os
 import random
 import sys
 import time
@@ -15,6 +14,7 @@ import pytest
 from tests.apps.library import join_query
 from tests.commands import with_spark
 from tests.harness.query import QueryProcess
+from tests.harness.streams import write_in_order
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.plan_states import PlanStateLog
@@ -38,9 +38,7 @@ def write_files(folder, batches, seed):
             ms = START + 2_000 * number + rng.integers(0, 2_000, rows)
             ids = np.arange(rows) + rows * number
             table = pa.table({"user": who, "at": pa.array(ms, pa.timestamp("ms", "UTC")), name: ids})
-            file = folder / name / f"{number}.parquet"
-            pq.write_table(table, file)
-            os.utime(file, (number, number))
+            write_in_order(folder / name, number, table)
             found += zip(who, ms.tolist(), table[name].to_pylist(), strict=True)
         sides.append(found)
     return sides

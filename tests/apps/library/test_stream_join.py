@@ -1,17 +1,16 @@
 """Joins of two streams: all pairs, each once, with hot keys at several workers."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
+from tests.harness.streams import drain_to_files, write_in_order
 from unskew import UsageError, balanced_join, watch
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.grouping.split_join.plan import JoinTable
@@ -30,10 +29,8 @@ def write_side(folder: Path, numbers: range, *, right: bool, seed: int) -> None:
         us = 1000 * (START + 3000 * number - (LAG if right else 0)) + rng.integers(0, 3_000_000, rows)
         own = {"ad": [f"ad {each}" for each in rng.integers(0, 9, rows)]} if right else {"price": rng.random(rows)}
         ids = rng.permutation(rows) + rows * number
-        table = pa.table({"user": users, "at": pa.array(us, pa.timestamp("us", "UTC")), "n": ids, **own})
-        file = folder / f"{number}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (number, number))
+        at = pa.array(us, pa.timestamp("us", "UTC"))
+        write_in_order(folder, number, pa.table({"user": users, "at": at, "n": ids, **own}))
 
 
 def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
@@ -53,10 +50,7 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
             left, right, "user", WORKERS, checkpoint=checkpoint, within="2 s", after="1500400 us", left_time="at",
             right_time="at", lateness="3 s", observe="own", where=count_odd, seed=seed,
         )  # fmt: skip
-        query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-        query = query.trigger(availableNow=True).start(out)
-        query.awaitTermination()
-        return watch(query, name="own").rows()
+        return watch(drain_to_files(found, out, checkpoint), name="own").rows()
 
     batches = []
     for numbers in (range(FILES // 2), range(FILES // 2, FILES)):
@@ -100,8 +94,7 @@ def test_an_outer_join_by_several_columns_is_sparks(spark, tmp_path, seed):
             left, right, ["user", "shop"], WORKERS, "full", checkpoint, within="200 ms", left_time="at",
             right_time="at", lateness="3 s", seed=seed,
         )  # fmt: skip
-        query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-        query.trigger(availableNow=True).start(out).awaitTermination()
+        drain_to_files(found, out, checkpoint)
 
     in_time(drain)
     left, right = read(stream=False)

@@ -1,7 +1,6 @@
 """`unskew.watch`: the figures of a query's last batches are those of its rows."""
 
 import io
-import os
 import sys
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
@@ -19,6 +17,7 @@ from rich.console import Console
 from tests.apps.stateful import driver
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
+from tests.harness.streams import drain_to_files, write_in_order
 from unskew import balance, balanced_map, create, keyed_map, observed, watch
 from unskew.apps.metrics.balance_observation import BatchBalance, WorkerLoad
 from unskew.errors import UsageError
@@ -108,9 +107,7 @@ def files(folder) -> list[list[str | None]]:
     for number in range(BATCHES):
         drawn = rng.integers(1, 60, ROWS), rng.random(ROWS)
         users = [None if p < 0.1 else "u0" if p < 0.6 else f"u{n}" for n, p in zip(*drawn, strict=True)]
-        file = folder / f"{number}.parquet"
-        pq.write_table(pa.table({"user": pa.array(users, pa.string()), "batch": [number] * ROWS}), file)
-        os.utime(file, (number + 1, number + 1))  # the order in which Spark reads them
+        write_in_order(folder, number, pa.table({"user": pa.array(users, pa.string()), "batch": [number] * ROWS}))
         batches.append(users)
     return batches
 
@@ -125,9 +122,7 @@ def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
             observed(placed, **({"key": "user", "workers": WORKERS} | wrong))
     assert observed(placed, ["USER", "batch"], WORKERS).columns == placed.columns
     measured = observed(placed, "user", WORKERS).withColumn("partition", F.spark_partition_id())
-    writer = measured.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    query = writer.format("parquet").start(str(tmp_path / "out"))
-    query.awaitTermination()
+    query = drain_to_files(measured, tmp_path / "out", checkpoint)
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert all(row["worker"] == row["partition"] for row in rows)
     found = watch(query).rows()
@@ -157,9 +152,7 @@ def test_what_packets_carry_is_measured_at_the_workers(spark: SparkSession, tmp_
         results = keyed_map(rows, "user", WORKERS, driver.Tally("batch"), ttl="1 hour", **how)
     else:
         results = balanced_map(rows, "user", WORKERS, count, "rows long", **how)
-    writer = results.writeStream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    query = writer.format("parquet").start(str(tmp_path / "out"))
-    query.awaitTermination()
+    query = drain_to_files(results, tmp_path / "out", checkpoint)
     found = watch(query, name="mine").rows()
     assert [each.batch for each in found] == list(range(BATCHES))
     router = create(grouping, WORKERS).at_source(0)

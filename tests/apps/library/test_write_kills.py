@@ -1,6 +1,5 @@
 """A stream that writes a table as a process of its own: whatever is killed, a reader sees each row once."""
 
-import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from tests.apps.library import write_query
 from tests.apps.library.table_sessions import SPARKS, TableSession
 from tests.harness.query import QueryProcess
+from tests.harness.streams import write_in_order
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.checkpoint.location import Location
 
@@ -54,9 +54,7 @@ def write_files(folder: Path, seed: int) -> Counter[tuple[int, str]]:
         rng = np.random.default_rng([seed, number])
         days = np.where(rng.random(ROWS) < 0.5, 0, rng.integers(0, DAYS, ROWS))
         table = pa.table({"id": np.arange(ROWS) + ROWS * number, "day": [f"d{day:02d}" for day in days.tolist()]})
-        file = folder / f"{number:02}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (number + 1.0, number + 1.0))  # Spark takes the oldest first
+        write_in_order(folder, number, table)
         rows.update(zip(table["id"].to_pylist(), table["day"].to_pylist(), strict=True))
     return rows
 

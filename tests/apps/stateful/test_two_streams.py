@@ -1,17 +1,16 @@
 """Several streams in one ``keyed_map``: each has a watermark of its own, and the least counts."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
+from tests.harness.streams import drain_to_files, write_in_order
 from unskew import UsageError, keyed_map, watch
 from unskew.operators import IntervalJoin
 
@@ -30,10 +29,8 @@ def write_side(folder: Path, numbers: range, *, click: bool, seed: int) -> None:
         ms = START + 3000 * number + rng.integers(0, 3000, ROWS) - (LAG if click else 0)
         own = {"price": rng.random(ROWS)} if click else {"ad": [f"ad {each}" for each in rng.integers(0, 9, ROWS)]}
         ids = {"id": rng.permutation(ROWS) + ROWS * number, "click": np.full(ROWS, click)}
-        table = pa.table({"user": users, "at": pa.array(ms, pa.timestamp("ms", "UTC")), **ids, **own})
-        file = folder / f"{number}.parquet"
-        pq.write_table(table, file)
-        os.utime(file, (number, number))
+        at = pa.array(ms, pa.timestamp("ms", "UTC"))
+        write_in_order(folder, number, pa.table({"user": users, "at": at, **ids, **own}))
 
 
 def test_a_stream_that_lags_behind_loses_nothing(spark, tmp_path, seed):
@@ -51,10 +48,7 @@ def test_a_stream_that_lags_behind_loses_nothing(spark, tmp_path, seed):
             read(stream=True), "user", 4, IntervalJoin(**JOIN), "MIXED", checkpoint, time="at", lateness="3 s",
             theta_max=0.0, window=1, ttl="3 s", observe="own",
         )  # fmt: skip
-        query = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-        query = query.trigger(availableNow=True).start(out)
-        query.awaitTermination()
-        return watch(query, name="own").rows()
+        return watch(drain_to_files(found, out, checkpoint), name="own").rows()
 
     batches = []
     for numbers in (range(3), range(3, FILES)):

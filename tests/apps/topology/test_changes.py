@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.apps.conftest import countries, final_counts, publish, records, skewed
+from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
 from tests.apps.local_settings import settings as settings_of_nothing
 from tests.harness.topology import START
 from tests.harness.totals import consume_totals
@@ -151,19 +151,12 @@ def die_uncommitted(
             StreamingJob(run, []).run(spark)
 
 
-def sum_by_key(counts: Counter[tuple[str, str]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for (_, key), count in counts.items():
-        total[key] += count
-    return total
-
-
 def test_a_consumer_that_keeps_the_newest_totals_has_the_counts(settings, drain, connection, topic):
     keys = skewed(6_000)
     publish(connection, topic, 2, countries(keys))
     run = settings("PARTIAL_KEY", emit="changes", max_tuples=1_000, window=2.0)
     _, reports = drain(run)
-    assert sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == len(keys)
     assert not reports[-1].totals.open
     found = dict(records(connection, list_result_topics(run)["distribution"])).values()
@@ -204,7 +197,7 @@ def test_totals_go_on_with_other_workers_and_twice_nothing_is_published(
     _, reports = drain(more)
     assert list_result_topics(more)["aggregator"] == list_result_topics(run)["aggregator"]
     aggregated = list_result_topics(more)["aggregator"]
-    assert sum_by_key(consume_totals(connection, aggregated)) == Counter(keys)
+    assert by_key(consume_totals(connection, aggregated)) == Counter(keys)
     written = Counter((key, value["batch"]["number"]) for key, value in records(connection, aggregated) if "/" in key)
     assert set(written.values()) == {1}
     assert reports[-1].totals.tuples == len(keys)
@@ -240,7 +233,7 @@ def test_what_a_flush_has_closed_stays_closed_though_the_driver_dies(
     die_uncommitted(monkeypatch, spark, run, lambda report: bool(report.windows))
     publish(connection, topic, 2, countries(keys), ms=ms)  # of the same window
     _, reports = drain(run)
-    counts = sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"]))
+    counts = by_key(consume_totals(connection, list_result_topics(run)["aggregator"]))
     assert counts.total() + reports[-1].totals.late == 2 * len(keys)
 
 
@@ -253,7 +246,7 @@ def test_parts_that_a_driver_with_fewer_cores_has_noted_are_the_states(settings,
     checkpoint.claim({"emit": run.emit})  # as a driver does before
     assert load_or_create_partitions(run, checkpoint, 1) is not None
     drain(run)
-    assert sum_by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
 
 
 def test_state_that_has_partitions_gives_their_number_to_the_parts(monkeypatch):
