@@ -5,11 +5,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.interface import Costs, Times
-from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.least_loaded import before_first, least_of_all
-from unskew.grouping.papers.sticky import StickyGrouping, StickyTable, add_key
-from unskew.grouping.slots import find_slot
+from unskew.grouping.papers.sticky import StickyGrouping, choose_once
 
 
 class OnGreedy(StickyGrouping):
@@ -62,32 +59,5 @@ class OnGreedy(StickyGrouping):
         home = choose_homes(keys.hashes, hash_function(self.seed), self.workers)
         memory = self._memory_for(len(keys.hashes))
         return self._route_by_half_lives(
-            keys.codes, lambda codes: assign_new_keys(codes, keys.hashes, home, self.loads, memory)
+            keys.codes, lambda codes: choose_once(codes, keys.hashes, home[:, None], True, self.loads, memory)
         )
-
-
-@kernel
-def assign_new_keys(
-    codes: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
-    homes: NDArray[np.int32],
-    loads: NDArray[np.int64],
-    memory: StickyTable,
-) -> NDArray[np.int32]:
-    """Route each tuple to its key's worker. Assign a new key to the least loaded worker."""
-    workers = np.empty(len(codes), np.int32)
-    known, chosen, table = memory.key, memory.worker, memory.table
-    cursor = before_first()
-    for i in range(len(codes)):
-        code: int = codes[i]
-        key: np.uint64 = hashes[code]
-        slot = find_slot(table, known, key)
-        if slot >= 0:
-            worker: int = chosen[slot]
-        else:
-            worker = least_of_all(cursor, loads)
-            if not add_key(memory, key, worker):
-                worker = homes[code]
-        loads[worker] += 1
-        workers[i] = worker
-    return workers

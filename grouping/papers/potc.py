@@ -6,10 +6,8 @@ from numpy.typing import NDArray
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.hashing import draw_candidates, hash_function
 from unskew.grouping.interface import Costs, Times
-from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
-from unskew.grouping.papers.sticky import StickyGrouping, StickyTable, add_key
-from unskew.grouping.slots import find_slot
+from unskew.grouping.papers.sticky import StickyGrouping, choose_once
 
 
 class Potc(StickyGrouping):
@@ -60,38 +58,8 @@ class Potc(StickyGrouping):
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         choices = draw_candidates(keys.hashes, hash_function(self.seed), min(self.choices, self.workers), self.workers)
-        return _choose_once(keys.codes, keys.hashes, choices, self.loads, self._memory_for(len(keys.hashes)))
+        memory = self._memory_for(len(keys.hashes))
+        return choose_once(keys.codes, keys.hashes, choices, False, self.loads, memory)
 
     def _identity(self) -> str:
         return f"{super()._identity()} choices={self.choices}"
-
-
-@kernel
-def _choose_once(
-    codes: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
-    choices: NDArray[np.int32],
-    loads: NDArray[np.int64],
-    memory: StickyTable,
-) -> NDArray[np.int32]:
-    """Route each tuple to its key's worker, and a new key to its candidate with the least load."""
-    workers = np.empty(len(codes), np.int32)
-    known, chosen, table = memory.key, memory.worker, memory.table
-    for i in range(len(codes)):
-        code: int = codes[i]
-        key: np.uint64 = hashes[code]
-        slot = find_slot(table, known, key)
-        if slot >= 0:
-            worker: int = chosen[slot]
-        else:
-            first: int = choices[code, 0]
-            worker = first
-            for j in range(1, choices.shape[1]):
-                candidate: int = choices[code, j]
-                if loads[candidate] < loads[worker]:
-                    worker = candidate
-            if not add_key(memory, key, worker):
-                worker = first
-        loads[worker] += 1
-        workers[i] = worker
-    return workers

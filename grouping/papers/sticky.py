@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.choices.decay import DecayingGrouping
 from unskew.grouping.kernel_cache import kernel
-from unskew.grouping.slots import enter_slot, enter_slots, slot_table
+from unskew.grouping.least_loaded import before_first, least_of_all
+from unskew.grouping.slots import enter_slot, enter_slots, find_slot, slot_table
 from unskew.grouping.state import Value
 
 
@@ -46,6 +47,43 @@ def add_key(memory: StickyTable, key: np.uint64, worker: int) -> bool:
     memory.size[0] += 1
     enter_slot(memory.table, memory.key, slot)
     return True
+
+
+@kernel
+def choose_once(
+    codes: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    candidates: NDArray[np.int32],
+    everywhere: bool,
+    loads: NDArray[np.int64],
+    memory: StickyTable,
+) -> NDArray[np.int32]:
+    """Route each tuple to its key's worker.
+
+    A new key gets the least loaded of its candidates [K, d], or of all workers if it may go ``everywhere``. If the
+    table is full, it gets its first candidate.
+    """
+    workers = np.empty(len(codes), np.int32)
+    known, chosen, table = memory.key, memory.worker, memory.table
+    cursor = before_first()
+    for i in range(len(codes)):
+        code: int = codes[i]
+        key: np.uint64 = hashes[code]
+        slot = find_slot(table, known, key)
+        if slot >= 0:
+            worker: int = chosen[slot]
+        else:
+            worker = candidates[code, 0]
+            for j in range(1, candidates.shape[1]):
+                if loads[candidates[code, j]] < loads[worker]:
+                    worker = candidates[code, j]
+            if everywhere:
+                worker = least_of_all(cursor, loads)
+            if not add_key(memory, key, worker):
+                worker = candidates[code, 0]
+        loads[worker] += 1
+        workers[i] = worker
+    return workers
 
 
 class StickyGrouping(DecayingGrouping):
