@@ -1,6 +1,7 @@
 """A streaming query as a process of its own: it is started, waited for, killed, and started again on its checkpoint."""
 
 import os
+import random
 import signal
 import subprocess
 import time
@@ -137,6 +138,43 @@ class QueryProcess:
         assert self._restarts, self.log.read_text()
         self._restarts -= 1
         self.start()
+
+
+class KilledQuery(QueryProcess):
+    """A program that is started again and again on one checkpoint, and ends at random moments.
+
+    Its last argument is the batch that it leaves without Spark's note, by dying; or ``NEVER``.
+    """
+
+    NEVER = "-1"
+
+    def __init__(
+        self, command: Sequence[str | Path], folder: Path, environment: Mapping[str, str], rng: random.Random
+    ) -> None:
+        self.rng = rng
+        super().__init__(command, folder / "query.log", Location(str(folder / "checkpoint")), environment, folder)
+
+    def dies(self) -> None:
+        """It is started, and dies between a batch that is written and Spark's note of it."""
+        last = self.committed() + self.rng.randint(1, 2)
+        self.start(str(last))
+        self.process.wait(PATIENCE)
+        assert self.committed() == last - 1, self.output()[-3_000:]
+
+    def is_killed(self) -> None:
+        """It is started, and killed anywhere in a batch."""
+        self.start(self.NEVER)
+        self.await_batches(self.rng.randint(1, 2), self.rng.random())
+        self.kill()
+
+    def loses_tasks(self) -> None:
+        """It is started, and its Python workers are killed. Then it is killed, too."""
+        self.start(self.NEVER)
+        for _ in range(3):
+            self.await_batches(1, self.rng.random())
+            self.kill_python_workers(2)
+        self.await_batches(1, self.rng.random())
+        self.kill()
 
 
 def kill_tree(process: subprocess.Popen[bytes]) -> None:
