@@ -1,7 +1,7 @@
-"""Balance the user's own DataFrame: a grouping chooses the worker of each row.
+"""Spread the rows of a stream or DataFrame over workers by a key.
 
-``balance`` returns Spark rows, for any Spark code that follows. ``balanced_map`` runs a Python function at the workers:
-it sends Arrow packets instead of rows. Both use the same router.
+``balance`` returns the rows for any Spark code that follows; ``balanced_map`` runs a Python function on each worker's
+rows. Both use the same router.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -63,119 +63,54 @@ def balance(
     worker_column: str = "worker",
     **options: Any,
 ) -> DataFrame:
-    """Route each row by its key: partition *i* of the result has exactly the rows of worker *i*.
+    """Repartition a DataFrame so that all partitions get about the same number of rows, however skewed the key is.
+
+    Partition *i* has exactly the rows of worker *i*, which the new column ``worker`` names. Most groupings spread a hot
+    key over several workers, so merge their partial results by key. Filter before this call, because Spark moves no
+    filter below it, and call it before a shuffle: behind one, rows must be sorted, and streams may be refused.
 
     Parameters
     ----------
     df : DataFrame
-        A stream, or a static DataFrame. With a static one, each run starts with new routers, unless it is a stream's
-        batch in ``foreachBatch`` of a session without Spark Connect.
+        A stream, a static DataFrame, or a batch in ``foreachBatch``.
     key : str, Column, or a list of these
-        The column to balance by, or several that are the key together. Any type whose values Spark can compare: also
-        decimal, boolean, date, timestamp, struct, array, and float (all NaN are one key, and both zeros), but no map.
-        Null is a key of its own.
+        The column to balance by, or several that are the key together. Any type but maps; null is a key, too.
     workers : int
         W ≥ 1: the number of partitions of the result.
-    grouping : str
-        One of the groupings in ``unskew.grouping.registry.STANDALONE``.
-    checkpoint : str
-        The query's ``checkpointLocation``, which all executors must see. The routers' states are kept beside it, one
-        version a batch. So a batch that Spark runs again is routed as it was before. Without it, each batch starts with
-        new routers; PLANNED remembers its replicas as long as the process lives.
-    source : str or Column, int
-        The number of the source that a row comes from. It must be the same for all rows of a task. Default: the task's
-        number. For a Kafka topic, give its ``partition`` column, and don't set ``minPartitions``.
-    sources : int
-        S ≥ 1: the number of sources, for BOUNDED_LOAD, whose bounds depend on it. Other groupings don't need it.
-        Default: the number of tasks of a static DataFrame, if Spark knows it without a job; otherwise 1. Spark knows it
-        where there is no join, aggregation or other exchange, in a session without Spark Connect. Of a Kafka stream it
-        isn't known: the plan names the topic, and only the brokers know its partitions.
-    time : str or Column, timestamp
-        The schemes' clock. Default: the batch's time, which a replay repeats. A row in which it is null doesn't put the
-        clock on.
-    max_ahead : timedelta, number (s) or str
-        How far a row's ``time`` may be ahead of the batch's. One that is further doesn't put the clock on, because it
-        would make pools and loads stand still until all others have caught up. The row is routed all the same. A static
-        DataFrame has no batch's time, and there all times count.
+    grouping, options : str
+        The rule that chooses a row's worker, one of ``unskew.grouping.registry.STANDALONE``, and its own parameters
+        (``unskew.grouping.get_parameters`` lists them).
+    checkpoint : str, optional
+        The query's ``checkpointLocation``, which all executors must see. The routers' states are kept with it, so that
+        a batch that runs again is routed as before. Default: each batch starts with new routers.
+    source, sources : str or Column, int; int ≥ 1
+        A row's source, the same for all rows of a task (default: the task's number), and for BOUNDED_LOAD the number of
+        sources (default: a static DataFrame's number of tasks if Spark knows it without a job, else 1).
+    time, max_ahead : str or Column, timestamp; timedelta, number (s) or str
+        The scheme's clock (default: the batch's time). A stream's row further ahead of its batch doesn't advance it.
     cost : str or Column, number
-        What each row costs its worker, in any unit, such as its bytes or its expected milliseconds. The workers' costs
-        are then balanced, instead of the numbers of their rows. A cost that is null, negative, NaN or above 1e100
-        counts as 0. Groupings: those in ``unskew.grouping.registry.COSTED``.
-    weights : sequence of W floats
-        The workers' speeds, in any unit, each above 0: a worker of speed 2 gets twice the load of one of speed 1.
-        Groupings: those in ``unskew.grouping.registry.WEIGHTED``.
-    most_workers : int
-        At least 1: a key, such as a noisy tenant, has at most so many workers, the same ones for ever and at all
-        sources. If it has more rows than these workers' share, they get more than the others, and their tasks take
-        longer. Other keys leave these workers as long as one of their own has room. Default: all W. Groupings: those in
-        ``unskew.grouping.registry.CAPPED``. BOUNDED_LOAD's ``internals`` say how many keys are limited.
-    seed : int
-        The scheme's seed.
-    name : str
-        Needed if one query has several calls of ``balance`` or ``balanced_map``: it names the call's routers in the
-        checkpoint. Give each call a name of its own, and the same one after a restart.
-    worker_column : str
-        Name of the int column that is added.
-    options
-        The scheme's own parameters (``unskew.grouping.get_parameters`` lists them).
+        Balance this instead of rows; null, NaN, < 0 and > 1e100 count as 0. For BOUNDED_LOAD, PLANNED, FULL_KNOWLEDGE.
+    weights, most_workers : sequence of W floats > 0; int ≥ 1
+        The workers' speeds, and the most workers that a key may have (default: W). For BOUNDED_LOAD and PLANNED.
+    seed, name, worker_column : int; str; str
+        The scheme's seed, a name that tells apart several calls in a query (keep it after a restart), the new column.
 
     Raises
     ------
     UsageError
-        The grouping is unknown, or needs feedback or a cost that isn't given, or can't use the cost, weights or
-        ``most_workers``. A parameter or the number of workers is invalid, or ``name``, or the checkpoint's address.
-        There is no such key, or its type isn't one of those above; the cost isn't a number, or the time that a
-        scheme uses no timestamp; ``df`` has a column ``worker_column``, in any case of letters unless
-        ``spark.sql.caseSensitive`` is true. Or a stream is behind a shuffle, and Spark wouldn't notice if its rows came
-        in another order.
-        The query fails with it in two cases: the checkpoint isn't the query's own, or an executor doesn't see it.
-        Tasks check this before they write anything.
+        An argument or column is invalid, or a stream's shuffle isn't checked by Spark. The query fails with it if the
+        checkpoint is another query's, or an executor doesn't see it.
     EnvironmentFault
         Spark doesn't say where the checkpoint is.
 
-    Notes
-    -----
-    Behind a shuffle (a join, an aggregation, ``repartition``) rows come in any order, and a task that runs again would
-    route them otherwise. So a static DataFrame is sorted first, by a hash of its rows, unless the grouping is KEY.
-    Spark doesn't sort streams. There, Spark 4.2 notices and ends the query, which goes on from its checkpoint when it
-    is started again. On Spark 4.1 set ``spark.sql.shuffle.orderIndependentChecksum.enabled`` and
-    ``spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch`` to true. Otherwise, and on 4.0, the call is
-    refused: balance before the shuffle, or in ``foreachBatch``. An external shuffle service may lack these checksums.
-
-    With PLANNED, a DataFrame that isn't a stream is counted by a job that runs in this call, and routed by Spark SQL
-    without Python (``unskew.apps.driver.plans.planned_frame``). So it is for batches in ``foreachBatch``, too, where
-    Python may not be run. Its workers' caps are kept up to chance, and to 1 % of the mean where hot keys are estimated.
-
-    Counts never depend on the routing. But several workers may have rows of the same key. So aggregate each worker's
-    rows first, and then merge these partial results by key. The ``worker`` column has each row's worker.
-
-    Spark treats the router as non-deterministic: it evaluates it once a row, and moves no filter below it. So apply
-    filters to ``df`` itself: rows that are dropped after ``balance`` have been routed too.
-
-    If the result is used twice, as in ``placed.union(placed)`` or a self-join, Spark may route twice. Each row gets the
-    same worker both times, because both routers begin with the same state and write the same state.
-
     Examples
     --------
-    Every other row has the same key. A worker gets a quarter of the rows all the same:
-
     >>> events = spark.range(100_000, numPartitions=1).selectExpr(
     ...     "if(id % 2 = 0, 'hot', concat('user ', id % 1000)) AS user", "id"
     ... )
     >>> placed = balance(events, "user", workers=4)
     >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
     [26419, 27018, 25612, 20951]
-
-    The last worker is twice as fast:
-
-    >>> placed = balance(events, "user", workers=4, weights=[1, 1, 1, 2])
-    >>> [row["count"] for row in placed.groupBy("worker").count().orderBy("worker").collect()]
-    [21368, 21615, 21064, 35953]
-
-    The key is two columns, and the call is part of a chain:
-
-    >>> events.transform(balance, ["user", "id"], workers=4, grouping="KEY").columns
-    ['user', 'id', 'worker']
 
     """
     require_frame(df)
@@ -220,22 +155,29 @@ def balanced_map(
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Route tuples as ``balance`` does, and run ``work`` at each worker over its tuples, as ``mapInArrow`` does.
+    """Run a Python function on each worker's rows, which are divided as by ``balance``.
+
+    The function is called once for each worker and batch, with the rows as Arrow batches. Use it for stateless work. A
+    hot key's rows may be at several workers, whose results you then merge; ``keyed_map`` keeps a state per key.
 
     Parameters
     ----------
     df, key, workers, grouping, checkpoint, source, sources, time, max_ahead, cost, weights, most_workers, seed, name
-        As for ``balance``. A stream with a checkpoint also takes groupings with feedback, as ``keyed_map`` does. With
-        these, leave ``name`` out: a checkpoint has the plans of one call alone.
-    **options
-        As for ``balance``.
+        As for ``balance``. A stream with a checkpoint also takes the groupings with feedback, as ``keyed_map`` does;
+        leave ``name`` out then, because a checkpoint has the plans of only one call.
     work : iterator of pyarrow.RecordBatch → iterator of pyarrow.RecordBatch
-        A function as ``DataFrame.mapInArrow`` takes it. It runs once a worker and batch. It gets ``df``'s columns,
-        in Arrow's plain types.
+        A function as for ``DataFrame.mapInArrow``. It gets the columns of ``df`` in Arrow's plain types.
     schema : StructType or str
-        What ``work`` yields.
+        The columns that ``work`` yields.
     observe : str, optional
-        As for ``keyed_map``. The columns of the result may then be null. It is ignored over a static DataFrame.
+        As for ``keyed_map``. With it, the result's columns are nullable. Ignored for a static DataFrame.
+    options
+        As for ``balance``.
+
+    Returns
+    -------
+    DataFrame
+        What ``work`` has yielded at all workers.
 
     Raises
     ------

@@ -1,8 +1,7 @@
 """``balanced_join``: a join in which hot keys are spread over several tasks.
 
-Of DataFrames that aren't streams, the larger side is counted by key, and PLANNED divides it between W tasks. A row of
-the other side goes to every task that may have its key, which is nearly always one. So Spark joins within the tasks,
-and each side is shuffled once. Streams are joined by workers of our own (``stream_join``).
+A static left side is counted by key, and PLANNED divides it between the tasks; Spark then joins within each task. Two
+streams are joined by stateful workers (``stream_join``).
 """
 
 import logging
@@ -73,82 +72,51 @@ def balanced_join(
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Join two DataFrames, or two streams, so that no task has much more than its share: hot keys are at several tasks.
+    """Join two DataFrames, or two streams, so that all tasks have about equally much to do, however skewed the key is.
+
+    The result is that of ``left.join(right, on, how)``. Rows of a hot key are spread over several tasks, each of which
+    gets all of its rows of the other side. If Spark would broadcast a static right side, it does.
 
     Parameters
     ----------
-    left : DataFrame
-        The larger side, with the hot keys. If it isn't a stream, it may be a stream's batch in ``foreachBatch``. It is
-        then read twice, once by a job in this call that counts it: cache it if that is dear.
-    right : DataFrame
-        The other side, a stream if ``left`` is one. Of a key that is at several tasks each of these gets all rows.
-        (Of two streams, a key's side with more rows is divided, be it the left or the right one.)
+    left, right : DataFrame
+        Both streams, or both static. A static left side, the one with the hot keys, is read twice: cache it if it is
+        expensive to make. Of two streams, the side on which a key has more rows is divided.
     on : str or sequence of str
-        The columns that must be equal, by their names on both sides. Null equals nothing.
+        The columns that must be equal, with the same names on both sides. Null equals nothing.
     workers : int
-        W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``. Of streams, see ``keyed_map``.
+        W ≥ 1: the number of tasks. Default: ``spark.sql.shuffle.partitions``. For streams, see ``keyed_map``.
     how : str
-        ``inner``, ``left``, ``leftsemi`` or ``leftanti``. For ``right``, change the sides. A row of ``right`` without a
-        partner may be at several tasks, so that there is no ``full``. Streams: ``inner``, ``left``, ``right`` or
-        ``full``. A row without a partner comes when the watermark says that none can come.
+        ``inner``, ``left``, ``leftsemi`` or ``leftanti``; for streams ``inner``, ``left``, ``right`` or ``full``.
     checkpoint : str, optional
-        The query's ``checkpointLocation``. Streams need it. In ``foreachBatch`` keys keep their tasks from batch to
-        batch with it.
-    cost : str or Column, number
-        What a row of ``left`` costs its task. Default: 1. If keys have very different numbers of partners, give 1 plus
-        a part of that number.
-    weights, most_workers, seed, **options
-        As for ``balance`` with PLANNED.
-    name : str
-        As for ``balance``.
-    within : timedelta, number (s) or str
-        Streams: how far the times of two rows may be apart. With ``after``: how long the right row may be before the
-        left one.
-    after : timedelta, number (s) or str, optional
-        Streams: how long the right row may be after the left one. Default: ``within``.
+        The query's ``checkpointLocation``. Streams need it. In ``foreachBatch`` keys keep their tasks with it.
+    cost, weights, most_workers, seed, name, options
+        As for ``balance`` with PLANNED; ``cost`` is a left row's. Streams take only ``most_workers`` and ``seed``.
+    within, after : timedelta, number (s) or str
+        Streams: a right row's time is at most ``within`` before the left one's and at most ``after`` after it.
+        Default of ``after``: ``within``.
     left_time, right_time : str or Column, timestamp
         Streams: the rows' own times. Rows in which it is null are left out.
-    lateness, max_ahead : timedelta, number (s) or str
-        Streams: how late a row may be, and how far ahead of the batch's time, as for ``keyed_map``. Each stream has a
-        watermark of its own, and the least counts.
     where : callable, optional
-        Streams: which of n pairs count: (n left rows, n right rows) → bool[n]. Both are Arrow record batches with
-        their side's columns but the key. It is called with about a million pairs at a time, or fewer of wide rows.
-    observe : str, optional
-        Streams: the name of an observation in which Spark measures the workers, as for ``keyed_map``.
+        Streams: which pairs count: (n left rows, n right rows) → bool[n], as Arrow batches without the key.
+    lateness, max_ahead, observe
+        Streams: as for ``keyed_map``. Each stream has its own watermark, and the least counts.
 
     Returns
     -------
     DataFrame
-        The columns and rows of ``left.join(right, on, how)``, in W partitions. Of streams, a column of the right side
-        that has the name of a left one has the suffix ``_right``, and a key column of two types has the wider one.
-        A row comes in the batch of the later of its two.
+        The joined rows in W partitions. For streams, a right column named as a left one gets the suffix ``_right``.
 
     Raises
     ------
     UsageError
-        One side is a stream and the other isn't, or an argument is for the other kind. A column is missing on a side,
-        or its types differ. Of streams, as ``keyed_map`` with feedback. Otherwise: the session has
-        ``spark.sql.requireAllClusterKeysForCoPartition``, with which Spark would shuffle both sides once more, by the
-        hash of the key: set it to false (``unskew.spark_settings`` does). Or as ``balance``.
+        One side is a stream and the other isn't, an argument is invalid or for the other kind, a column is missing or
+        has two types, or ``spark.sql.requireAllClusterKeysForCoPartition`` is true. For streams also as ``keyed_map``.
     EnvironmentFault
-        As ``balance``, or as ``keyed_map``.
-
-    Notes
-    -----
-    Streams: the workers report how much their keys have to do, and the driver plans at a batch's beginning, as for
-    ``keyed_map`` with feedback. A key that gets hot is divided one batch later. A row is kept as long as a partner may
-    come, by the watermark. A row costs a worker some 2 µs and a pair 0.3 µs. If a key is hot on both sides, its pairs
-    are the work: ``where`` makes fewer of them, but doesn't spare looking at them.
-
-    If Spark would broadcast the right side, nothing is counted, and the result is Spark's own join: a broadcast join
-    has no skew. It takes half as much CPU again as a plain join. So it pays where tasks run side by side,
-    at least some four, and a task has far more rows than the others.
+        As ``balance``, or for streams as ``keyed_map``.
 
     Examples
     --------
-    Every other row of the larger side has the same key:
-
     >>> spark.conf.set("spark.sql.requireAllClusterKeysForCoPartition", "false")
     >>> clicks = spark.range(100_000).selectExpr("if(id % 2 = 0, 0, id % 1000) AS user", "id")
     >>> users = spark.range(1000).selectExpr("id AS user", "concat('user ', id) AS name")

@@ -1,4 +1,4 @@
-"""``balanced_lookup``: columns from a database, a table or a service, by the key of each of the user's rows."""
+"""``balanced_lookup``: add columns from a database, a table or a service to each row, by its key."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,56 +42,47 @@ def balanced_lookup(
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Add columns to each row that a function looks up by the row's key: in a database, a table, a service.
+    """Add columns to each row that a function looks up by the row's key: in a database, a table or a service.
 
-    The rows of a key come to few workers, and each worker remembers what it has asked for. So the workers together ask
-    for hardly more keys than there are, and a hot key is no worker's burden: its rows are spread over several.
+    The rows of a key come to few workers, which remember the answers. So all workers together ask for hardly more keys
+    than there are, and a hot key, whose rows are spread over several workers, slows none of them.
 
     Parameters
     ----------
     df : DataFrame
         A stream, or a static DataFrame.
     key : str or Column
-        What is looked up: a string, binary or integer. Null isn't asked for, and has no match.
-    workers : int
-        As for ``keyed_map``.
+        What is looked up: a string, binary or integer. Null isn't looked up, and has no match.
     lookup : pyarrow.Array → pyarrow.RecordBatch or Table
-        Gets n distinct keys, and gives at most one row for each of them: the column ``key``, and ``columns``. It is
-        called at the workers, once a batch, with the keys that the worker doesn't know yet or has known for too long.
-        ``unskew.lookups`` has ready ones. A batch that runs again may ask again.
+        Gets distinct keys, and returns at most one row for each: the column ``key``, and ``columns``. It is called once
+        a batch at each worker, for keys that are new or older than ``ttl``. ``unskew.lookups`` has ready-made ones.
     columns : StructType or str
         The columns that are looked up, such as ``"name string, country string"``.
-    grouping : str
-        One of those of ``keyed_map``, also those that split keys. Nothing is merged.
-    checkpoint : str
-        As for ``keyed_map``.
-    ttl : timedelta, number (s) or str
-        How long a row that was found stays valid. A worker forgets what it hasn't used for as long.
-    missing_ttl : timedelta, number (s) or str
-        How long it stays valid that there is no row for a key.
+    ttl, missing_ttl : timedelta, number (s) or str
+        How long a row that was found stays valid, and how long it stays valid that a key has none.
     how : str
         ``left``: rows without a match stay, with nulls; ``inner``: they are left out.
     on_error : str
-        What happens if the lookup raises an error, after all attempts. ``fail``: the query ends. ``ignore``: the rows
-        get what the worker has known of their key before, if anything, and the next batch asks again.
+        If all attempts fail, ``fail`` ends the query. With ``ignore`` rows get the last answer that is known, or are
+        treated as rows without a match, and the next batch asks again.
     retries : int
-        How often a lookup that raises an error is tried again, with pauses that double from 0.2 s to 5 s.
-    source, sources, cost, weights, most_workers, seed, **options
+        How often a failed lookup is tried again, with pauses that double from 0.2 s to 5 s.
+    workers, grouping, checkpoint, observe
+        As for ``keyed_map``. The grouping may split keys, because nothing needs to be merged.
+    source, sources, cost, weights, most_workers, seed, options
         As for ``balance``.
-    observe : str, optional
-        As for ``keyed_map``.
 
     Returns
     -------
     DataFrame
-        The columns of ``df``, and those that are looked up. The order of the rows may be another.
+        The columns of ``df``, and those that are looked up. The rows may come in another order.
 
     Raises
     ------
     UsageError, EnvironmentFault
-        As ``keyed_map``. Also if ``df`` has a column that is looked up already, or the key is of another type.
+        As ``keyed_map``; also if ``df`` already has one of ``columns``, or the key has another type.
     StateFault
-        The query fails with it if the lookup fails, or answers something else than a row a key.
+        The query fails with it if the lookup fails, or doesn't return at most one row for each key.
 
     Examples
     --------

@@ -1,9 +1,7 @@
-"""``balanced_write``: a partitioned table with few files, written by tasks that have equally much to do.
+"""``balanced_write``: write a partitioned table with few files, by tasks that have equally much to do.
 
-Spark writes a table's partitions in one of two ways. By a hash of the partition a partition has one file, but the task
-of the largest one has all of it. Without a shuffle each task writes a file of each partition. Here the partitions are
-counted, and PLANNED divides them between W writers. A partition has one writer, unless it has more than a writer's
-share. Each of W − 1 cuts adds a file at most.
+The table's partitions are counted, and PLANNED divides them between W writers. A partition has one writer, unless it
+has more than a writer's share.
 """
 
 import math
@@ -73,91 +71,59 @@ def balanced_write(
     slack: float = 0.05,
     **options: Any,
 ) -> WriteReport:
-    """Write a table in partitions, with few files and with tasks that have equally much to do.
+    """Write a partitioned table with few files, by tasks that have equally much to do.
+
+    With W workers, K partitions make at most K + W − 1 files, or more with ``target_file_size``. No task gets more than
+    1 + ``slack`` times the mean cost, up to chance. Without a ``mode``, a batch that ``foreachBatch`` runs again is in
+    the table once; write each table only once in a batch.
 
     Parameters
     ----------
     df : DataFrame
-        No stream; it may be a stream's batch in ``foreachBatch``. It is read twice, first by a job that counts its
-        partitions: cache it if that is dear.
-    path : str, optional
-        The folder of the table, as ``df.write.save`` takes it. One of ``path`` and ``table`` is given.
+        A static DataFrame, or a batch in ``foreachBatch``. It is read twice: cache it if it is expensive to make.
+    path, table : str, optional
+        The table's folder, or the name of a Delta or Iceberg table in a catalog: one of both. Iceberg's must exist.
     by : str, Column, or a list of these
-        The columns that partition the table. An expression is one that ``df`` doesn't have, under its alias. An Iceberg
-        table has partitions of its own: name the same columns. A transform is an expression here, which is no column of
-        the table, such as ``expr("lake.system.bucket(16, id)").alias("bucket")``.
+        The columns that partition the table. An expression needs an alias. For Iceberg name the table's own partitions.
     workers : int
         W ≥ 1: the most tasks that write. Default: ``spark.sql.shuffle.partitions``.
     format : str
-        ``parquet``, ``json``, ``csv``, ``delta`` or ``iceberg``. For the latter two the session has their archives.
-    table : str, optional
-        The name of a table of Delta or Iceberg in a catalog. An Iceberg table must exist.
+        ``parquet``, ``json``, ``csv``, ``delta`` or ``iceberg``. The session needs the archives of the latter two.
     mode : str, optional
-        ``append``, ``overwrite``, ``ignore`` or ``error``, as of ``DataFrameWriter.mode``; of Iceberg the first two.
-        Default: ``error``, and for Iceberg ``append``, if there is no ``batch_id``.
+        ``append``, ``overwrite``, ``ignore`` or ``error`` (default); for Iceberg ``append`` (default) or ``overwrite``.
     batch_id : int or str, optional
-        What the table doesn't have twice: the folder ``batch_id=…`` in ``path`` is replaced, and what a table of Delta
-        or Iceberg has isn't written. Letters, digits, dots and hyphens. Default: in ``foreachBatch`` without a ``mode``
-        the batch's number and the query's id. Through Spark Connect neither is known: give the number that
-        ``foreachBatch`` gives you.
+        What the table must not have twice (letters, digits, dots, hyphens). Default: in ``foreachBatch`` without
+        ``mode`` the batch's number and the query's id. With Spark Connect pass the batch's number.
     cost : str or Column, number, or 1
-        What a row costs its writer. 1: rows are counted. Default: a row's bytes as estimated from the types of its
-        columns and the lengths of its strings, before any encoding and compression.
+        What a row costs its writer; 1 counts rows. Default: an estimate of the row's bytes before encoding.
     sort_by : str, Column, or a list of these
-        The order of the rows in each file. An Iceberg table has its own (``ALTER TABLE … WRITE LOCALLY ORDERED BY``).
-    target_file_size : int, optional
-        A writer begins a new file of a partition beyond so much cost (bytes by default; Parquet's files are smaller).
-        For Iceberg it is the bytes of the file.
-    min_file_size : int, optional
-        There are so few writers that each of them has so much cost: a small batch isn't divided at all.
-    slack : float, default 0.05
-        From 0 to 10: how much more than the mean a writer may get. Smaller: more partitions are divided.
-    **options
-        Options of the format, such as ``compression``, as of ``DataFrameWriter.options``. They have precedence.
+        The order of the rows in each file. An Iceberg table has its own.
+    target_file_size, min_file_size : int ≥ 1, optional
+        In the unit of ``cost`` (Iceberg's target: bytes): larger files are divided, small batches get fewer writers.
+    slack : float
+        From 0 to 10: how much more than the mean a writer may get. A smaller one divides more partitions.
+    options
+        Options of the format, such as ``compression``, as for ``DataFrameWriter.options``.
 
     Returns
     -------
     WriteReport
-        How many files and partitions there are, and how even the writers are. ``watch`` has a stream's.
+        How many files and partitions there are, and how even the writers are. ``watch`` has those of a stream.
 
     Raises
     ------
     UsageError
-        ``df`` is a stream, an argument is invalid, a column is missing or has a type that partitions can't have, or
-        all columns are partition columns. ``mode`` and ``batch_id`` are both given. The session has no Delta, or finds
-        no Iceberg table of this name.
-
-    Notes
-    -----
-    *What is promised*: of K partitions that have rows, at most K + W − 1 files, unless ``target_file_size`` asks for
-    more. No writer is planned to have more than 1 + ``slack`` times the mean cost. The rows of a divided partition draw
-    their writers, so that one with n such rows has some √n more or fewer.
-
-    *A batch that runs again* replaces its folder, so that the table has it once as soon as the query is beyond it.
-    Until then a reader may see a part of it: files are published one by one, and a replacement first removes the old
-    ones. Tables of Delta and Iceberg publish a batch at once. If they have it, nothing is written. Delta finds it by
-    the query's id and the batch's number in its log (``txnAppId``, ``txnVersion``). Iceberg has it as ``unskew-batch``
-    in a snapshot's summary, until the snapshot is expired.
-
-    With ``mode="append"`` a batch that runs again is there twice. A query with a new checkpoint has another id, and
-    adds its batches to those of the old one. Two runs at a time of the same batch are kept apart by Delta alone. Write
-    a table once in a batch: a second call would be taken for the batch's second run.
-
-    *Each batch has files of its own*, at least one for each of its partitions. So the table needs compaction if there
-    are many batches.
+        ``df`` is a stream, an argument or partition column is invalid, ``mode`` and ``batch_id`` are both given, all
+        columns are partition columns, or the session lacks Delta or the Iceberg table.
 
     Examples
     --------
-    Half of the rows have the same day:
-
     >>> import tempfile
     >>> rows = spark.range(100_000).selectExpr("if(id % 2 = 0, 0, id % 50) AS day", "id")
     >>> folder = tempfile.mkdtemp()
     >>> report = balanced_write(rows, f"{folder}/table", "day", workers=8)
     >>> report.partitions, report.divided <= 7, report.files <= 26 + 7, report.fullest < 1.051
     (26, True, True, True)
-    >>> spark.read.parquet(f"{folder}/table").count()
-    100000
 
     """
     require_frame(df)

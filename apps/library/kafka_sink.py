@@ -1,14 +1,12 @@
-"""``kafka_sink``: a query of one's own writes to Kafka, and readers of committed messages see each record once.
+"""``kafka_sink``: write a stream to Kafka so that readers of committed messages see each record once.
 
-A batch's records are divided into parts. A task writes a part's records and the batch's number in one transaction, and
-writes nothing if it finds the number there (``unskew.kafka.transactions``). So it must get the same records in
-each attempt of a batch. The partitions of the stream itself give no such promise: adaptive execution merges them by
-their sizes, and a shuffle without keys deals rows by turns. So the records are divided by a hash of their key into a
-number of parts that the checkpoint notes. Values may differ from attempt to attempt then, but keys may not. Records
-without a key are divided by their values, unless these may differ.
+A batch's records are divided into parts by a hash of their keys. A task writes a part's records and the batch's number
+in one transaction, and writes nothing if it finds the number there (``unskew.kafka.transactions``). So a task must get
+the same records in each attempt of a batch. The partitions of the stream don't guarantee that: adaptive execution
+merges them by size, and a shuffle without keys deals rows in turn. The hash does, as long as the keys stay the same.
 
-It returns a writer, and is no function for ``foreachBatch``: a batch's DataFrame doesn't show any more how its columns
-are made, so that a key that differs from attempt to attempt couldn't be refused.
+It returns a writer instead of a function for ``foreachBatch``, because a batch's DataFrame doesn't show how its columns
+are made, so that keys which differ from attempt to attempt couldn't be refused.
 """
 
 import re
@@ -123,102 +121,54 @@ def kafka_sink(
     repeatable: bool = False,
     kafka_config: Path | str | None = None,
 ) -> "DataStreamWriter":
-    """Write a stream to a Kafka topic exactly once, for consumers that read committed messages only.
+    """Write a stream to a Kafka topic exactly once, for consumers that read only committed messages.
 
-    A batch that runs again, after a failure of the driver, of an executor or of a task, adds nothing to what it has
-    written. Spark's own Kafka sink writes it once more.
+    A batch that runs again, after a failure of the driver, an executor or a task, adds nothing to what it has written;
+    Spark's own Kafka sink would write its records again. Keys (without keys, values) must be the same in each run of a
+    batch. The topic ``TOPIC-unskew-commits-ID`` has the batches' numbers: keep it as long as the checkpoint.
 
     Parameters
     ----------
     df : DataFrame
-        A stream, of a session without Spark Connect. Its columns are those of Spark's Kafka sink: ``value`` (string or
-        binary), and if it has them ``key`` (string or binary), ``partition`` (int; null: by the key) and ``headers``
-        (array<struct<key string, value binary>>). Other columns are left out, ``topic`` too. A stream that comes from
-        Kafka has a column ``partition``: drop it, unless its records shall go to partitions of the same numbers. The
-        source must replay, as Kafka and files do, and sockets don't.
+        A stream, without Spark Connect, from a source that replays, such as Kafka or files. Its columns are ``value``,
+        and optionally ``key`` (both string or binary), ``partition`` (int; null: by the key) and ``headers``
+        (array<struct<key string, value binary>>); others are left out. If the stream comes from Kafka, drop its
+        ``partition``, unless the records shall go to partitions of the same numbers.
     topic : str
         The topic, which must exist.
     bootstrap_servers : str, optional
         The brokers, HOST:PORT, several separated by commas. Default: ``$KAFKA_BOOTSTRAP_SERVERS``, or the broker that
         ``unskew kafka start`` has started.
     checkpoint : str
-        The query's ``checkpointLocation``, which the writer gets. This process must see it.
+        The query's ``checkpointLocation``, which the driver must see. The writer gets it.
     parts : int, optional
-        How many tasks write a batch, each in a transaction of its own, at least 1. A checkpoint keeps the number of its
-        first run. Default: as many as the topic has partitions, 16 at most.
+        How many tasks ≥ 1 write a batch, each in its own transaction. It stays that of the checkpoint's first run.
+        Default: the topic's number of partitions, at most 16.
     repeatable : bool
-        Your word that a batch that runs again has the same keys, where the plan doesn't show it.
+        Your word that keys are the same when a batch runs again, where the plan doesn't show it. Default: False.
     kafka_config : path, optional
-        A file with Kafka's settings: lines NAME=VALUE with librdkafka's names. Executors get what is in it. Files that
-        it names must be there for them, too.
+        A file of Kafka settings, with lines NAME=VALUE in librdkafka's names. Executors need the files that it names.
 
     Returns
     -------
     DataStreamWriter
-        Give it a trigger, a name and an output mode as you like, and start it. Leave its ``foreachBatch`` and its
-        ``checkpointLocation`` alone.
+        Set a trigger, a name and an output mode, and start it. Don't set ``foreachBatch`` or ``checkpointLocation``.
 
     Raises
     ------
     UsageError
-        An argument or a column is invalid, there is no such topic, or the checkpoint has another number of parts. Or
-        keys (without a column ``key``: values) depend on ``rand()``, ``uuid()``, ``collect_list``, a UDF that is marked
-        as non-deterministic, the workers of PLANNED without a checkpoint, or another expression that a batch that runs
-        again may evaluate otherwise.
+        An argument or a column is invalid, there is no such topic, the checkpoint has another number of ``parts``, or
+        the keys depend on an expression such as ``rand()``, which may differ when a batch runs again.
     EnvironmentFault
-        The broker refuses transactions, or can't be reached. Or the checkpoint can't be read or written.
-        The query fails with it for the same reasons, and if Kafka refuses records; Spark wraps it into an error of its
-        own. Started again, the query goes on, unless a record is too large or names a partition that isn't there.
-
-    Notes
-    -----
-    A record belongs to a part by a hash of its key. A task writes a part's records and the batch's number in one
-    transaction. If it runs again, it finds the number and writes nothing. A part without records writes nothing,
-    either. So values may differ when a batch runs again, but keys may not. (``current_timestamp()`` is the batch's
-    time, which Spark logs.) Records whose key is null belong to a part by a hash of their value, or all to one if
-    values may differ.
-
-    Plans don't show everything. You must know whether keys stay the same behind Python functions that aren't marked
-    (``mapInArrow``, UDFs), behind operators whose rows depend on the order in which they come (``dropDuplicates``,
-    ``limit``), and behind a join with a table that changes. A batch that was under way must run again by a program that
-    makes the same keys. So if you change how keys or values are made, ``repeatable`` or the topic, let the query end
-    first with ``.trigger(availableNow=True)``. It isn't a function for ``foreachBatch``, because a batch's DataFrame
-    doesn't show how its columns are made.
-
-    Records of a key are written in the order in which the shuffle by the key gives them. Those that one task had before
-    it stay in their order.
-
-    The batches' numbers are in a compacted topic, ``TOPIC-unskew-commits-ID``, with a partition a part and one more, in
-    the cluster's default replication (``default.replication.factor``). Keep it as long as the checkpoint. Without it,
-    the batch that was under way may be written again. The broker must let the user ``Write`` and ``Describe``
-    transactional ids that begin with ``TOPIC-unskew-commits-``, read, write and make the topic of that name, and write
-    ``TOPIC``. Executors need the packages of ``unskew[kafka]``, as the driver does.
-
-    Whoever begins a part's transaction ends those that another process has begun: an older driver, an executor that was
-    given up, a speculative task. So leave ``spark.speculation`` off: a slow part may never end.
-
-    A query that ends within a batch, be it killed or stopped, may leave transactions open. Consumers wait for them
-    until it is started again, or until they time out: after the broker's ``transaction.max.timeout.ms``, at most 15
-    minutes. A task that writes for longer fails each time: give more ``parts``, or smaller batches.
-
-    If Kafka's only broker is killed (SIGKILL) right after a commit, it may forget the commit's end, as Kafka 4.3.1 did
-    in our trials. Consumers then stop there, and the query ends with a line that says what to do. In a
-    campaign of a thousand faults on two brokers no end was lost for good.
-
-    If a checkpoint is replaced by an older copy, the batches since are planned anew and published again. A warning says
-    so. A copy must never run beside its original: one would take the other's batches for its own, and leave them out.
+        The broker can't be reached or refuses transactions, or the checkpoint can't be read or written. The query fails
+        with it for the same reasons, and if Kafka refuses records. Started again, it goes on, unless a record is too
+        large or names a partition that doesn't exist.
 
     Examples
     --------
     >>> events = spark.readStream.format("rate").load().selectExpr("cast(value AS string) AS value")
     >>> writer = kafka_sink(events, "numbers", "localhost:9092", "checkpoint")  # doctest: +SKIP
     >>> query = writer.trigger(processingTime="1 second").start()  # doctest: +SKIP
-
-    A key that another attempt of a batch may make otherwise is refused:
-
-    >>> kafka_sink(events.selectExpr("uuid() AS key", "value"), "numbers")  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    unskew.errors.UsageError: the key depends on uuid(...), which may differ when a batch runs again: records would ...
 
     """
     require_frame(df)

@@ -1,4 +1,4 @@
-"""``keyed_map``: run a keyed operator over the user's own stream."""
+"""``keyed_map``: run a keyed operator, which keeps a state per key, over a stream or DataFrame."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -76,119 +76,59 @@ def keyed_map(
     observe: str | None = None,
     **options: Any,
 ) -> DataFrame:
-    """Run a keyed operator over a stream: a grouping chooses the worker that executes each tuple.
+    """Run an operator that keeps a state per key, such as sessions, distinct counts or top-k, on evenly loaded workers.
+
+    If a hot key has states at several workers, they are merged before its results are published.
 
     Parameters
     ----------
     df : DataFrame or sequence of DataFrames
-        A stream with the columns that the operator reads. Or a static DataFrame, for a backfill by the same program: it
-        is one batch, no row is late, and all states end with it. The results are those that the stream would have given
-        when all of its windows and sessions are closed. Several DataFrames are taken as one, by their columns' names; a
-        column that one of them lacks is null there. Several streams have a watermark each, of which the least counts:
-        no row is late because another stream is ahead. Until all of them have had rows, nothing closes.
+        A stream, a static DataFrame, or several, united by their columns' names. The least watermark counts.
     key : str, Column, or a list of these
-        The key's column, or several that are the key together. Types: string, binary, integer, float, decimal,
-        boolean, date, timestamp, and structs of these. Null is a key of its own. The results have the key in its own
-        type and name. An operator that reads the column ``key``, as ``PerKey`` does, takes one column alone, string,
-        binary or integer; a null key is null there (``PerKey``: None).
+        As for ``balance``, but no arrays. For an operator that reads ``key``, as ``PerKey``: string, binary or integer.
     workers : int
-        W ≥ 1. The state has ``spark.sql.shuffle.partitions`` partitions, and each of them costs every batch a commit.
-        So set that number before this call to W, or to as many as tasks run at once if these are fewer. Don't change it
-        until the query has started.
-    work : KeyedOperator
-        The operator (``unskew.operators``).
-    grouping : str
-        One of the groupings in ``unskew.grouping.registry.STANDALONE``, or over a stream one with feedback: MIXED and
-        the other tables, POSG, CONSISTENT_HASH. One that splits keys needs an operator with a ``merge``. With feedback,
-        workers measure what their keys cost, and the driver makes a plan at the beginning of a batch. Keys then move
-        with their states. It needs a driver of this process, which Spark Connect hasn't.
+        W ≥ 1. First set ``spark.sql.shuffle.partitions`` to W, or to the tasks that run at once if these are fewer.
+    work, grouping : KeyedOperator; str
+        The operator, from ``unskew.operators`` or your own, and the grouping as for ``balance``, or over a stream one
+        with feedback, such as MIXED (not with Spark Connect). One that splits keys needs an operator with ``merge``.
     checkpoint : str
-        The query's ``checkpointLocation``. This process and all executors must see it. A stream needs it, and a state
-        store in RocksDB (``unskew.spark_settings``). A static DataFrame needs neither.
-    window_length : timedelta, number (s) or str, optional
-        Length of a window, such as ``"10 minutes"``. States live until their window closes. (``window`` is a parameter
-        of some groupings. It is taken beside a ``window_length`` or a ``ttl`` only.)
-    window_slide : timedelta, number (s) or str, optional
-        How often a window begins, such as ``"1 minute"``: its length divided by 1 to 60. A tuple is then in several
-        windows, and updates its key's state in each of them that is still open. It is late once all of them are closed.
-        Default: a window begins when the one before it ends.
-    ttl : timedelta, number (s) or str, optional
-        How long states live after their key's last tuple, instead of a window. Default: the operator's own TTL. A
-        static DataFrame with a ``time`` can have the operator's own alone, because no clock runs between its tuples.
+        The query's ``checkpointLocation``, which the driver and all executors must see. A stream needs it, and RocksDB.
+    window_length, window_slide, ttl : timedelta, number (s) or str, optional
+        States live until their window closes, or for ``ttl`` after their key's last row (default: the operator's TTL).
+        A window begins every ``window_slide``, which is ``window_length`` divided by 1 to 60 (default: 1).
     merge_every : timedelta, number (s) or str, optional
-        How often the fragments of a split key are merged and its results published: ``"30 seconds"``, ``"5 batches"``.
-        Default with windows: when their window closes. Default without: in each batch if ``time`` is given, else every
-        10 s. By batch time, a query that ends (``availableNow``) keeps in its states what isn't merged yet, and its
-        next run publishes it. If each run is to end with all results, give ``"1 batch"``.
-    time : str or Column, timestamp
-        The tuples' own time; rows in which it is null are left out, and counted as those of ``max_ahead``. In a stream,
-        a time before 1970 is late, because Spark's watermark begins there. Default: the batch's time, by which no tuple
-        is late.
-    lateness : timedelta, number (s) or str
-        How late a tuple may be, if ``time`` is given.
-    max_ahead : timedelta, number (s) or str
-        How far a tuple's ``time`` may be ahead of the batch's. A row with a later one is left out, because it would put
-        the watermark on, and close the windows and states of all others. With ``observe`` such rows are counted
-        (``BatchBalance.rejected``). A static DataFrame has no watermark, and there none is left out.
-    source, sources, cost, weights, most_workers, seed, **options
+        How often a split key's states are merged, such as ``"30 s"`` or ``"1 batch"``. Default: when the window closes;
+        without windows in each batch if ``time`` is given, else every 10 s.
+    time, lateness, max_ahead : str or Column, timestamp; timedelta, number (s) or str
+        The rows' own time (default: the batch's), how late a row may be, and how far ahead of its batch. A stream's
+        other rows are left out, as are rows without a time.
+    source, sources, cost, weights, most_workers, seed, options
         As for ``balance``.
-    idle_batches : bool
-        Run a batch at every trigger. Windows then close and states expire even if no tuples come. Don't combine it with
-        the trigger ``availableNow``.
-    observe : str, optional
-        The name of an observation in which Spark measures the workers of a stream, such as ``"unskew"``, for ``watch``.
-        A query has each name once. Each row is then hashed once if the grouping splits keys, and each worker sends
-        a row more. It is ignored over a static DataFrame, so that a backfill is the same program. Default: nothing is
-        measured.
+    idle_batches, observe : bool; str, optional
+        Run a batch at every trigger, so that windows close without new rows (not with ``availableNow``); and the name,
+        such as ``"unskew"``, under which Spark measures a stream's workers for ``watch``.
 
     Returns
     -------
     DataFrame
-        The key's columns, ``window`` if states live for windows (its start), and the columns of ``work.results``.
+        The key's columns, ``window`` (its start) if there are windows, and the columns of ``work.results``.
 
     Raises
     ------
     UsageError
-        An argument is invalid, the grouping is unknown or doesn't fit the operator, the checkpoint belongs to another
-        run, or the stream is behind a shuffle (see ``balance``). The message says what is valid.
-        The query fails with it if an executor doesn't see the checkpoint, or if the state's number of partitions was
-        changed after this call. Tasks check this before they change anything.
+        As ``balance``, or if the state store or the number of shuffle partitions isn't the one that is needed.
     EnvironmentFault
-        The checkpoint can't be read or written, or a plan that this version can't follow has moved its states.
-        The query fails with it if an executor doesn't reach the driver, which some groupings need.
+        The checkpoint is unreadable or has states moved with other options, or an executor can't reach the driver.
     StateFault
-        The query fails with it if the operator raises, or returns states or results of another schema.
-
-    Notes
-    -----
-    A duration that is a number is in seconds. As text it is an interval as Spark reads it, from weeks to microseconds:
-    ``"10 minutes"``, ``"1 hour 30 minutes"``, or short ``"30s"``.
-
-    With feedback, the sources of a batch ask the driver for the plan at the batch's beginning. The driver makes it of
-    what the workers of earlier batches have reported since the last plan, and writes it before it answers. So a batch
-    that runs again has the same plan. Reports are lost with the driver: then the plan stays as it is for a batch, and
-    no state is lost. A plan that has moved states is followed only by routers with the same options. A checkpoint has
-    the plans of one call, and a second call in the same query is refused in the query's first batch. All such calls of
-    a process share a thread and a port, which stay until the process ends. A call keeps some memory until then, too:
-    the reports of the last batches.
+        The query fails with it if the operator raises, or returns other columns than its schemas say.
 
     Examples
     --------
-    Statistics of each sensor's values. A stream needs a ``checkpoint`` besides; this DataFrame isn't one:
-
     >>> from unskew.apps.operators import Statistics
     >>> events = spark.range(6).selectExpr("concat('sensor ', id % 2) AS sensor", "cast(id AS double) AS value")
     >>> means = keyed_map(events, "sensor", 2, Statistics("value"), ttl="1 hour")
     >>> [tuple(row) for row in means.select("sensor", "count", "mean").orderBy("sensor").collect()]
     [('sensor 0', 3, 2.0), ('sensor 1', 3, 3.0)]
-
-    Sessions by the events' own time:
-
-    >>> from unskew.apps.operators import Sessions
-    >>> events = spark.range(5).selectExpr("'ada' AS user", "timestamp_seconds(if(id < 3, id, 100 + id)) AS at")
-    >>> sessions = keyed_map(events, "user", 2, Sessions(gap="30 seconds"), "KEY", time="at")
-    >>> sorted(row["count"] for row in sessions.collect())
-    [2, 3]
 
     """
     _require_clear_window(options, window_length, ttl)

@@ -37,47 +37,43 @@ class Now:
 
 
 class KeyedOperator(ABC):
-    """A keyed operator: code of the user's, with a state per key.
+    """A keyed operator: your code, with a state per key, which is vectorised over the keys of a batch.
 
-    A worker calls ``update`` once a batch, with all its tuples and the states of their keys. (Where these states have
-    more than 256 MiB, it calls it for some of the keys at a time.) Each row of ``states`` is a key. A *slot* is the
-    number of such a row, by which tuples and results name their key. An instance keeps nothing between calls, because
-    Spark sends copies of it to the tasks. Everything that it remembers is in the states.
+    A worker calls ``update`` once a batch, with all its tuples and the states of their keys (or with some of the keys
+    at a time, if their states exceed 256 MiB). Each row of ``states`` is a key. A *slot* is the number of such a row,
+    by which tuples and results name their key. Keep nothing in the instance between calls, because Spark sends copies
+    of it to the tasks: everything that it remembers must be in the states.
 
     Attributes
     ----------
     columns : tuple of str
-        The columns of the tuples that it reads; the key's own is ``key``, in which null is a key, too. ``time`` (int64,
-        ms since the epoch) is always there.
+        The tuples' columns that it reads; the key is ``key``, also null. ``time`` (int64, ms) is always there.
     types : mapping of str to pyarrow.DataType
-        The types to which ``column`` casts columns. A column that isn't named keeps its type.
+        The types to which ``column`` casts columns. Other columns keep theirs.
     state : pyarrow.Schema
-        The columns of a key's state, which is one row. All are nullable: in a new key's state all are null.
+        The columns of a key's state, which is one row. A new key's state has nulls only.
     results : pyarrow.Schema
         The columns of a result, besides the key.
     identity : tuple of str
-        The columns of ``results`` that tell a result from the other results of the same key and window. A result
-        overwrites an earlier one with equal identity.
+        The columns of ``results`` that tell apart the results of a key and window. A result overwrites an earlier one
+        with equal identity.
     ttl_ms : int or None
-        How long a state must live after its key's last tuple, measured by the watermark. Then it may leave, and
-        ``on_close`` is called. None: the run's options decide.
+        How long a state lives at least after its key's last tuple, by the watermark. ``on_close`` is called when it
+        leaves. None: the run's options decide.
     parameters : mapping of str to a number or a string
-        Parameters on which the meaning of a state depends. A run refuses a checkpoint whose states were made with other
-        parameters.
+        What the meaning of a state depends on. A run refuses a checkpoint whose states were made with other parameters.
     previous_schemas : tuple of pyarrow.Schema
         The schemas that ``state`` had in earlier versions of the operator. A run takes over a checkpoint with such
-        states, and calls ``upgrade``. It refuses a checkpoint with states of any other schema.
+        states by ``upgrade``, and refuses one with any other schema.
     by_batch : bool
-        Whether states depend on how the tuples are cut into batches. Most don't: a key's state after two batches equals
-        its state after one batch with all their tuples.
+        Whether states depend on how the tuples are cut into batches.
     local_state : bool
-        Whether a worker's state of a key stands on its own, as that of a cache does. Then any grouping runs the
-        operator: the states that a split key has at several workers are never merged, and all results of ``update`` are
-        published.
+        Whether a worker's state of a key stands on its own, as a cache's does. Then any grouping runs the operator, a
+        split key's states are never merged, and all results of ``update`` are published.
 
     Examples
     --------
-    An operator that counts each key's tuples. It has no ``merge``, so it runs only where a key stays at one worker:
+    An operator that counts each key's tuples. Without ``merge`` it runs only where a key stays at one worker:
 
     >>> class Count(KeyedOperator):
     ...     state = pa.schema([("n", pa.int64())])
@@ -89,9 +85,6 @@ class KeyedOperator(ABC):
     ...         slots = pa.array(np.arange(states.num_rows, dtype=np.int32))
     ...         results = pa.RecordBatch.from_arrays([slots, n], names=["slot", "tuples"])
     ...         return results, pa.RecordBatch.from_arrays([n], schema=self.state)
-
-    Slot 0 is a key with 40 tuples so far, and slot 1 a new key:
-
     >>> tuples = pa.RecordBatch.from_pydict({"slot": pa.array([0, 1, 0], pa.int32()), "time": [5, 6, 7]})
     >>> states = pa.RecordBatch.from_pydict({"n": [40, None]})
     >>> results, states = Count().update(tuples, states, Now(batch_ms=7, watermark_ms=7))
