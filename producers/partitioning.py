@@ -75,16 +75,13 @@ class RoundRobinPlacement(Placement):
 class Partitioner(Placement):
     """The partition that a grouping chooses for a record's key. Its W workers are the topic's partitions.
 
-    It is for producers of your own, such as confluent-kafka's, and for ``unskew produce --grouping``. The consumers of
-    a group, one for each partition, then share the load as the scheme balances it, without Spark. If the scheme splits
-    a hot key over several consumers, their partial results must be merged. The key's records are in order within each
-    partition only.
+    Use it in a Kafka producer, such as confluent-kafka's, so that the consumers of a group, one for each partition,
+    share the load evenly without Spark. If the scheme splits a hot key over several consumers, merge their partial
+    results; the key's records are in order only within each partition.
 
-    Each producer has a partitioner of its own, with the same seed: then a key has the same candidates at all of them.
-    Give BOUNDED_LOAD their number as ``sources``. A partitioner begins without any load. So after a restart of the
-    producer, a key may go to another of its candidates. By KEY it goes to the same partition for ever.
-
-    Threads may share a partitioner.
+    Make a partitioner in each producer, with the same seed, so that a key has the same candidates at all of them. Give
+    BOUNDED_LOAD the number of producers as ``sources``. After a producer's restart, a key may go to another of its
+    candidates, except with KEY. Threads may share a partitioner.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What users import for their own programs; ``unskew`` exports it."""
+"""The functions and classes for users' own programs, which ``unskew`` exports."""

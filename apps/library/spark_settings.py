@@ -1,4 +1,4 @@
-"""The settings with which a Spark session is fast for the library's functions.
+"""Spark settings for the library's functions: what a new session should have, and what an existing one lacks.
 
 >>> spark = SparkSession.builder.config(map=spark_settings(workers=32)).getOrCreate()  # doctest: +SKIP
 >>> print(check_session(spark, workers=32))  # doctest: +SKIP
@@ -85,33 +85,33 @@ def spark_settings(
     installed: bool = True,
     small_rows: bool = False,
 ) -> dict[str, Any]:
-    """Spark settings that make a session fast for the library's queries, for any builder.
+    """Return the Spark settings that make a session fast for the library's functions, for any builder.
+
+    ``spark.python.daemon.module`` must be set before Spark starts. The others can also be set in an existing session
+    with ``spark.conf.set``, even through Spark Connect.
 
     Parameters
     ----------
     workers : int, optional
-        The W ≥ 1 of ``keyed_map``. The state then has so many partitions, or as many as ``cores`` if these are fewer.
-        This is the session's ``spark.sql.shuffle.partitions``, which its other shuffles have, too. Default: that
-        setting isn't among them.
+        The W ≥ 1 of ``keyed_map``. It becomes ``spark.sql.shuffle.partitions``, or ``cores`` if these are fewer, which
+        the session's other shuffles have, too. Default: this setting is left out.
     cores : int, optional
         How many tasks ≥ 1 Spark will ever run at once for the query, such as 2 with ``local[2]``. The query's first
         batch fixes the number of partitions, so count the cores that it may get later. Default: W or more.
     checkpoint : str, optional
-        Where the queries' checkpoints are, such as ``s3a://bucket/path``. Default: on a disk. For other places, Spark's
-        way to write files is left as it is.
+        Where the queries' checkpoints are, such as ``s3a://bucket/path``. Default: on a disk. How Spark writes files is
+        changed for a disk only.
     installed : bool
-        Whether the executors' Python has ``unskew`` installed. Otherwise Spark's own daemon must start it, because
-        packages that are sent, as by ``unskew.ship_to_executors``, come too late for a daemon.
+        Whether the executors' Python has ``unskew`` installed. Say False if it is sent, as by ``ship_to_executors``:
+        packages that are sent come too late for the daemon.
     small_rows : bool
-        Whether rows are surely small. Arrow batches are then limited by rows alone
+        Whether rows are surely small. Arrow batches are then limited by the number of rows alone
         (``spark.sql.execution.arrow.maxRecordsPerBatch``, by default 10,000).
 
     Returns
     -------
     dict of str to str
-        Setting → value, as ``SparkSession.builder.config(map=…)`` takes it. ``spark.python.daemon.module`` must be
-        known when Spark starts. The others may be set in a session that exists (``spark.conf.set``), also through Spark
-        Connect.
+        Setting → value, as ``SparkSession.builder.config(map=…)`` takes it.
 
     Raises
     ------
@@ -204,18 +204,18 @@ def check_session(
     installed: bool = True,
     small_rows: bool = False,
 ) -> MissingSettings:
-    """Which of ``spark_settings`` a session lacks, and what each of them costs. Nothing is changed.
+    """List which of ``spark_settings`` a session lacks, and what each of them costs. Nothing is changed.
 
-    What somebody has chosen is accepted: any RocksDB provider, any file manager, fewer partitions. Where Spark runs on
-    this machine, the variable ``PYSPARK_PYTHON`` is looked at, too.
+    Print the result to read it. Settings that somebody has chosen are accepted: any RocksDB provider, any file manager,
+    fewer partitions. If Spark runs on this machine, the environment variable ``PYSPARK_PYTHON`` is checked, too.
 
     Parameters
     ----------
     spark : SparkSession
         A session, classic or of Spark Connect.
     workers, cores, checkpoint, installed, small_rows
-        As for ``spark_settings``. Without ``workers``, only Spark's default number of partitions is found to be too
-        large. ``cores`` of a Spark on this machine (``local[2]``) is known.
+        As for ``spark_settings``. Without ``workers``, only Spark's default number of partitions is reported as too
+        large. ``cores`` is known if Spark runs on this machine (``local[2]``).
 
     Returns
     -------
@@ -241,8 +241,6 @@ def check_session(
     ...         session.conf.set(finding.setting, finding.wants)
     spark.sql.requireAllClusterKeysForCoPartition is true but better false
     spark.sql.shuffle.partitions is 200 but better 4
-
-    ``print(check_session(session, workers=4))`` says it in words, with what each setting costs.
 
     """
     disk = checkpoint is None or resolve_location(spark, checkpoint).scheme == "file"

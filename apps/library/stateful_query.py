@@ -1,4 +1,4 @@
-"""What the library's functions share whose queries keep states: they check the session, and claim the checkpoint."""
+"""What the library's stateful queries share: they check the session's state store, and claim the checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,7 @@
-"""``keyed_map`` over a DataFrame that isn't a stream: one batch, at the end of which all states end.
+"""``keyed_map`` over a static DataFrame: it is one batch, and all states end with it.
 
-Workers keep the states in memory. There are no checkpoint and no watermark: no tuple is late, and whatever waits for
-the watermark comes at the end.
+Workers keep the states in memory, without a checkpoint. There is no watermark, so no tuple is late, and what waits for
+the watermark in a stream comes at the end.
 """
 
 from collections.abc import Iterable, Iterator

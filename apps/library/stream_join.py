@@ -1,7 +1,7 @@
-"""``balanced_join`` of two streams: rows of the same key, whose times are close to each other, meet at a worker.
+"""``balanced_join`` of two streams: rows with equal keys, whose times are close to each other, meet at a worker.
 
-Hot keys are split while the query runs (``unskew.grouping.split_join``): the workers report what their keys had to do,
-and the driver plans at the beginning of each batch.
+Hot keys are split while the query runs (``unskew.grouping.split_join``): workers report what their keys had to do, and
+the driver makes a plan at the beginning of each batch.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,10 @@
-"""How ``balanced_write`` writes a table of each format, such that the table has a batch that runs again once.
+"""Writers for the formats of ``balanced_write``, which leave a batch that runs again in the table once.
 
-Parquet, JSON and CSV: each batch has a folder of its own, which is replaced. Delta Lake: its log has the last number of
-each application (``txnAppId``, ``txnVersion``), and Delta skips what isn't newer. Iceberg: the batch's name is in the
-summary of its snapshot, and is looked for there.
+For Parquet, JSON and CSV, each batch has its own folder, which is replaced. Delta Lake's log has the last number of
+each application (``txnAppId``, ``txnVersion``), and Delta skips what isn't newer. For Iceberg, the batch's name is
+written into its snapshot's summary, and looked up there.
 
-Delta and Iceberg shuffle what they write by settings of the table. Options of the write turn that off.
+Delta and Iceberg would shuffle what they write if the table's settings say so. Options of the write turn that off.
 """
 
 import re

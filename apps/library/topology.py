@@ -1,4 +1,4 @@
-"""The topology as Python code starts it. The command ``unskew topology`` takes the same settings."""
+"""Start a topology from Python, with the settings that the command ``unskew topology`` takes, too."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
@@ -23,18 +23,18 @@ _LATER = ("mode", "connection", "checkpoint")
 
 
 class Topology:
-    """A topology: splitter → router → grouped workers → aggregator, with a distribution observer.
+    """A topology over a Kafka topic: splitter → router → grouped workers → aggregator, with a distribution observer.
 
-    It is checked when it is made, and holds no connection. ``start`` runs it.
+    The settings are checked when it is made. It holds no connection until ``start`` runs it.
 
     Parameters
     ----------
     source_type : str
-        What the messages are: a dataset (``COUNTRY_SKEW_R80``, …), or ``COLUMN`` for a topic of your own.
+        What the messages are: a dataset, such as ``COUNTRY_SKEW_R80``, or ``COLUMN`` for your own topic.
     grouping : str
         How tuples are routed: ``KEY``, ``BOUNDED_LOAD``, ``PLANNED``, …
     topic : str
-        The Kafka topic. It is made if it isn't there.
+        The Kafka topic. It is created if it doesn't exist.
     sources : int
         Number of sources S > 0: the topic's partitions.
     workers : int

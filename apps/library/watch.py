@@ -1,15 +1,11 @@
-"""Watch how a query of one's own balances: loads, imbalance and replication of its last batches.
+"""Balance metrics for user-defined queries: loads, imbalance and replication of the last batches.
 
 >>> placed = observed(balance(events, "user_id", 32, checkpoint=path), "user_id", 32)  # doctest: +SKIP
 >>> query = placed.writeStream.option("checkpointLocation", path).start("placed")  # doctest: +SKIP
 >>> rich.print(watch(query))  # doctest: +SKIP
 
-``balanced_map`` and ``keyed_map`` are measured with ``observe="unskew"``:
-
->>> sessions = keyed_map(events, "user_id", 32, Sessions(), checkpoint=path, observe="unskew")  # doctest: +SKIP
-
-Spark measures (``DataFrame.observe``), and keeps the figures in the query's progress, also through Spark Connect.
-Without ``observed`` or ``observe=`` nothing is measured.
+The functions with an argument ``observe`` don't need ``observed``. The metrics are collected with
+``DataFrame.observe``, and kept in the query's progress, also through Spark Connect.
 """
 
 from collections.abc import Callable
@@ -44,35 +40,34 @@ def observed(
 ) -> DataFrame:
     """Let Spark measure the loads and the replication of what ``balance`` has placed, for ``watch``.
 
-    The rows stay as they are, and where they are. Each row is compared with the W workers, and hashed twice.
+    The rows and their partitions stay as they are. The figures are for monitoring rather than accounting: some versions
+    of Spark count rows twice if a stage runs again because its output was lost.
 
     Parameters
     ----------
     df : DataFrame
-        What ``balance`` returned.
+        The result of ``balance``.
     key : str, Column, or a list of these
-        The key that it was given.
+        The key that ``balance`` was given.
     workers : int
-        Its W ≥ 1.
+        The W ≥ 1 that ``balance`` was given.
     worker_column : str
-        Its column of the row's worker.
+        The column with the row's worker.
     name : str
-        The observation's name, of which a query has each once.
+        The observation's name, which must be unique in the query.
+
+    Returns
+    -------
+    DataFrame
+        The same rows and columns.
 
     Raises
     ------
     UsageError
         There is no such column or key, or ``workers`` is below 1.
 
-    Notes
-    -----
-    These are figures to look at, not to account with. Some versions of Spark count rows twice if a stage runs again
-    because its output was lost. The rows themselves are not doubled.
-
     Examples
     --------
-    It takes what ``balance`` returns, and changes none of its columns. ``watch`` has a whole query:
-
     >>> from unskew import balance
     >>> events = spark.readStream.format("rate").load().selectExpr("concat('user ', value % 50) AS user")
     >>> placed = observed(balance(events, "user", 4), "user", 4)
@@ -92,8 +87,8 @@ def observed(
 class Watch:
     """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, ``plot()`` and ``serve()``.
 
-    Each call asks the query anew. Spark keeps its last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``),
-    and forgets them when the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[app]``.
+    Each call asks the query again. Spark keeps the last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``)
+    until the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[app]``.
 
     Attributes
     ----------
@@ -270,7 +265,10 @@ def watch(
     bootstrap_servers: str | None = None,
     kafka_config: Path | str | None = None,
 ) -> Watch:
-    """Watch a query over a DataFrame that ``observed`` returned, or that has ``observe=``.
+    """Watch how evenly the workers of a query are loaded, in its last batches.
+
+    The query must be over what ``observed`` returned, or have a call with ``observe=``. ``watch(query).rows()`` returns
+    the figures, ``rich.print(watch(query))`` prints them, and ``watch(query).serve()`` is a page for Prometheus.
 
     Parameters
     ----------
@@ -279,19 +277,23 @@ def watch(
     name : str
         The name that ``observed`` or ``observe=`` was given.
     group : str, optional
-        A consumer group, to which the offsets are committed that the query has read, every five seconds until it ends.
-        So Kafka's lag tools see it. Spark resumes from its checkpoint, whatever the group has. It must be no other
-        reader's group.
+        A consumer group, used by nobody else, to which the offsets that the query has read are committed every five
+        seconds, for Kafka's lag tools. Spark still resumes from its checkpoint.
     bootstrap_servers, kafka_config : optional
         The Kafka cluster that the query reads, as for ``kafka_sink``. With one of them ``serve`` also shows how many
         messages an open transaction holds back.
+
+    Returns
+    -------
+    Watch
+        Each of its methods asks the query anew.
 
     Raises
     ------
     UsageError
         The brokers' addresses or the file are invalid, or there is a group and it isn't known where Kafka is.
     ImportError
-        There is no package of ``unskew[kafka]``, and the query is watched in Kafka.
+        A package of ``unskew[kafka]`` is missing, and ``group`` or a Kafka cluster is given.
 
     Examples
     --------
@@ -309,8 +311,6 @@ def watch(
     >>> for batch in watch(query).rows():
     ...     print(batch.tuples, batch.loads, batch.imbalance)
     1000 (230, 271, 270, 229) 21.0
-
-    ``rich.print(watch(query))`` shows the same as a table, with the replication.
 
     """
     if group is None and bootstrap_servers is None and kafka_config is None:

@@ -1,12 +1,12 @@
-"""Skew-aware stream groupings, and a Kafka topology on Spark that routes with them.
+"""Spread skewed keys over workers evenly: in PySpark queries, in Kafka producers, or in plain Python.
 
 >>> from unskew import create
 >>> create("SHUFFLE", workers=4).route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
 
-What most users need can be imported from here. The rest is in the packages ``unskew.grouping`` (the schemes, without
-Spark), ``unskew.operators`` (keyed operators), ``unskew.lookups`` (where ``balanced_lookup`` looks), ``unskew.apps``
-(the topology and its commands), ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
+This package has what most programs need. Its subpackages have the rest: ``unskew.grouping`` the schemes, without
+Spark, ``unskew.operators`` keyed operators, ``unskew.lookups`` functions for ``balanced_lookup``, ``unskew.apps`` the
+topology and its commands; further ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 
 from typing import TYPE_CHECKING, Any
