@@ -84,16 +84,16 @@ def balance(
         The query's ``checkpointLocation``, which all executors must see. The routers' states are kept with it, so that
         a batch that runs again is routed as before. Default: each batch starts with new routers.
     source, sources : str or Column, int; int ≥ 1
-        A row's source, the same for all rows of a task (default: the task's number), and for BOUNDED_LOAD the number of
-        sources (default: a static DataFrame's number of tasks if Spark knows it without a job, else 1).
+        A row's source, the same within a task (default: the task's number; for Kafka ``"partition"``, and don't set
+        ``minPartitions``), and for BOUNDED_LOAD their number (default: a static DataFrame's tasks if known, or 1).
     time, max_ahead : str or Column, timestamp; timedelta, number (s) or str
         The scheme's clock (default: the batch's time). A stream's row further ahead of its batch doesn't advance it.
     cost : str or Column, number
-        Balance this instead of rows; null, NaN, < 0 and > 1e100 count as 0. For BOUNDED_LOAD, PLANNED, FULL_KNOWLEDGE.
+        Balance this, not rows; null, NaN, < 0 and > 1e100 count as 0. For BOUNDED_LOAD, PLANNED and FULL_KNOWLEDGE.
     weights, most_workers : sequence of W floats > 0; int ≥ 1
         The workers' speeds, and the most workers that a key may have (default: W). For BOUNDED_LOAD and PLANNED.
     seed, name, worker_column : int; str; str
-        The scheme's seed, a name that tells apart several calls in a query (keep it after a restart), the new column.
+        The scheme's seed; a name that tells apart several calls in a query, the same after a restart; the new column.
 
     Raises
     ------
