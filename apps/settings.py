@@ -1,6 +1,6 @@
 """The settings of a run of the topology.
 
-The commands' help shows them, and needn't wait for pyspark and numba. So modules that import these packages are
+`--help` shows them, and shouldn't wait for pyspark and numba. So modules that import these packages are
 imported where they are used.
 """
 
@@ -100,9 +100,7 @@ class Settings:
     slide: Annotated[
         float | None,
         Gt(0),
-        Doc(
-            "Sliding windows: a window of --window seconds begins every so many seconds (default: the window's length)."
-        ),
+        Doc("Sliding windows: a window of --window seconds begins at this interval, in s (default: --window)."),
         OptionStyle(STREAM),
     ] = None
     emit: Annotated[
@@ -123,7 +121,7 @@ class Settings:
         float, Ge(0), Doc("Shortest time between batches (s), unless a backlog is left."), OptionStyle(SPARK)
     ] = 1.0
     run_time: Annotated[
-        float | None, Gt(0), Doc("Stop after so many seconds (default: never)."), OptionStyle(part_of="--until")
+        float | None, Gt(0), Doc("Stop after this many s (default: never)."), OptionStyle(part_of="--until")
     ] = None
     until_drained: Annotated[
         bool,
@@ -137,7 +135,7 @@ class Settings:
     ] = "earliest"
     create_topic: Annotated[
         bool,
-        Doc("Make the topic if it isn't there. Topics of the datasets are made anyhow, those of COLUMN are not."),
+        Doc("Create the topic if it is missing. Datasets' topics are always created, COLUMN's are not."),
         OptionStyle(STREAM, compared=False),
     ] = False
     max_ahead: Annotated[
@@ -154,7 +152,7 @@ class Settings:
     max_tuples: Annotated[
         int | None,
         Gt(0),
-        Doc("Most tuples of a batch (default: a second of work; 5 M if tuples cost nothing)."),
+        Doc("Maximum tuples in a batch (default: 1 s of work; 5 M if tuples cost nothing)."),
         OptionStyle(STREAM),
     ] = None
     delivery: Annotated[
@@ -168,7 +166,7 @@ class Settings:
     seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(metavar="N", name="seed", part_of="-g")] = 0
     key_field: Annotated[
         str | None,
-        Doc("Where COLUMN's key is: a field of JSON or Avro (user.id), a column number of CSV (3)."),
+        Doc("COLUMN's key: a field of JSON or Avro (user.id), or a column number of CSV (3)."),
         OptionStyle(metavar="FIELD", name="key", part_of="-s"),
     ] = None
     format: Annotated[
@@ -191,7 +189,7 @@ class Settings:
     ] = None
     time_unit: Annotated[
         str | None,
-        Doc("Unit of such times that are numbers (default: ms). Texts are as 2026-11-28T12:00:00Z."),
+        Doc("Unit of numeric times (default: ms). Texts look like 2026-11-28T12:00:00Z."),
         OptionStyle(metavar="s|ms|us|ns", name="unit", part_of="-s"),
     ] = None
     work: "Work | KeyedOperator | None" = None
@@ -199,19 +197,19 @@ class Settings:
         tuple[str, ...],
         Doc(
             "What a function reads of a message besides key: Kafka's columns (value, offset, …), or fields of JSON and "
-            "Avro (user.age). A class with states names its own."
+            "Avro (user.age). Keyed operators name their own."
         ),
         OptionStyle(metavar="NAME,…", name="columns", part_of="--work-option"),
     ] = ()
     work_errors: Annotated[
         str,
-        Doc("If a function raises: 'fail' (nothing is lost), or 'reject' the message, up to a bound in a batch."),
+        Doc("If a function raises: 'fail' (nothing is lost), or 'reject' the message, up to a limit per batch."),
         OptionStyle(metavar="fail|reject", name="errors", part_of="--work-option"),
     ] = "fail"
     ttl: Annotated[
         float | None,
         Gt(0),
-        Doc("How long states live after their key's last tuple (s; default: the work's TTL, or a window)."),
+        Doc("How long states live after their key's last tuple (s; default: the operator's, or a window)."),
         OptionStyle(metavar="SECONDS", name="ttl", part_of="--work-option"),
     ] = None
     merge_every: Annotated[
@@ -224,7 +222,7 @@ class Settings:
     ] = None
     consumer_group: Annotated[
         str | None,
-        Doc("Consumer group that shows lag tools how far the run is; '': none."),
+        Doc("Consumer group that shows lag tools the run's progress; '': none."),
         OptionStyle(METRICS, default="unskew-RUN", compared=False),
     ] = None
 

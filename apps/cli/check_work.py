@@ -1,4 +1,4 @@
-"""`unskew check-work`: check whether a keyed operator keeps what every keyed operator must promise."""
+"""`unskew check-work`: check whether a keyed operator fulfils the contract of keyed operators."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +24,7 @@ def check_work(
         list[str] | None,
         typer.Option(
             metavar="NAME=TYPE",
-            help="Type of a column of the tuples: int64, double, … (default: the operator's, or else string).",
+            help="Type of a column of the tuples: int64, double, … (default: the operator's, else string).",
         ),
     ] = None,
     cases: Annotated[int, typer.Option(min=1, help="Number of random batches, small ones first.")] = 200,

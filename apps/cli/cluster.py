@@ -11,7 +11,7 @@ from unskew.errors import EnvironmentFault
 
 def cluster(
     workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 2,
-    cores: Annotated[int, typer.Option(min=1, help="Tasks that each worker runs side by side.")] = 1,
+    cores: Annotated[int, typer.Option(min=1, help="Tasks that each worker runs at once.")] = 1,
     memory: Annotated[int, typer.Option(min=512, help="Memory of each worker's executor (MiB).")] = 1024,
 ) -> None:
     """Start a Spark master and workers on this machine, and run them until Ctrl-C."""

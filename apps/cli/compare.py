@@ -1,4 +1,4 @@
-"""`unskew compare`: chosen groupings over the same topic and settings, one table and one picture."""
+"""`unskew compare`: run several groupings on the same topic and settings, and compare them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,7 @@ def compare(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            help="Where the runs keep their progress until the end: a path, s3a://bucket/…, hdfs://host:port/….",
+            help="Where runs keep their progress until they end: a path, s3a://bucket/…, hdfs://host:port/….",
             rich_help_panel=SPARK,
             show_default="in UNSKEW_HOME",
         ),
@@ -58,7 +58,7 @@ def compare(
     """Run groupings one after the other over all messages of a topic, and compare them.
 
     Prints one table. Saves it as comparison.csv and comparison.json, with a picture, comparison.png.
-    A parameter of a grouping applies to those groupings that have it.
+    A grouping's parameter applies to all groupings that have it.
     The results of each run are in its topics, as with `unskew topology`.
 
     Example: unskew compare COUNTRY_SKEW_R80 country-skew-80 5 10 x1 --groupings KEY,DYNAMIC_KEY --max-tuples 4000

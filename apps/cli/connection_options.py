@@ -15,12 +15,12 @@ BootstrapOption = Annotated[
         help=f"Kafka brokers. Default: ${BOOTSTRAP_VARIABLE}, else the broker that `unskew kafka start` started.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Show it as JSON, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 KafkaConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--kafka-config",
         metavar="FILE",
-        help="File of Kafka's settings, lines NAME=VALUE with librdkafka's names, such as security.protocol=SASL_SSL.",
+        help="File of Kafka settings: lines NAME=VALUE, named as in librdkafka, such as security.protocol=SASL_SSL.",
     ),
 ]

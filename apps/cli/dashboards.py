@@ -21,12 +21,12 @@ from unskew.option_style import METRICS
 
 log = logging.getLogger(__name__)
 
-app = typer.Typer(help="Grafana's dashboards: generate them from code, see them without Grafana.", no_args_is_help=True)
+app = typer.Typer(help="Grafana dashboards: generate them from code, view them without Grafana.", no_args_is_help=True)
 
 
 @app.command(name="list")
 def list_() -> None:
-    """List the dashboards, with the question that each answers, and its file."""
+    """List the dashboards, the question that each answers, and its file."""
     for name, dashboard in checked_in.dashboards().items():
         print(f"{name:<10} {dashboard['title']}  ({len(dashboard['panels'])} panels)")
         print(f"{'':<10} {dashboard['description']}")
@@ -41,9 +41,7 @@ def metrics() -> None:
 
 @app.command()
 def generate(
-    check: Annotated[
-        bool, typer.Option("--check", help="Change nothing. Exit code 1: a file is not what the code makes.")
-    ] = False,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing. Exit code 1: a file is out of date.")] = False,
 ) -> None:
     """Write the dashboards' JSON from the code in dashboards/grafana."""
     try:
@@ -111,7 +109,7 @@ def preview(
     influx_bucket: Annotated[
         str | None,
         typer.Option(
-            help="InfluxDB's bucket (default: unskew). A run makes a missing one, if the token allows it.",
+            help="InfluxDB's bucket (default: unskew). A run creates it if the token allows it.",
             envvar="INFLUXDB_V2_BUCKET",
             rich_help_panel=METRICS,
         ),
@@ -126,7 +124,7 @@ def preview(
         str | None,
         typer.Option(
             "--from",
-            help="Begin of the time range: -30m, -2h, 2024-01-01T12:00, …",
+            help="Start of the time range: -30m, -2h, 2024-01-01T12:00, …",
             show_default="the first batch of the last 30 minutes",
         ),
     ] = None,
@@ -144,7 +142,7 @@ def preview(
         typer.Option("--follow", help="Draw again and again until Ctrl-C; the open page reloads by itself."),
     ] = False,
 ) -> None:
-    """Draw the dashboards without Grafana, as pictures and one page. Their own queries run on the real servers."""
+    """Draw the dashboards without Grafana, as pictures and one page, by running their queries on the servers."""
     from unskew.dashboards.preview.data_sources import DataSources, trim_selection
     from unskew.dashboards.preview.files import PAGE, save
     from unskew.dashboards.preview.selection import Selection, time
@@ -186,7 +184,7 @@ def preview(
 
 
 def _until_interrupted(draw: Callable[[], Iterable[object]], page: Path) -> None:
-    """Draw again and again. What is drawn after that is a page that doesn't reload."""
+    """Draw again and again, and at the end a page that doesn't reload."""
     try:
         while True:
             for _ in draw():

@@ -1,4 +1,4 @@
-"""`unskew demo` shows in a few minutes what skew does to a stream, and what a grouping does about it.
+"""`unskew demo` shows in a few minutes what skew does to a stream, and how groupings help.
 
 The commands' help needn't wait for pyspark and numba. So modules that import these are imported where they are used.
 """
@@ -61,8 +61,8 @@ def demo(
 ) -> None:
     """Start Kafka, publish a skewed stream, count it with KEY, DYNAMIC_KEY, BOUNDED_LOAD and PLANNED, and compare them.
 
-    Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker. The broker
-    goes on, so that you can read the results.
+    Takes about three minutes on two cores. If no Kafka is named or running, it starts the embedded broker, which
+    keeps running so that you can read the results.
     """
     from unskew.apps.cli.comparison.runs import make_checkpoints, run_comparison
     from unskew.apps.metrics.outputs import Destinations
@@ -132,7 +132,7 @@ def _start_stack(left: list[str]) -> list[str]:
 
 
 def _explain_missing(lacking: list[str]) -> str:
-    """The way to the dashboards of the next demo."""
+    """How to get dashboards in the next demo."""
     takes = "about 5 minutes on two cores" if "influxdb" in lacking else "some seconds"
     return (
         f"No dashboards: no {' and '.join(lacking)} on this machine; in the project's repository `make servers` gets "

@@ -34,7 +34,7 @@ _MOST_KEYS = 10_000_000  # tuples that are read of a topic or table
 
 @dataclass(frozen=True)
 class DiagnoseOptions:
-    """What is looked at, and how much is shown."""
+    """What to analyse, and how much to show."""
 
     sources: Annotated[
         list[str] | None,
@@ -48,16 +48,16 @@ class DiagnoseOptions:
         str | None, typer.Option(metavar="URL", help="The UI of a running application, or a history server.")
     ] = None
     checkpoint: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The checkpoint of a streaming query: its states' hottest keys.")
+        str | None, typer.Option(metavar="DIR", help="A streaming query's checkpoint: show its states' hottest keys.")
     ] = None
     key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The hottest keys of this column, or field of JSON messages.")
+        str | None, typer.Option(metavar="COLUMN", help="Show the hottest keys of this column, or JSON field.")
     ] = None
     application: Annotated[
         str | None, typer.Option(metavar="ID", help="One of several applications.", show_default="the newest")
     ] = None
     query: Annotated[
-        str, typer.Option(metavar="TEXT", help="Only queries whose SQL text or description has this text.")
+        str, typer.Option(metavar="TEXT", help="Only queries whose SQL or description contains this text.")
     ] = ""
     top: Annotated[int, typer.Option(min=1, help="Number of stages, or of keys, to show.")] = 5
     picture: Annotated[
@@ -90,8 +90,8 @@ class DiagnoseOptions:
 def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption = False, conf: Conf = None) -> None:
     """Show which tasks of a Spark application are slow, whether a hot key is the cause, and what would help.
 
-    Any query will do. Rows, bytes and times of each stage's tasks are compared, from its event log or its UI. Nothing
-    is started, but for --checkpoint, which Spark reads.
+    Works with any query: it compares rows, bytes and times of each stage's tasks, from the event log or UI. Spark
+    is started only for --checkpoint.
 
     Example: unskew diagnose /tmp/spark-events
 

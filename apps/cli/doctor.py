@@ -1,4 +1,4 @@
-"""`unskew doctor`: what the project needs of this machine, whether it is here, and how to get it if not."""
+"""`unskew doctor`: check what the project needs on this machine, and say how to get it."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def doctor(
     kafka_config: KafkaConfigOption = None,
     as_json: JsonOption = False,
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="Check what a run in production needs instead, and change nothing.")
+        bool, typer.Option("--cluster", help="Check what a production run needs instead; changes nothing.")
     ] = False,
     topic: Annotated[str | None, typer.Option(help="With --cluster: the topic of the messages.")] = None,
     checkpoint: Annotated[str | None, typer.Option(help="With --cluster: where the checkpoint will be.")] = None,

@@ -19,7 +19,7 @@ from unskew.log_format import writes_json
 
 
 def _open_display(settings: Settings, view: LiveView | None, notice: Callable[[], str]) -> Display | EventWriter:
-    """Where a run's progress goes: to people, or into a log of events."""
+    """Where a run's progress goes: to a terminal, or a log of events."""
     return EventWriter(settings, notice) if writes_json() else Display(settings, view=view, notice=notice)
 
 

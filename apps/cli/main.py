@@ -1,4 +1,4 @@
-"""`unskew`: the list of all commands. Each command's code is in the module that it belongs to."""
+"""`unskew`: the list of all commands. Each command has its own module."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ from unskew.log_format import report_failure
 
 
 class Commands(TyperGroup):
-    """All commands. One whose output nobody reads any more, as in ``unskew results | head``, ends without an error."""
+    """All commands. A command whose output is closed, as in ``unskew results | head``, ends without an error."""
 
     def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run the command."""

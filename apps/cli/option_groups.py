@@ -1,6 +1,6 @@
-"""Groups of options that several commands have, each declared once: of the grouping, the work, metrics, Kafka.
+"""Groups of options that several commands share: for the grouping, the operator, metrics and Kafka.
 
-The commands' help needn't wait for pyspark and numba: what imports these is imported where it is used.
+pyspark and numba are imported where they are used, so that `--help` is fast.
 """
 
 import os
@@ -32,11 +32,11 @@ _SOURCE_PARTS, _GROUPING_PARTS, _WORK_PARTS = map(list_parts, ("-s", "-g", "--wo
 
 
 def _make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
-    """The option ``--work-option`` of a command that has these settings of a run with a work."""
+    """The option ``--work-option`` of a command that has these settings of a run."""
     return typer.Option(
         "--work-option",
         metavar="NAME=VALUE",
-        help="A parameter of a class with states, such as gap=30 of unskew.operators:Sessions. Further names:\n\n"
+        help="A parameter of a keyed operator, such as gap=30 of unskew.operators:Sessions. Also:\n\n"
         + describe_parts(parts),
         rich_help_panel=WORK,
     )
@@ -44,7 +44,7 @@ def _make_work_option(parts: Mapping[str, "Field[Any]"]) -> Any:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the messages are."""
+    """The messages' format."""
 
     source_option: Annotated[
         list[str] | None,
@@ -52,7 +52,7 @@ class SourceOptions:
             "--source-option",
             "-s",
             metavar="NAME=VALUE",
-            help="What the messages are, such as -s key=user.id -s format=avro:\n\n" + describe_parts(_SOURCE_PARTS),
+            help="The format of messages, as -s key=user.id -s format=avro:\n\n" + describe_parts(_SOURCE_PARTS),
             rich_help_panel=STREAM,
         ),
     ] = None
@@ -118,13 +118,13 @@ class GroupingOptions:
 
 @dataclass(frozen=True)
 class OperatorOptions:
-    """The user's work at the workers, and the settings that belong to it."""
+    """The user's code at the workers, and the settings that belong to it."""
 
     work: Annotated[
         str | None,
         typer.Option(
             metavar="MODULE:NAME",
-            help="Your work at the workers: a function, or a class with states (default: counting).",
+            help="Code for the workers: a function, or a keyed operator (default: counting).",
             rich_help_panel=WORK,
         ),
     ] = None
@@ -148,7 +148,7 @@ class OperatorOptions:
 
 @dataclass(frozen=True)
 class SampledOperatorOptions(OperatorOptions):
-    """The user's work, which is measured on a sample: of a run's settings its columns matter."""
+    """The user's code, measured on a sample. Of a run's settings only its columns matter."""
 
     parts: ClassVar[Mapping[str, "Field[Any]"]] = {"columns": _WORK_PARTS["columns"]}
 
@@ -164,8 +164,8 @@ class MetricsOptions:
         typer.Option(
             metavar="URL",
             help="Where the run's metrics go: http://HOST:PORT of InfluxDB 2, prometheus://HOST:PORT for a page "
-            "/metrics that Prometheus scrapes (port 0: any free one; 0.0.0.0: other machines read it, too), "
-            "otlp://HOST:PORT of an OpenTelemetry collector (otlps: with TLS), or none. One of each may be given. "
+            "/metrics that Prometheus scrapes (port 0: any free one; 0.0.0.0: open to other machines), "
+            "otlp://HOST:PORT of an OpenTelemetry collector (otlps: with TLS), or none. Give at most one of each. "
             "InfluxDB's token, organisation and bucket are in INFLUXDB_V2_TOKEN, INFLUXDB_V2_ORG "
             "and INFLUXDB_V2_BUCKET.",
             show_default="$INFLUXDB_V2_URL, and the servers of `unskew stack`",
@@ -177,14 +177,14 @@ class MetricsOptions:
         typer.Option(
             metavar="plain|hash|prefix:N|none",
             envvar=VARIABLE,
-            help="How metrics, logs and displays show keys: as they are, by a hash whose secret is in "
-            f"{SECRET_VARIABLE}, by their first N characters, or not. Results have them as they are.",
+            help="How metrics, logs and displays show keys: unchanged, as a hash with the secret in "
+            f"{SECRET_VARIABLE}, as their first N characters, or not at all. Results don't change.",
             rich_help_panel=METRICS,
         ),
     ] = PLAIN
 
     def __post_init__(self) -> None:
-        """Show keys so from now on.
+        """Set how keys are shown.
 
         Raises
         ------
@@ -237,8 +237,8 @@ class EndOptions:
         list[str] | None,
         typer.Option(
             metavar="SECONDS|drained",
-            help="Stop after so many seconds; or when the topic is 'drained': all messages published so far are "
-            "counted, and their windows published. Given twice, what comes first.",
+            help="Stop after this many seconds, or when the topic is 'drained': all messages published so far are "
+            "counted, and their windows published. Given both, the first.",
             show_default="never",
         ),
     ] = None
@@ -274,9 +274,9 @@ Conf = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KEY=VALUE",
-        help="Any Spark setting, such as spark.sql.shuffle.partitions=8: the number of the state's partitions, fixed "
-        "once a checkpoint is made (default: the cores, on a cluster at least 4; W for a work with "
-        "states whose tuples have a cost).",
+        help="Any Spark setting, such as spark.sql.shuffle.partitions=8: the number of state partitions, fixed "
+        "by the checkpoint (default: the cores, on a cluster at least 4; W for keyed operators "
+        "whose tuples have a cost).",
         rich_help_panel=SPARK,
     ),
 ]
@@ -285,7 +285,7 @@ LogFormatOption = Annotated[
     typer.Option(
         metavar="text|json",
         envvar=LOG_FORMAT_VARIABLE,
-        help="The form of what is printed: text, or a line of JSON an event, on stderr.",
+        help="Format of the output: text, or one line of JSON per event, on stderr.",
         rich_help_panel=METRICS,
     ),
 ]
@@ -298,7 +298,7 @@ LiveOption = Annotated[
 
 
 def parse_schemes(groupings: str) -> list[str]:
-    """The groupings in a text with commas, as the registry spells them; at least one.
+    """Parse comma-separated groupings into the registry's spelling; at least one.
 
     Raises
     ------

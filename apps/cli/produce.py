@@ -34,8 +34,8 @@ class ProduceOptions:
             help="Read these instead of generating records: files (.gz, .zst, .bz2 too), directories, patterns, -.",
         ),
     ] = None
-    topic: Annotated[str | None, typer.Option(help="Topic to publish to. It is made if it is missing.")] = None
-    records: Annotated[int | None, typer.Option(min=0, help="Most records to send (default: all).")] = None
+    topic: Annotated[str | None, typer.Option(help="Topic to publish to; created if missing.")] = None
+    records: Annotated[int | None, typer.Option(min=0, help="Maximum of records (default: all).")] = None
     rate: Annotated[float | None, typer.Option(help="Most records a second (default: as fast as possible).")] = None
     speedup: Annotated[
         float | None,
@@ -94,7 +94,7 @@ class ProduceOptions:
 def produce(
     options: ProduceOptions,
     kafka: KafkaOptions,
-    list_datasets: Annotated[bool, typer.Option("--list", help="Show the datasets, a line each.")] = False,
+    list_datasets: Annotated[bool, typer.Option("--list", help="List the datasets.")] = False,
 ) -> None:
     """Publish a dataset to a Kafka topic: every record once, spread evenly over the partitions."""
     from unskew.producers.datasets.registry import format_dataset_table, select_dataset
@@ -130,7 +130,7 @@ def skew(
         Path | None, typer.Option(metavar="FILE", help="File for a picture of frequency against rank: PNG, SVG or PDF.")
     ] = None,
 ) -> None:
-    """Show the generated datasets' statistics beside the published ones, and optionally draw how skewed they are."""
+    """Show the generated datasets' statistics beside the published ones, and optionally plot their skew."""
     from rich.console import Console
 
     from unskew.producers.datasets.registry import KINDS, create_at_scale

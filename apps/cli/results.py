@@ -38,9 +38,7 @@ def results(
         ),
     ] = "latest",
     top: Annotated[int, typer.Option(min=0, help="Most keys of a window, or most messages, to show; 0: all.")] = 20,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the records as they are, one a line, with all keys.")
-    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the raw records, one per line, with all keys.")] = False,
     bootstrap_servers: BootstrapOption = None,
     kafka_config: KafkaConfigOption = None,
 ) -> None:

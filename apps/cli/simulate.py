@@ -1,4 +1,4 @@
-"""`unskew simulate`: how balanced a stream would be with each grouping, and at what price."""
+"""`unskew simulate`: how balanced a stream would be with each grouping, and the cost."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class BatchOptions:
         int | None,
         _batch_option(
             min=1,
-            help="Cores that compute the tuples' cost, all workers together.",
+            help="Cores that compute the tuples' cost, for all workers.",
             show_default="--cost is waiting, --work computes on the cores of this machine",
         ),
     ] = None
@@ -62,7 +62,7 @@ class BatchOptions:
         int | None,
         _batch_option(
             min=1,
-            help="Tuples of a batch, also of one that PLANNED plans where no time is asked for.",
+            help="Tuples of a batch, including PLANNED's if batch times aren't requested.",
             show_default="a second of all workers' work, at most a million",
         ),
     ] = None
@@ -115,7 +115,7 @@ class SimulationOptions:
     sources: Annotated[
         int | None, typer.Option(min=1, help="Number of sources S.", show_default="a topic's partitions, otherwise 5")
     ] = None
-    tuples: Annotated[int, typer.Option(min=1, help="Most tuples to simulate; a file or topic may have fewer.")] = (
+    tuples: Annotated[int, typer.Option(min=1, help="Maximum of tuples to simulate; a stream may have fewer.")] = (
         1_000_000
     )
     split: Annotated[str, typer.Option(help="How tuples are spread over the sources: 'even', or by 'key'.")] = "even"
@@ -146,11 +146,11 @@ class SimulationOptions:
         str | None,
         typer.Option(
             metavar="STREAM",
-            help="Join the stream with this second one by key, and show what each way to do that gives the workers.",
+            help="Join the stream with this one by key, and show the workers' loads with each join method.",
         ),
     ] = None
     write: Annotated[
-        bool, typer.Option("--write", help="Write a table partitioned by the key, and show each way's files and tasks.")
+        bool, typer.Option("--write", help="Write a table partitioned by key; shows each method's files and tasks.")
     ] = False
     samples: Annotated[int, typer.Option(min=1, help="Number of points of each series.")] = 200
     seed: Annotated[int, typer.Option(min=0, help="Seed of the stream and the hash functions.")] = 0
@@ -165,7 +165,7 @@ class SimulationOptions:
     stretches: Annotated[
         int,
         _sweep_option(
-            min=1, help="Stretches of a stream that changes: for the bound, a key's greatest share in one counts."
+            min=1, help="Sections of a changing stream: the bound uses a key's greatest share in any section."
         ),
     ] = 1
 
@@ -266,7 +266,7 @@ def simulate(
     shown: OutputOptions,
     kafka: KafkaOptions,
 ) -> None:
-    """Simulate groupings on a stream: what each worker would get, and how many states this would need.
+    """Simulate groupings on a stream: each worker's load, and how many states this would need.
 
     Routes the stream with each grouping, and prints a row for each, the cheapest first.
     The row above them is the bound by which costs are measured. A line below names the hottest keys and the cheapest

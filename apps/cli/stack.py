@@ -12,7 +12,7 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.loopback import fetch_response
 
 app = typer.Typer(
-    help="InfluxDB and Prometheus on this machine, without Docker: start, stop, see whether they run.",
+    help="Start and stop InfluxDB and Prometheus on this machine, without Docker.",
     no_args_is_help=True,
 )
 

@@ -1,4 +1,4 @@
-"""`unskew state`: the states of a keyed operator at a run's workers and mergers."""
+"""`unskew state`: show a keyed operator's states at workers and mergers."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,7 +30,7 @@ def state(
     """Show the states of a run's keyed operator: keys and bytes of each worker and the largest states, or one key's
     states.
 
-    It reads the run's checkpoint as of its last batch. The run may go on meanwhile.
+    Reads the run's checkpoint as of its last batch. The run may still be going.
 
     Example: unskew state country-skew-80-s5-w10-dc --key Turkey
     """

@@ -1,4 +1,4 @@
-"""`unskew topology`: the launcher, with the same arguments in the same order as the original's."""
+"""`unskew topology`: the launcher, with the original's arguments in their order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,8 +60,8 @@ def topology(
         float | None,
         typer.Option(
             min=90,  # an idle run has a batch a minute
-            help="After so many seconds without a batch the run ends with exit code 4, for a service manager to start "
-            "it again. The first batch has ten minutes at least.",
+            help="End the run with exit code 4 after this many seconds without a batch, so that a service manager "
+            "restarts it. The first batch has at least ten minutes.",
             rich_help_panel=SPARK,
             show_default="never",
         ),

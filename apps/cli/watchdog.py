@@ -1,4 +1,4 @@
-"""The end of a run that hangs: nobody starts a process again that hasn't ended."""
+"""Ends a run that hangs, so that a service manager can restart it."""
 
 import os
 import threading
@@ -45,17 +45,17 @@ class Watchdog:
         self._over = threading.Event()
 
     def __enter__(self) -> Self:
-        """Watch, from a thread of its own."""
+        """Watch from a separate thread."""
         if self._limit is not None:
             threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._over.set()
 
     def progress(self, _: Mapping[str, Any]) -> None:
-        """Take in that a batch is committed."""
+        """Record that a batch is committed."""
         self._waited = 0.0
         self._allowed = self._limit or 0.0
 
