@@ -1,4 +1,4 @@
-"""The messages of each source type: columns go in, the original's JSON comes out.
+"""The messages of each source type: makes the original's JSON from columns.
 
 First comes a function for each kind of message. Then come the rules by which a field becomes a key; the topology's
 splitter shares them. A column of text may be plain or dictionary-encoded, which is quoted and counted faster.

@@ -1,4 +1,4 @@
-"""How an interrupted upload is resumed: its journal, and the records that the topic has already.
+"""Resumes an interrupted upload: its journal, and the records already in the topic.
 
 The journal has little, because the topic itself shows how far the upload came. Each partition gets its records in
 order, and delivery leaves no gap. The journal has the offset at which each partition ended when the upload began. So

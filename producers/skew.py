@@ -151,7 +151,7 @@ def draw_curves(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> 
         The file can't be written.
 
     """
-    # Here: it takes longer to import than all else of this module, and only --plot needs it.
+    # Imported here because it is slow to import, and only --plot needs it.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.5), layout="constrained")

@@ -79,7 +79,7 @@ class UploadProgress:
         self._bar.stop()
 
     def update(self, records: int, size: int) -> None:
-        """Show that so many records and bytes have been sent since the start."""
+        """Show how many records and bytes have been sent since the start."""
         now = time.monotonic()
         self._sent = records
         rate, share = records / max(now - self._begun, 1e-9), self._done()

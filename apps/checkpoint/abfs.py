@@ -128,7 +128,7 @@ class AbfsFolder(ObjectFolder):
 
 
 class _BlobReader(io.RawIOBase):
-    """A blob of ``size`` bytes to read parts of, each by a request of its own. Azure's client has no such file."""
+    """A blob of ``size`` bytes to read parts of, each by a separate request. Azure's client has no such file."""
 
     def __init__(self, blob: "BlobClient", size: int) -> None:
         super().__init__()

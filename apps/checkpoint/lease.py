@@ -98,7 +98,7 @@ class Lease:
         )
 
     def release(self) -> None:
-        """Record that this driver has ended, in a file of its own, because the holder may be another one by now."""
+        """Record that this driver has ended, in a separate file, because the holder may be another one by now."""
         self._write(_ENDED, {"driver": self._driver})
 
     def require(self) -> None:

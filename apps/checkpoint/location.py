@@ -263,7 +263,7 @@ def configure_location(address: str, conf: Mapping[str, str]) -> Location:
 def _convert_to_s3a(address: str, conf: Mapping[str, str]) -> str:
     """An address of S3 under the scheme ``s3a``. Other addresses stay as they are.
 
-    Hadoop has no class for ``s3`` and ``s3n``, so ``fs.s3.impl`` says whether a vendor reads them in a way of its own.
+    Hadoop has no class for ``s3`` and ``s3n``, so ``fs.s3.impl`` says whether a vendor reads them in another way.
     """
     scheme, colon, rest = address.partition(":")
     if not colon or scheme.lower() not in _S3:

@@ -1,4 +1,4 @@
-"""A run in numbers: what the command prints at its end, and what a comparison shows side by side."""
+"""A run's figures: the command prints them at its end, and a comparison shows them side by side."""
 
 import time
 from dataclasses import dataclass

@@ -2,5 +2,5 @@
 
 ``catalogue`` declares the metrics, ``metrics_reporter`` makes samples of a run's reports, ``outputs`` sends them.
 ``display`` shows a run, and ``colours`` has each grouping's colour. Tasks report to the driver by ``task_reports`` in a
-topology, and in rows that Spark observes (``balance_observation``) in a query of one's own.
+topology, and in rows that Spark observes (``balance_observation``) in a user's query.
 """

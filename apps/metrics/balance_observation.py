@@ -1,4 +1,4 @@
-"""How a query of one's own balances, as Spark measures it: what tasks report in rows, and how progress has it.
+"""Balance metrics for user-defined queries: what tasks report in rows, and how progress shows it.
 
 Spark aggregates the reports (``DataFrame.observe``), and keeps them in the query's progress. That works through Spark
 Connect, too, where there are no accumulators. What ``balance`` places has its worker as a column, which Spark counts

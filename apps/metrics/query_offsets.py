@@ -1,4 +1,4 @@
-"""The offsets of a query of one's own, committed to a Kafka consumer group for lag tools."""
+"""The offsets of a user's query, committed to a Kafka consumer group for lag tools."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ _EVERY = 5.0  # s, as consumers commit by default
 def commit_progress(query: Any, connection: Connection, group: str, every: float = _EVERY) -> threading.Thread:
     """Commit the offsets up to which a query's committed batches have read, until the query has ended.
 
-    It asks the query from a thread of its own, and so works through Spark Connect, too. A query that starts again needs
+    It asks the query from a separate thread, and so works through Spark Connect, too. A query that starts again needs
     a new call.
 
     Parameters

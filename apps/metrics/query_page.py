@@ -1,4 +1,4 @@
-"""Prometheus' page of a query of one's own, by the metrics of ``catalogue``."""
+"""Prometheus' page of a user's query, with the metrics of ``catalogue``."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def sample_balance(batch: BatchBalance, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
-    """Samples of a batch, which is a window, too: a query of one's own has no other for its tuples.
+    """Samples of a batch, which is a window, too: a user's query has no other for its tuples.
 
     ``total`` and ``closed`` are the tuples so far, of all workers and of each. ``rejected`` rows were left out.
     """

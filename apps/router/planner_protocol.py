@@ -1,4 +1,4 @@
-"""How a planner and the sources speak: over a socket, each sure that the other knows the query's secret."""
+"""The protocol of planner and sources: a socket, on which each proves that it knows the query's secret."""
 
 import os
 import socket

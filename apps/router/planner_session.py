@@ -1,4 +1,4 @@
-"""A source's side of the planner, in a task of Spark's."""
+"""A source's side of the planner, in a Spark task."""
 
 import socket
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a source holds of a batch until it is planned: in memory up to a bound, beyond it in a temporary file."""
+"""A source's tuples until a batch is planned: in memory up to a bound, beyond it in a temporary file."""
 
 import mmap
 from collections.abc import Iterator

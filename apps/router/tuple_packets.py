@@ -25,7 +25,7 @@ from unskew.grouping.arguments import MOST_COST
 from unskew.spark.compat import explain_import, get_type, map_in_arrow, place_rows
 from unskew.spark.micro_batches import get_partition, to_milliseconds
 
-if TYPE_CHECKING:  # `balance` is had without what reads messages
+if TYPE_CHECKING:  # `balance` needs nothing that reads messages
     from unskew.apps.splitter.json_fields import JsonFields
 
 SCHEMA = pa.schema([("worker", pa.int32()), ("packet", pa.binary())])
@@ -177,7 +177,7 @@ def make_packet_router(
 ) -> Any:
     """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
 
-    Packets carry the columns ``carry``. Null is a key of its own. But of ``messages`` one without a key isn't routed,
+    Packets carry the columns ``carry``. Null is a separate key. But of ``messages`` one without a key isn't routed,
     and the report counts it as rejected. With ``fields``, key and count are read from the messages first. A task may
     have the messages of several sources, one source after the other. Rows that aren't messages are of one source.
     """

@@ -1,4 +1,4 @@
-"""The schemas that a stream's batches have to do without, and why. Within a batch the first answer holds."""
+"""The schemas that a stream's batches can't use, and why. Within a batch the first answer holds."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Columns of tuples that are read from fields of the messages, beside the key.
+"""Columns of tuples that are read from message fields, besides the key.
 
 ``JsonFields`` and ``AvroDecoder`` find a field's value. A ``FieldColumn`` makes an array of the values of many
 messages, and says why a value isn't one. A message with such a value is rejected.

@@ -1,4 +1,4 @@
-"""Workers of ``balanced_map`` that report what they had, in a row of their own."""
+"""Workers of ``balanced_map`` that report their usage in a separate row."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence

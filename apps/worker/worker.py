@@ -1,4 +1,4 @@
-"""The worker: it runs the user's work on each tuple, then makes one partial for each (window, key, worker)."""
+"""The worker: it runs the user's code on each tuple, then makes one partial for each (window, key, worker)."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The explicit list of all datasets, a line each, and the choice among them.
+"""The explicit list of all datasets, one per line, and their selection.
 
 A new dataset is its file and its line here.
 """

@@ -1,4 +1,4 @@
-"""The formats in which the datasets are published: lines go in, messages come out.
+"""The formats in which the datasets are published: makes messages from lines.
 
 Fields with a separator are read whole columns at a time. Tweets are JSON, one a line, of Twitter's API v1.1 and v2, as
 in its streams and archives. ``unskew.producers.datasets.registry`` says which dataset has which format.

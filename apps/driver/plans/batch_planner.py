@@ -1,4 +1,4 @@
-"""Plans that are made at a batch's beginning, when its sources ask for them. They serve queries of one's own.
+"""Plans that are made at a batch's beginning, when its sources ask for them. They serve users' queries.
 
 The driver's service (``plan_service``) makes the plan state of a batch from the one before and the reports since then,
 whose batches Spark has committed. It writes the state, whole and once, and only then answers. So a batch that runs

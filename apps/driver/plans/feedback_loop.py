@@ -1,6 +1,6 @@
 """The driver's part of the feedback loop: a batch's reports become the plan state of the next batch.
 
-A topology makes it at the batch's end. A query of one's own has no end of a batch that is ours, so that the next one's
+A topology makes it at the batch's end. A user's query has no end of a batch that is ours, so that the next one's
 sources ask for it (``unskew.apps.driver.plans.batch_planner``).
 """
 

@@ -2,7 +2,7 @@
 
 A call of ours, such as ``keyed_map``, adds what answers for it (``PlanAnswerer``): ``batch_planner`` the plan states of
 the feedback loop, ``planner`` the quotas of groupings that plan a batch before it is routed. All calls of a process
-share one service. Each task asks over a connection of its own, and its question begins with the number of its call.
+share one service. Each task asks over a separate connection, and its question begins with the number of its call.
 """
 
 import errno
@@ -67,7 +67,7 @@ class PlanAnswerer(Protocol):
     """What answers the sources of one call."""
 
     def answer(self, source: Connection, question: Mapping[str, Any]) -> None:
-        """Answer one attempt of a source. Errors are told to it."""
+        """Answer one attempt of a source. Errors are sent to it."""
 
     def close(self) -> None:
         """Answer no more. Sources that wait are refused."""

@@ -174,7 +174,7 @@ def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: C
     df : DataFrame
         It isn't a stream. Its tasks give their rows in the same order in each attempt (``stabilise_order``).
     key : Column
-        The key, of any type that Spark hashes. Null is a key of its own.
+        The key, of any type that Spark hashes. Null is a separate key.
     routing : Routing
         It has a grouping that plans batches. With a checkpoint, and in ``foreachBatch`` of a session without Spark
         Connect, keys keep their replicas from batch to batch.
@@ -272,7 +272,7 @@ def _assign_buckets(hashed: DataFrame, quotas: Quotas, routing: Routing) -> Data
 
 def _choose_workers(hashed: DataFrame, quotas: Quotas, routing: Routing) -> DataFrame:
     """The DataFrame with the column ``WORKER``, and without those of ``_hash_keys``."""
-    # A column of its own: within an expression Spark would count only the rows for which that is evaluated.
+    # A separate column: within an expression Spark would count only the rows for which that is evaluated.
     shared = _assign_buckets(hashed.withColumn(_ROW, F.monotonically_increasing_id()), quotas, routing)
     alone = range(_find_first_key(quotas, routing), len(quotas.keys))
     return _join_quotas(shared, quotas, alone, _KEY, F.xxhash64(_ROW), F.col(WORKER)).drop(_KEY, _BUCKET, _ROW, _COST)

@@ -276,7 +276,7 @@ class BatchPlans:
                 written = pack_values(_WAVE, values)
                 if self._waves is not None:
                     written = self._waves.create(self._batch, self._number, written)
-            except Exception as error:  # noqa: BLE001  all who wait are told, and may ask again
+            except Exception as error:  # noqa: BLE001  all waiting tasks get it, and may retry
                 self._router.load(before)
                 self._refused |= dict.fromkeys(sources, error)
                 self._counted = {}
