@@ -27,8 +27,8 @@ _WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme 
 _LONGEST = 40  # characters of a key in a line
 _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
-    f"bound: the fewest states with which the busiest worker could have {CAP:g} times the mean. Loads are of the stream's "
-    f"second half, max/mean is the mean of its tenths. cost: max/mean × states, divided by that of the bound."
+    f"bound: the fewest states with which the busiest worker could have {CAP:g} times the mean. Loads are of the "
+    f"stream's second half, max/mean is the mean of its tenths. cost: max/mean × states, divided by that of the bound."
 )
 #: What the words of the measures mean that aren't plain.
 LEGEND = (
