@@ -21,7 +21,8 @@ _CALLS = {
 }
 _SCAN = (
     "The tasks would read as much as each other with files that Spark can split and a smaller "
-    "spark.sql.files.maxPartitionBytes; of a topic, with minPartitions, or with keys that its partitions share evenly."
+    "spark.sql.files.maxPartitionBytes; of a topic, with minPartitions, or with keys that its partitions share evenly. "
+    "If work on each row, not the reading, is what takes long, call repartition(W) before it."
 )
 #: Cause → what to do about it.
 _OTHERS = {
