@@ -19,7 +19,7 @@ from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import Conf, KafkaOptions
 from unskew.errors import UsageError
-from unskew.shell import escape_controls
+from unskew.shell import PICTURES, escape_controls
 
 if TYPE_CHECKING:
     from unskew.apps.diagnosis.event_log import EventLog
@@ -84,6 +84,10 @@ class DiagnoseOptions:
             raise UsageError(f"--key is given with {given[0]}; valid: with SOURCE, a table or kafka:TOPIC")
         if self.picture is not None and (self.key or self.checkpoint or len(self.sources or []) > 1):
             raise UsageError("--picture is given; valid: with --ui or one event log")
+        if self.picture is not None and self.picture.suffix.lower() not in PICTURES:
+            raise UsageError(
+                f"--picture is {str(self.picture)!r}; valid: a file whose name ends with {', '.join(PICTURES)}"
+            )
 
 
 @options_from(options=DiagnoseOptions, kafka=KafkaOptions)
@@ -100,10 +104,6 @@ def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption 
     Example: unskew diagnose events.parquet --key user
     """
     options.require_one_kind()
-    if options.picture is not None:
-        from unskew.apps.diagnosis.picture import check_picture
-
-        check_picture(options.picture)
     if options.checkpoint is not None:
         _show_stores(options.checkpoint, options.top, as_json, conf or [])
         return

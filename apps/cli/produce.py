@@ -12,14 +12,13 @@ import typer
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import KafkaOptions
 from unskew.errors import UsageError
-from unskew.shell import interruption_exit_code
+from unskew.shell import PICTURES, interruption_exit_code
 
 if TYPE_CHECKING:
     from unskew.producers.datasets.registry import DatasetArguments
 
 PARTITIONS = 5  # of a topic that is made
 _PAGE = 120  # columns, where the output isn't a terminal
-_PICTURES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,8 @@ def skew(
     from unskew.producers.datasets.registry import KINDS, create_at_scale
     from unskew.producers.skew import compare_datasets, draw_curves
 
-    if plot and plot.suffix.lower() not in _PICTURES:
-        raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(_PICTURES)}")
+    if plot and plot.suffix.lower() not in PICTURES:
+        raise UsageError(f"--plot {plot} has no ending of a picture; valid: {', '.join(PICTURES)}")
     try:  # one after the other: each has large tables
         table, curves = compare_datasets(create_at_scale(name, scale, seed) for name in datasets or KINDS)
     except ValueError as error:

@@ -6,24 +6,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from unskew.apps.diagnosis.findings import CAUSES, Finding
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.shell import explain_unwritable
 
 # Blue and orange of Okabe and Ito's palette, which the colour-blind tell apart.
 _AS_IT_IS, _EVEN = "#E69F00", "#0072B2"
-_FORMATS = (".png", ".svg", ".pdf")
-
-
-def check_picture(file: Path) -> None:
-    """Require the name of a picture.
-
-    Raises
-    ------
-    UsageError
-        It has another ending.
-
-    """
-    if file.suffix not in _FORMATS:
-        raise UsageError(f"--picture is {str(file)!r}; valid: a file whose name ends with {', '.join(_FORMATS)}")
 
 
 def draw_findings(labels: Sequence[str], findings: Sequence[Finding], title: str, file: Path) -> None:
@@ -50,8 +36,6 @@ def draw_findings(labels: Sequence[str], findings: Sequence[Finding], title: str
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     figure.suptitle(title, fontsize=11, parse_math=False)
-    try:
+    with explain_unwritable("--picture", file):
         file.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(file, dpi=110)
-    except OSError as error:
-        raise EnvironmentFault(f"--picture {file} can't be written ({error.strerror}): choose another") from error

@@ -1,18 +1,21 @@
-"""What commands share: ``NAME=VALUE``, the name by which unskew is called, text without effect, an end by a signal."""
+"""What commands share: ``NAME=VALUE``, files to write, the name by which unskew is called, an end by a signal."""
 
 import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from unskew.errors import UsageError
+from unskew.errors import EnvironmentFault, UsageError
 
 T = TypeVar("T")
 
 NAME = "unskew"
+#: The endings of files for pictures.
+PICTURES = (".png", ".svg", ".pdf")
 
 _asked: list[int] = []  # the signals that have asked this process to stop
 
@@ -63,3 +66,19 @@ def parse_value(name: str, text: str, read: Callable[[str], T], valid: str) -> T
         return read(text)
     except (ValueError, KeyError):
         raise UsageError(f"{name} is {text!r}; valid: {valid}") from None
+
+
+@contextmanager
+def explain_unwritable(option: str, path: Path) -> Iterator[None]:
+    """Name the option whose file or folder can't be written.
+
+    Raises
+    ------
+    EnvironmentFault
+        An ``OSError`` was raised within the block.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(f"{option} {path} can't be written ({error.strerror}): choose another") from error

@@ -12,8 +12,8 @@ from rich.table import Table
 
 from unskew.apps.cli.comparison.run_record import RunRecord
 from unskew.apps.settings import Settings
-from unskew.errors import EnvironmentFault
 from unskew.grouping.registry import get_colour
+from unskew.shell import explain_unwritable
 
 #: Measure → (its value for a course, the value's format, the measure in words), for the table, CSV and JSON.
 MEASURES: dict[str, tuple[Callable[[RunRecord], float], str, str]] = {
@@ -78,13 +78,11 @@ def prepare_folder(folder: Path) -> None:
         The directory can't be made or written.
 
     """
-    try:
+    with explain_unwritable("--output", folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
 
 
 def save_comparison(courses: Sequence[RunRecord], settings: Settings, folder: Path) -> list[Path]:

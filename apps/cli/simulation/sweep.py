@@ -9,7 +9,8 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from unskew.apps.cli.simulation.tables import CAP, GroupingFigures
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.errors import UsageError
+from unskew.shell import explain_unwritable
 
 #: What a cell may show, and how.
 _FORMATS = {
@@ -126,13 +127,11 @@ def save_sweep(rows: Sequence[SweptFigures], folder: Path) -> list[Path]:
         if (row.workers, row.values) == (workers, values)
     ]
     files = [folder / "figures.csv", folder / "sweep.png"]
-    try:
+    with explain_unwritable("--output", folder):
         folder.mkdir(parents=True, exist_ok=True)
         with files[0].open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, rows[0].describe(), lineterminator="\n")
             writer.writeheader()
             writer.writerows(row.describe() for row in rows)
         draw_sweep(points, files[1])
-    except OSError as error:
-        raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
     return files

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
 from unskew.apps.metrics.partition_arrivals import find_hot
-from unskew.errors import EnvironmentFault
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggler_ratio
 from unskew.grouping.registry import get_colour
 from unskew.grouping.simulator import SimulationOutcome
+from unskew.shell import explain_unwritable
 from unskew.shown_keys import show_key
 
 CAP = 1.1  # max/mean that the bound allows
@@ -308,7 +308,7 @@ def save_simulation(outcomes: Mapping[tuple[str, int], SimulationOutcome], folde
     # matplotlib takes a second to import, and only --output needs it.
     from unskew.apps.cli.simulation.picture import draw_by_workers, draw_over_time
 
-    try:
+    with explain_unwritable("--output", folder):
         folder.mkdir(parents=True, exist_ok=True)
         parts = [
             pa.table(
@@ -335,8 +335,6 @@ def save_simulation(outcomes: Mapping[tuple[str, int], SimulationOutcome], folde
         if len(counts) > 1:
             files.append(folder / "by-workers.png")
             draw_by_workers(outcomes, counts, stream, files[-1])
-    except OSError as error:
-        raise EnvironmentFault(f"--output {folder} can't be written ({error.strerror}): choose another") from error
     return files
 
 
