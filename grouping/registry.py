@@ -33,7 +33,7 @@ from unskew.grouping.shuffle import Shuffle
 from unskew.grouping.table import Mixed
 
 
-class Line(NamedTuple):
+class Registration(NamedTuple):
     """A scheme, its colour, and the scheme in whose colour dashboards show it.
 
     Attributes
@@ -54,30 +54,30 @@ class Line(NamedTuple):
 
 
 _LINES = (
-    Line(Shuffle, "#555555"),
-    Line(Key, "#d55e00"),
-    Line(FullKnowledge, "#bbbbbb", Shuffle),
-    Line(BoundedLoad, "#0072b2"),
-    Line(Planned, "#009e73"),
-    Line(PartialKey, "#e69f00"),
-    Line(DChoices, "#56b4e9"),
-    Line(WChoices, "#77aacc", DChoices),
-    Line(Holistic, "#99ccee", DChoices),
-    Line(Porc, "#446644", DChoices),
-    Line(Potc, "#7788dd", PartialKey),
-    Line(OnGreedy, "#33cc99", PartialKey),
-    Line(OffGreedy, "#8877ee", PartialKey),
-    Line(DynamicKey, "#cc79a7"),
-    Line(DynamicKeyDecay, "#bb5599", DynamicKey),
-    Line(Llfd, "#7722dd", Mixed),
-    Line(MinTable, "#992277", Mixed),
-    Line(MinMig, "#993399", Mixed),
-    Line(Mixed, "#7755dd"),
-    Line(MixedBruteForce, "#bb3377", Mixed),
-    Line(Readj, "#5555bb", Mixed),
-    Line(Posg, "#ccbb66"),
-    Line(ConsistentHash, "#775522"),
-    Line(Dalton, "#aa8844", Posg),
+    Registration(Shuffle, "#555555"),
+    Registration(Key, "#d55e00"),
+    Registration(FullKnowledge, "#bbbbbb", Shuffle),
+    Registration(BoundedLoad, "#0072b2"),
+    Registration(Planned, "#009e73"),
+    Registration(PartialKey, "#e69f00"),
+    Registration(DChoices, "#56b4e9"),
+    Registration(WChoices, "#77aacc", DChoices),
+    Registration(Holistic, "#99ccee", DChoices),
+    Registration(Porc, "#446644", DChoices),
+    Registration(Potc, "#7788dd", PartialKey),
+    Registration(OnGreedy, "#33cc99", PartialKey),
+    Registration(OffGreedy, "#8877ee", PartialKey),
+    Registration(DynamicKey, "#cc79a7"),
+    Registration(DynamicKeyDecay, "#bb5599", DynamicKey),
+    Registration(Llfd, "#7722dd", Mixed),
+    Registration(MinTable, "#992277", Mixed),
+    Registration(MinMig, "#993399", Mixed),
+    Registration(Mixed, "#7755dd"),
+    Registration(MixedBruteForce, "#bb3377", Mixed),
+    Registration(Readj, "#5555bb", Mixed),
+    Registration(Posg, "#ccbb66"),
+    Registration(ConsistentHash, "#775522"),
+    Registration(Dalton, "#aa8844", Posg),
 )
 
 GROUPINGS: dict[str, type[Grouping]] = {line.scheme.name: line.scheme for line in _LINES}

@@ -198,9 +198,6 @@ def _until_interrupted(draw: Callable[[], Iterable[object]], page: Path) -> None
 _EVERY = 10  # s from one drawing to the next, and between the page's reloads
 
 
-_HEAD = "| field | unit | meaning | in Prometheus |\n| --- | --- | --- | --- |\n"
-
-
 def metric_list() -> str:
     """The list of all metrics, as a table: the first row of each subject says what the subject is."""
     labels = ", ".join(f"`{label}` ({meaning})" for label, meaning in catalogue.COMMON.items())

@@ -57,7 +57,7 @@ def sample_batch(report: "BatchReport") -> Iterator[Sample]:
     for window, totals in report.windows:
         yield from sample_window(window, totals)
     if (window := report.open_window) is not None:
-        hottest = max((hot.tuples for hot in window.hottest), default=0)
+        hottest = window.hottest[0].tuples if window.hottest else 0
         values = {"tuples": int(window.tuples.sum()), "distinct_keys": window.distinct_keys, "hottest": hottest}
         yield Sample(catalogue.OPEN_WINDOW, time, values)
 
