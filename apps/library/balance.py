@@ -157,8 +157,9 @@ def balanced_map(
 ) -> DataFrame:
     """Run a Python function on each worker's rows, which are divided as by ``balance``.
 
-    The function is called once for each worker and batch, with the rows as Arrow batches. Use it for stateless work. A
-    hot key's rows may be at several workers, whose results you then merge; ``keyed_map`` keeps a state per key.
+    The function is called once for each worker and batch, with the rows as Arrow batches. Use it for functions that
+    gain from few keys a worker, such as a cache or a model by key: for any other, ``df.repartition(workers)`` is even,
+    too. A hot key's rows may be at several workers, whose results you then merge; ``keyed_map`` keeps a state per key.
 
     Parameters
     ----------

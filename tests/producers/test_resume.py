@@ -165,7 +165,6 @@ def test_a_spread_begins_where_something_is_missing(there):
     assert min(there) == 0 or skip.min() == 1
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 def test_kill_9_again_and_again(kafka, connection, topic, clicks, tmp_path):
     """The upload that is killed is slow: it would take a minute, and a kill comes after eight seconds."""

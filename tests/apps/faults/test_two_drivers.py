@@ -103,7 +103,6 @@ def test_the_name_of_a_driver(tmp_path, monkeypatch, groups, service):
 LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     "look",
     [each if each == "totals" else pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in LOOKS],
@@ -232,7 +231,6 @@ def plans(checkpoint: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (checkpoint / "unskew" / "plans").glob("[0-9]*")}
 
 
-@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
