@@ -183,11 +183,14 @@ def _interpolate(states: pa.RecordBatch, at: NDArray[np.float64]) -> tuple[NDArr
     so_far = np.cumsum(density)
     below = so_far - density / 2  # a bin's own tuples lie half below its value
     counts = (so_far[last] - so_far[first]).astype(np.int64)
-    targets = so_far[first, None] + np.outer(counts, at)
-    start = np.searchsorted(below, targets, side="right") - 1
+    ranks, others = np.outer(counts, at), so_far[first, None]
+    start = np.searchsorted(below, others + ranks, side="right") - 1
     start = np.clip(start, first[:, None], last[:, None] - 1)
+    # How the sum with the other keys' tuples was rounded must not tell in the result, whichever keys there are.
+    start = np.maximum(start - (ranks < below[start] - others), first[:, None])
+    start = np.minimum(start + (ranks >= below[start + 1] - others), last[:, None] - 1)
     left, right = density[start], density[start + 1]
-    surplus = np.maximum(targets - below[start], 0.0)
+    surplus = np.maximum(ranks - (below[start] - others), 0.0)
     # left·z + (right − left)·z²/2 = surplus, solved for z in [0, 1] without a division by zero.
     root = left + np.sqrt(np.maximum(left**2 + 2 * (right - left) * surplus, 0.0))
     z = np.minimum(np.divide(2 * surplus, root, out=np.zeros_like(root), where=root > 0), 1.0)

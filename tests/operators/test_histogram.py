@@ -34,6 +34,19 @@ def test_bins_are_exact_of_few_values(batches):
         assert row["quantiles"] is None if not values else (row["quantiles"][0], row["quantiles"][-1]) == ends
 
 
+def test_the_number_of_other_keys_changes_no_quantile():
+    work = Histogram("x", at=tuple(np.linspace(0.01, 0.99, 99)))
+    values = np.random.default_rng(0).normal(size=500)
+
+    def quantiles(others):
+        x = np.concatenate([np.arange(others, dtype=float), values])
+        slots = pa.array([0] * others + [int(others > 0)] * len(values), pa.int32())
+        batch = pa.RecordBatch.from_pydict({"slot": slots, "time": np.zeros(len(x), np.int64), "x": x})
+        return work.result(work.merge(work.to_state(batch), slots, keys=1 + (others > 0))).to_pylist()[-1]["quantiles"]
+
+    assert quantiles(1000) == quantiles(0)
+
+
 @pytest.mark.parametrize(("draw", "error"), [("random", 0.005), ("normal", 0.005), ("exponential", 0.02)])
 def test_ranks_are_as_near_as_documented(draw, error):
     """Of 20,000 values at one worker, or at five that merge after each of three batches."""
