@@ -15,7 +15,8 @@ rows; of a stream the median of its batches. *× hash* is the time ÷ that of ha
 With MS above 0 a column more has the time with uploads, of 16 tasks at a time, as large as their files: it is computed
 and added, as the machine has no 16 cores.
 
-`--format delta` needs a pyspark of 4.0 to 4.2, `--format iceberg` one of 4.0 or 4.1. `--small` tries it in a minute.
+`--format delta` needs a pyspark of 4.0 to 4.2, `--format iceberg` one of 4.0 or 4.1, in an environment of its own:
+`uv pip install -e '.[app]' psutil`, then `uv pip install pyspark==4.1.3`. `--small` tries it in a minute.
 """
 
 import argparse
@@ -59,20 +60,11 @@ _SCHEMA = "place string, id long, text string"
 
 
 class TaskFiles(NamedTuple):
-    """What the tasks of a write have written, those that have rows.
+    """What the tasks of a write have written, those that have rows."""
 
-    Attributes
-    ----------
-    rows, sizes : tuple of int
-        The rows and the bytes of each task, in the tasks' order.
-    files : int
-        The files of all tasks.
-
-    """
-
-    rows: tuple[int, ...]
+    rows: tuple[int, ...]  #: The rows and the bytes of each task, in the tasks' order.
     sizes: tuple[int, ...]
-    files: int
+    files: int  #: The files of all tasks.
 
 
 @dataclass(frozen=True)
@@ -143,28 +135,13 @@ def measure_files(files: Iterable[Path]) -> TaskFiles:
 
 @dataclass(frozen=True)
 class Trial:
-    """A table that is written: by so many tasks, in this format.
+    """A table that is written: by so many tasks, in this format."""
 
-    Attributes
-    ----------
-    spark : SparkSession
-        It has the format.
-    source : Path
-        The folder of the rows.
-    kind : str
-        The format.
-    writers : int
-        W.
-    warehouse : Path
-        The folder of Iceberg's catalog.
-
-    """
-
-    spark: SparkSession
-    source: Path
-    kind: str
-    writers: int
-    warehouse: Path
+    spark: SparkSession  #: It has the format.
+    source: Path  #: The folder of the rows.
+    kind: str  #: The format.
+    writers: int  #: W.
+    warehouse: Path  #: The folder of Iceberg's catalog.
 
     def run(self, part: str, way: str, repeat: int) -> Written:
         """Write a new table."""
