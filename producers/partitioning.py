@@ -16,22 +16,11 @@ from unskew.producers.datasets.interface import Block
 
 
 class Placement(ABC):
-    """The choice of an upload's partitions. It depends only on the records so far, so it can be repeated.
+    """The choice of an upload's partitions. It depends only on the records so far, so it can be repeated."""
 
-    Attributes
-    ----------
-    partitions : int
-        The number of partitions.
-    keyed : bool
-        Whether records are sent with their keys.
-    rule : str
-        A name of the choice. An upload can only be resumed with the same one.
-
-    """
-
-    partitions: int
-    keyed: ClassVar[bool] = False
-    rule: str
+    partitions: int  #: The number of partitions.
+    keyed: ClassVar[bool] = False  #: Whether records are sent with their keys.
+    rule: str  #: A name of the choice. An upload can only be resumed with the same one.
 
     @abstractmethod
     def choose(self, block: Block, position: int) -> NDArray[np.int32]:

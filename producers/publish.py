@@ -28,41 +28,18 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class UploadSummary:
-    """The result of an upload.
+    """The result of an upload."""
 
-    Attributes
-    ----------
-    dataset, topic : str
-        What was sent, and the topic that it was sent to.
-    partitions : int
-        The number of the topic's partitions.
-    records : int
-        Records that the broker has acknowledged.
-    size : int
-        Bytes of the messages sent, before compression.
-    seconds : float
-        Time from the first message to the last acknowledgement.
-    keys : KeyCounts
-        How often each key was sent.
-    failed : int
-        Records that could not be delivered.
-    error : str
-        Why they could not be delivered. Empty: all were.
-    interrupted : bool
-        Whether the user stopped the upload.
-
-    """
-
-    dataset: str
+    dataset: str  #: What was sent, and the topic that it was sent to.
     topic: str
-    partitions: int
-    records: int
-    size: int
-    seconds: float
-    keys: KeyCounts = field(repr=False)
-    failed: int = 0
-    error: str = ""
-    interrupted: bool = False
+    partitions: int  #: The number of the topic's partitions.
+    records: int  #: Records that the broker has acknowledged.
+    size: int  #: Bytes of the messages sent, before compression.
+    seconds: float  #: Time from the first message to the last acknowledgement.
+    keys: KeyCounts = field(repr=False)  #: How often each key was sent.
+    failed: int = 0  #: Records that could not be delivered.
+    error: str = ""  #: Why they could not be delivered. Empty: all were.
+    interrupted: bool = False  #: Whether the user stopped the upload.
 
     @property
     def rate(self) -> float:

@@ -24,29 +24,19 @@ _POINTS = 300  # of a curve: the eye can't tell more apart
 
 @dataclass(slots=True)
 class DatasetStatistics:
-    """The statistics of a dataset's records.
+    """The statistics of a dataset's records."""
 
-    Attributes
-    ----------
-    records, size : int
-        The number of records, and their bytes.
-    keys : KeyCounts
-        The counts of their keys.
-    first : list of bytes
-        The first few messages.
-    begin, end : int or None
-        The earliest and the latest time of a record, ms since the epoch. None: records have no times.
-    seconds : float
-        The time it took to draw or read the records.
-
-    """
-
+    #: The number of records, and their bytes.
     records: int = 0
     size: int = 0
+    #: The counts of their keys.
     keys: KeyCounts = field(default_factory=KeyCounts)
+    #: The first few messages.
     first: list[bytes] = field(default_factory=list)
+    #: The earliest and the latest time of a record, ms since the epoch. None: records have no times.
     begin: int | None = None
     end: int | None = None
+    #: The time it took to draw or read the records.
     seconds: float = 0.0
 
 

@@ -28,27 +28,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """n consecutive messages.
+    """n consecutive messages."""
 
-    Attributes
-    ----------
-    messages : pyarrow binary[n], or a dictionary of binary
-        The payloads in order. A dictionary means that few distinct payloads repeat: each becomes one bytes object.
-    keys : pyarrow string[m], or a dictionary of string
-        The keys in the messages, in order.
-    owners : int32[m] or None
-        The index in the block of each key's message, ascending. None: one key a message.
-    counts : int64[m] or None
-        What each key adds to its count. None: 1.
-    times : int64[n] or None
-        The time of each message's event, ms since the epoch, for a replay at the records' own times.
-
-    """
-
+    #: pyarrow binary[n], or a dictionary of binary: The payloads in order. A dictionary means that few distinct
+    #: payloads repeat: each becomes one bytes object.
     messages: pa.Array
+    #: pyarrow string[m], or a dictionary of string: The keys in the messages, in order.
     keys: pa.Array
+    #: int32[m] or None: The index in the block of each key's message, ascending. None: one key a message.
     owners: NDArray[np.int32] | None = None
+    #: int64[m] or None: What each key adds to its count. None: 1.
     counts: NDArray[np.int64] | None = None
+    #: int64[n] or None: The time of each message's event, ms since the epoch, for a replay at the records' own times.
     times: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
@@ -112,52 +103,30 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class KeyField:
-    """The field of a dataset's JSON messages in which the topology finds the key.
+    """The field of a dataset's JSON messages in which the topology finds the key."""
 
-    Attributes
-    ----------
-    path : tuple of str
-        The names of the fields from the outermost object down to the key.
-    count : str or None
-        The field of what the key adds to its count. None: 1.
-    rule : Array → Array or None
-        Makes keys of the field's values (strings).
-    scalars : bool
-        Whether numbers are keys, too.
-    optional : bool
-        Whether the outermost field may be null. Such a message has no key.
-    several : bool
-        Whether the field is a list of hashtags, each of which is a key (``unskew.producers.messages``).
-
-    """
-
+    #: The names of the fields from the outermost object down to the key.
     path: tuple[str, ...]
+    #: The field of what the key adds to its count. None: 1.
     count: str | None = None
+    #: Makes keys of the field's values (strings).
     rule: Callable[[pa.Array], pa.Array] | None = None
+    #: Whether numbers are keys, too.
     scalars: bool = False
+    #: Whether the outermost field may be null. Such a message has no key.
     optional: bool = False
+    #: Whether the field is a list of hashtags, each of which is a key (``unskew.producers.messages``).
     several: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedStatistics:
-    """The published statistics of the stream that a dataset stands for. None: not published.
+    """The published statistics of the stream that a dataset stands for. None: not published."""
 
-    Attributes
-    ----------
-    source : str
-        Who published them.
-    records, keys : int or None
-        How many records and keys there are.
-    p1 : float or None
-        The share of the most frequent key in the tuples.
-
-    """
-
-    source: str
-    records: int | None = None
+    source: str  #: Who published them.
+    records: int | None = None  #: How many records and keys there are.
     keys: int | None = None
-    p1: float | None = None
+    p1: float | None = None  #: The share of the most frequent key in the tuples.
 
 
 class Dataset(ABC):
@@ -167,28 +136,19 @@ class Dataset(ABC):
     never depends on where reading began or how the stream was cut into blocks. So an interrupted upload can go on
     exactly where it stopped.
 
-    Attributes
-    ----------
-    name : str
-        The source type, as users and the topology write it.
-    summary : str
-        One line for ``unskew produce --list``.
-    records : int or None
-        How many records there are. None: unknown before the end.
-    published : PublishedStatistics or None
-        The published statistics to compare it with, at its scale.
-    key : KeyField
-        Where the key of a message is.
-    choose_format : function or None
-        The format of a file of such records, by the file's first line. None: they aren't read from files.
-
     """
 
+    #: The source type, as users and the topology write it.
     name: str
+    #: One line for ``unskew produce --list``.
     summary: str
+    #: Where the key of a message is.
     key: KeyField = KeyField(("key",))
+    #: The format of a file of such records, by the file's first line. None: they aren't read from files.
     choose_format: "ClassVar[Callable[[bytes], Format] | None]" = None
+    #: How many records there are. None: unknown before the end.
     records: int | None = None
+    #: The published statistics to compare it with, at its scale.
     published: PublishedStatistics | None = None
 
     @abstractmethod

@@ -47,18 +47,12 @@ _LAST_NAMES = pa.array(["Baker", "Carpenter", "Farmer", "Fisher", "Mason", "Mill
 
 @dataclass(frozen=True, slots=True)
 class _EventTimes:
-    """When n events come, and who is there then.
+    """When n events come, and who is there then."""
 
-    Attributes
-    ----------
-    milliseconds : int64[n]
-        The event time, ms since the epoch.
-    person, auction : int64[n]
-        The newest person and the newest auction, counted from 0. An event that makes a new one makes the newest.
-
-    """
-
+    #: int64[n]: The event time, ms since the epoch.
     milliseconds: NDArray[np.int64]
+    #: int64[n]: The newest person and the newest auction, counted from 0. An event that makes a new one makes the
+    #: newest.
     person: NDArray[np.int64]
     auction: NDArray[np.int64]
 

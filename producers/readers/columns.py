@@ -100,22 +100,11 @@ class ColumnDataset(Dataset):
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """n rows of a table that have a key.
+    """n rows of a table that have a key."""
 
-    Attributes
-    ----------
-    keys : string[n]
-        The keys as text, whatever their type in the table.
-    times : int64[n] or None
-        Their times (ms since the epoch). None: the table has none.
-    others : mapping
-        Further columns, as the table has them.
-
-    """
-
-    keys: pa.Array
-    times: NDArray[np.int64] | None
-    others: Mapping[str, pa.Array]
+    keys: pa.Array  #: string[n]: The keys as text, whatever their type in the table.
+    times: NDArray[np.int64] | None  #: int64[n] or None: Their times (ms since the epoch). None: the table has none.
+    others: Mapping[str, pa.Array]  #: Further columns, as the table has them.
 
     def head(self, most: int) -> "KeyedRows":
         """The first rows."""

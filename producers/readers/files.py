@@ -14,26 +14,13 @@ Format: TypeAlias = Callable[[Lines], ParsedLines]
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """A position between two records of the files.
+    """A position between two records of the files."""
 
-    Attributes
-    ----------
-    records : int
-        The number of records before it, in all files.
-    file : int
-        The number of its file, from 0.
-    offset, line : int
-        Bytes, decompressed, and lines of that file before it.
-    begin : bytes
-        The file's first line, which determines the format.
-
-    """
-
-    records: int = 0
-    file: int = 0
-    offset: int = 0
+    records: int = 0  #: The number of records before it, in all files.
+    file: int = 0  #: The number of its file, from 0.
+    offset: int = 0  #: Bytes, decompressed, and lines of that file before it.
     line: int = 0
-    begin: bytes = b""
+    begin: bytes = b""  #: The file's first line, which determines the format.
 
     def as_json(self) -> dict[str, Any]:
         """The position as a value for JSON."""

@@ -24,19 +24,10 @@ _SAMPLE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One file, or standard input.
+    """One file, or standard input."""
 
-    Attributes
-    ----------
-    name : str
-        The name in reports: the path, or ``-``.
-    size : int or None
-        Bytes of the file, compressed as it is. None: unknown before the end.
-
-    """
-
-    name: str
-    size: int | None
+    name: str  #: The name in reports: the path, or ``-``.
+    size: int | None  #: Bytes of the file, compressed as it is. None: unknown before the end.
 
     def fingerprint(self) -> list[Any]:
         """The file's path, size and time of change, as a value for JSON. It is equal for the same file."""

@@ -27,23 +27,12 @@ _SECONDS = r"^[0-9]{1,12}(\.[0-9]*)?$"
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """n consecutive lines of a file, without line ends. Empty lines are left out.
+    """n consecutive lines of a file, without line ends. Empty lines are left out."""
 
-    Attributes
-    ----------
-    data : uint8[bytes]
-        The part of the file that the lines are in.
-    starts, stops : int64[n]
-        Line i is ``data[starts[i]:stops[i]]``.
-    numbers : int64[n]
-        The lines' numbers in the file, from 1.
-
-    """
-
-    data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
+    data: NDArray[np.uint8]  #: uint8[bytes]: The part of the file that the lines are in.
+    starts: NDArray[np.int64]  #: int64[n]: Line i is ``data[starts[i]:stops[i]]``.
     stops: NDArray[np.int64]
-    numbers: NDArray[np.int64]
+    numbers: NDArray[np.int64]  #: int64[n]: The lines' numbers in the file, from 1.
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -64,22 +53,11 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Some consecutive lines of a file.
+    """Some consecutive lines of a file."""
 
-    Attributes
-    ----------
-    lines : Lines
-        Complete lines.
-    overlong : list of (number, first bytes)
-        Lines that were too long to be kept.
-    offset, number : int
-        Bytes, decompressed, and lines of the file up to the section's end.
-
-    """
-
-    lines: Lines
-    overlong: list[tuple[int, bytes]]
-    offset: int
+    lines: Lines  #: Complete lines.
+    overlong: list[tuple[int, bytes]]  #: list of (number, first bytes): Lines that were too long to be kept.
+    offset: int  #: Bytes, decompressed, and lines of the file up to the section's end.
     number: int
 
 
@@ -154,18 +132,12 @@ def _is_utf8(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ParsedLines:
-    """The messages of some lines.
+    """The messages of some lines."""
 
-    Attributes
-    ----------
-    block : Block
-        The messages.
-    rejected : list of (number, reason, line)
-        The lines that gave no message because they are invalid, with their numbers in the file.
-
-    """
-
+    #: The messages.
     block: Block
+    #: list of (number, reason, line): The lines that gave no message because they are invalid, with their numbers in
+    #: the file.
     rejected: list[tuple[int, str, bytes]] = field(default_factory=list)
 
 
