@@ -29,33 +29,22 @@ COMMITS = "commits"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch as it was planned, before it runs. A replay has the same plan.
+    """A micro-batch as it was planned, before it runs. A replay has the same plan."""
 
-    Attributes
-    ----------
-    number : int
-        The batch's number, from 0.
-    time_ms : int
-        The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``BatchClock``.
-    watermark_ms : int
-        This batch closes the windows that end at or before this time.
-    late_before_ms : int
-        Rows of windows that end at or before this time are too late for this batch. It is the previous batch's
-        watermark.
-    start, end : dict
-        Kafka offsets from which (inclusive) and to which (exclusive) the batch reads: topic → partition → offset. A
-        partition that the topic got since the previous batch begins at 0.
-    planned_ms : int
-        Spark's timestamp of the batch. Two plans of the same number have different ones.
-
-    """
-
+    #: The batch's number, from 0.
     number: int
+    #: The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``BatchClock``.
     time_ms: int
+    #: This batch closes the windows that end at or before this time.
     watermark_ms: int
+    #: Rows of windows that end at or before this time are too late for this batch. It is the previous batch's
+    #: watermark.
     late_before_ms: int
+    #: Kafka offsets from which (inclusive) and to which (exclusive) the batch reads: topic → partition → offset. A
+    #: partition that the topic got since the previous batch begins at 0.
     start: Mapping[str, Mapping[str, int]]
     end: Mapping[str, Mapping[str, int]]
+    #: Spark's timestamp of the batch. Two plans of the same number have different ones.
     planned_ms: int = 0
 
 
@@ -248,19 +237,12 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class WorkerHistory:
-    """The workers of all runs on a checkpoint.
+    """The workers of all runs on a checkpoint."""
 
-    Attributes
-    ----------
-    first : int
-        W of the run that made the checkpoint. It determines the number of mergers in all runs.
-    most : int
-        The highest W so far. A worker that the newest run no longer has may still have states, until their window
-        closes. So Spark calls every worker that any run on this checkpoint had.
-
-    """
-
+    #: W of the run that made the checkpoint. It determines the number of mergers in all runs.
     first: int
+    #: The highest W so far. A worker that the newest run no longer has may still have states, until their window
+    #: closes. So Spark calls every worker that any run on this checkpoint had.
     most: int
 
     @classmethod

@@ -25,16 +25,9 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class Folder(Protocol):
-    """A folder of files, each of which is written as a whole.
+    """A folder of files, each of which is written as a whole."""
 
-    Attributes
-    ----------
-    costly : bool
-        Whether each request costs money, so that needless ones should be avoided.
-
-    """
-
-    costly: bool
+    costly: bool  #: Whether each request costs money, so that needless ones should be avoided.
 
     def names(self) -> list[str]:
         """The names of the files and folders in it. If there is no such folder, there are none."""

@@ -61,20 +61,13 @@ _SECRET_OF_AZURE = re.compile(
 
 @dataclass(frozen=True)
 class Location:
-    """An address, with the settings to reach it; it travels to the tasks.
+    """An address, with the settings to reach it; it travels to the tasks."""
 
-    Attributes
-    ----------
-    address : str
-        The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``,
-        ``dbfs:/path``, ``gs://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``. Given as ``s3://``
-        or ``s3n://``, it is ``s3a://`` here.
-    access : mapping
-        The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
-
-    """
-
+    #: The address in Spark's form: a path, ``file:/path``, ``s3a://bucket/path``, ``hdfs://host:port/path``,
+    #: ``dbfs:/path``, ``gs://bucket/path``, ``abfss://container@account.dfs.core.windows.net/path``. Given as ``s3://``
+    #: or ``s3n://``, it is ``s3a://`` here.
     address: str
+    #: The store's settings, under Hadoop's names. They may be secret, and are neither shown nor written anywhere.
     access: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod

@@ -130,43 +130,30 @@ class BatchClock:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a run's closed windows, and its progress.
+    """Sums over a run's closed windows, and its progress."""
 
-    Attributes
-    ----------
-    started_ms : int
-        Time of the first batch with tuples (ms since the epoch). −1: there was none.
-    routed, rejected, late, skipped : int
-        The numbers of tuples routed (of open windows too), of messages rejected, of tuples that came after their window
-        was closed, and of messages that Kafka removed before the run read them.
-    last_window_end_ms : int
-        End of the latest window that has tuples, which may be open. −1: there is none.
-    tuples, assignments, keys : int
-        The tuples in closed windows, and two sums over these windows: of (key, worker) pairs, and of distinct keys.
-    loads : list of int
-        Each worker's tuples in closed windows, [W]. W is the highest number of workers so far.
-    occupants : dict
-        source → the keys in its grouping's old space when the source last had tuples. Only some schemes have an old
-        space.
-    open : dict
-        Start of a window (ms) → its distribution so far, as JSON values, in a run that publishes changes.
-    closed_ms : int
-        By event time, in such a run: windows that end at or before this time are closed.
-
-    """
-
+    #: Time of the first batch with tuples (ms since the epoch). −1: there was none.
     started_ms: int = -1
+    #: The numbers of tuples routed (of open windows too), of messages rejected, of tuples that came after their window
+    #: was closed, and of messages that Kafka removed before the run read them.
     routed: int = 0
     rejected: int = 0
     late: int = 0
+    #: End of the latest window that has tuples, which may be open. −1: there is none.
     last_window_end_ms: int = -1
+    #: The tuples in closed windows, and two sums over these windows: of (key, worker) pairs, and of distinct keys.
     tuples: int = 0
     assignments: int = 0
     keys: int = 0
+    #: Each worker's tuples in closed windows, [W]. W is the highest number of workers so far.
     loads: list[int] = field(default_factory=list)
     skipped: int = 0
+    #: source → the keys in its grouping's old space when the source last had tuples. Only some schemes have an old
+    #: space.
     occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    #: Start of a window (ms) → its distribution so far, as JSON values, in a run that publishes changes.
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: By event time, in such a run: windows that end at or before this time are closed.
     closed_ms: int = -1
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
