@@ -19,29 +19,19 @@ _GREY = "#777777"
 
 @dataclass(frozen=True)
 class RunFigures:
-    """The figures of a run that are drawn.
+    """The figures of a run that are drawn."""
 
-    Attributes
-    ----------
-    grouping : str
-        The grouping's name.
-    loads : [W]
-        Each worker's tuples.
-    std_dev, dist_cost, straggling : float
-        Of the whole run: STD_DEV (%), DIST_COST, and the slowest worker's time divided by the mean worker's.
-    windows : list of (tuples, STD_DEV in %)
-        The closed windows, in order.
-    batches : list of (tuples, slowest worker's seconds, mean worker's seconds)
-        The batches with tuples, in order.
-
-    """
-
+    #: The grouping's name.
     grouping: str
+    #: [W]: Each worker's tuples.
     loads: Sequence[int]
+    #: Of the whole run: STD_DEV (%), DIST_COST, and the slowest worker's time divided by the mean worker's.
     std_dev: float
     dist_cost: float
     straggling: float
+    #: list of (tuples, STD_DEV in %): The closed windows, in order.
     windows: Sequence[tuple[int, float]]
+    #: list of (tuples, slowest worker's seconds, mean worker's seconds): The batches with tuples, in order.
     batches: Sequence[tuple[int, float, float]]
 
 

@@ -37,29 +37,14 @@ class WindowBalance:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run that was drained.
+    """A run that was drained."""
 
-    Attributes
-    ----------
-    run : str
-        The run's name.
-    summary : JobSummary
-        The figures of the whole run.
-    options : dict
-        The parameters that were given to the grouping. Others have their defaults.
-    batches, windows : list
-        The batches with tuples and the closed windows, in order.
-    busy : list of float
-        Each worker's time at work (s), [W].
-
-    """
-
-    run: str
-    summary: JobSummary
-    options: dict[str, object]
-    batches: list[BatchTimes] = field(repr=False)
+    run: str  #: The run's name.
+    summary: JobSummary  #: The figures of the whole run.
+    options: dict[str, object]  #: The parameters that were given to the grouping. Others have their defaults.
+    batches: list[BatchTimes] = field(repr=False)  #: The batches with tuples and the closed windows, in order.
     windows: list[WindowBalance] = field(repr=False)
-    busy: list[float] = field(repr=False)
+    busy: list[float] = field(repr=False)  #: Each worker's time at work (s), [W].
 
     @property
     def grouping(self) -> str:

@@ -21,44 +21,19 @@ _COMPUTES = 0.5  # share of CPU from which on the cores, not the workers, limit 
 
 @dataclass(frozen=True)
 class BatchTiming:
-    """A stream, its sources and what its tuples cost: the same for all groupings and all numbers of workers.
+    """A stream, its sources and what its tuples cost: the same for all groupings and all numbers of workers."""
 
-    Attributes
-    ----------
-    stream : StreamSpec
-        The stream. Drifting speeds reach the end after as many tuples as it may have at most.
-    cost : TupleCost
-        What a tuple costs: the mean over all classes of keys.
-    costs : sequence of float
-        The cost of a tuple (ms) of each class of keys.
-    cores : int
-        The cores on which all workers compute.
-    prices : CostConstants
-        What a batch costs beside the tuples' work.
-    factors, factors_end : sequence of float
-        As ``Simulation`` has them.
-    sources : int
-        S.
-    split : str
-        How tuples are spread over the sources: ``even``, or by ``key``.
-    batch : int or None
-        The tuples of a batch. None: a second of all workers' work, at most a million.
-    seed : int
-        The seed of the hash functions.
-
-    """
-
-    stream: StreamSpec
-    cost: TupleCost
-    costs: Sequence[float]
-    cores: int
-    prices: CostConstants
-    factors: Sequence[float]
+    stream: StreamSpec  #: The stream. Drifting speeds reach the end after as many tuples as it may have at most.
+    cost: TupleCost  #: What a tuple costs: the mean over all classes of keys.
+    costs: Sequence[float]  #: The cost of a tuple (ms) of each class of keys.
+    cores: int  #: The cores on which all workers compute.
+    prices: CostConstants  #: What a batch costs beside the tuples' work.
+    factors: Sequence[float]  #: As ``Simulation`` has them.
     factors_end: Sequence[float] | None
-    sources: int
-    split: str
-    batch: int | None
-    seed: int
+    sources: int  #: S.
+    split: str  #: How tuples are spread over the sources: ``even``, or by ``key``.
+    batch: int | None  #: The tuples of a batch. None: a second of all workers' work, at most a million.
+    seed: int  #: The seed of the hash functions.
 
     def courses(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulatedBatches]:
         """Label → the batches under that grouping, with this number of workers. KEY is always one of them, the first.

@@ -18,25 +18,16 @@ _GATHERED = 1 << 18  # replicas that are held before they are merged
 
 
 class BatchLoad(NamedTuple):
-    """What the workers get of a batch.
+    """What the workers get of a batch."""
 
-    Attributes
-    ----------
-    tuples : int
-        n, the tuples of the batch.
-    busiest, total : float
-        The time at work (s) of the busiest worker, and of all of them together, if each had a core of its own.
-    most : int
-        The tuples of the worker that has most of them.
-    touched : int
-        The (key, worker) pairs in the batch: the states that it reads and writes.
-
-    """
-
+    #: n, the tuples of the batch.
     tuples: int
+    #: The time at work (s) of the busiest worker, and of all of them together, if each had a core of its own.
     busiest: float
     total: float
+    #: The tuples of the worker that has most of them.
     most: int
+    #: The (key, worker) pairs in the batch: the states that it reads and writes.
     touched: int
 
 

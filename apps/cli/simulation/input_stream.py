@@ -64,30 +64,19 @@ class TimedKeys:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """A stream by its name.
+    """A stream by its name."""
 
-    Attributes
-    ----------
-    spec : str
-        Its name (see ``FORMS``).
-    tuples : int
-        The most tuples that are taken of it.
-    seed : int
-        The seed of what is drawn.
-    connect : () → Connection
-        Connects to Kafka. It is called only for a topic.
-    timed : bool
-        Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
-    rejects : RejectLog
-        Takes the rows of a file that have no key, once, however often the file is read.
-
-    """
-
+    #: Its name (see ``FORMS``).
     spec: str
+    #: The most tuples that are taken of it.
     tuples: int
+    #: The seed of what is drawn.
     seed: int
+    #: () → Connection: Connects to Kafka. It is called only for a topic.
     connect: Callable[[], Connection]
+    #: Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
     timed: bool = True
+    #: Takes the rows of a file that have no key, once, however often the file is read.
     rejects: RejectLog = field(default_factory=RejectLog, compare=False)
     _rejected: set[int] = field(default_factory=set, compare=False, repr=False)
 

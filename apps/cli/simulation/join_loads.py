@@ -29,19 +29,10 @@ _PLACES = 1 << 30  # on a quota's line
 
 
 class JoinSides(NamedTuple):
-    """Two inputs with k distinct keys.
+    """Two inputs with k distinct keys."""
 
-    Attributes
-    ----------
-    keys : Keys
-        The keys of the n left rows. ``hashes`` and ``distinct`` have the right rows' keys, too.
-    right : int64[k]
-        The right rows of each key.
-
-    """
-
-    keys: Keys
-    right: NDArray[np.int64]
+    keys: Keys  #: The keys of the n left rows. ``hashes`` and ``distinct`` have the right rows' keys, too.
+    right: NDArray[np.int64]  #: int64[k]: The right rows of each key.
 
     @property
     def left(self) -> NDArray[np.int64]:
@@ -171,22 +162,11 @@ class BalancedPlacement:
 
 
 class JoinFigures(NamedTuple):
-    """What a way to join does to W workers, in all batches.
+    """What a way to join does to W workers, in all batches."""
 
-    Attributes
-    ----------
-    fullest : float
-        The fullest worker's rows of both inputs ÷ the mean if each row were sent once.
-    fullest_with_pairs : float
-        The same with a left row that costs 1 + ``PAIR_COST`` for each of its partners.
-    right_sent : float
-        How many right rows are sent ÷ the right rows.
-
-    """
-
-    fullest: float
-    fullest_with_pairs: float
-    right_sent: float
+    fullest: float  #: The fullest worker's rows of both inputs ÷ the mean if each row were sent once.
+    fullest_with_pairs: float  #: The same with a left row that costs 1 + ``PAIR_COST`` for each of its partners.
+    right_sent: float  #: How many right rows are sent ÷ the right rows.
 
 
 class JoinedKey(NamedTuple):
@@ -200,24 +180,15 @@ class JoinedKey(NamedTuple):
 
 @dataclass(frozen=True)
 class JoinSimulation:
-    """Two inputs that are joined by W workers.
+    """Two inputs that are joined by W workers."""
 
-    Attributes
-    ----------
-    sides : JoinSides
-        The inputs.
-    workers : int
-        W.
-    batch : int or None
-        The left rows of a batch, each of which is joined with all right rows. None: the left input is one batch.
-    seed : int
-        The seed of the hash functions and draws.
-
-    """
-
+    #: The inputs.
     sides: JoinSides
+    #: W.
     workers: int
+    #: The left rows of a batch, each of which is joined with all right rows. None: the left input is one batch.
     batch: int | None
+    #: The seed of the hash functions and draws.
     seed: int
 
     def compute_figures(self) -> dict[str, JoinFigures]:

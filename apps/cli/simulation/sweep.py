@@ -26,27 +26,14 @@ _SEED = "seed"  # a sweep over it shows ranges
 
 
 class SweptFigures(NamedTuple):
-    """The figures of one simulation.
+    """The figures of one simulation."""
 
-    Attributes
-    ----------
-    stream, workers : str, int
-        What was simulated.
-    values : dict
-        Swept option → its value.
-    label, grouping : str
-        The grouping with its parameters, and its name.
-    figures : GroupingFigures
-        What was found.
-
-    """
-
-    stream: str
+    stream: str  #: What was simulated.
     workers: int
-    values: dict[str, float]
-    label: str
+    values: dict[str, float]  #: Swept option → its value.
+    label: str  #: The grouping with its parameters, and its name.
     grouping: str
-    figures: GroupingFigures
+    figures: GroupingFigures  #: What was found.
 
     def describe(self) -> dict[str, Any]:
         """A flat row, as JSON and CSV have it."""

@@ -61,41 +61,18 @@ _ONLY_WITH_PLANS = ("plans adopted", "keys moved", "migration cost", "tuples pas
 
 
 class GroupingFigures(NamedTuple):
-    """The effect of a grouping on a stream, in a few figures.
+    """The effect of a grouping on a stream, in a few figures."""
 
-    Attributes
-    ----------
-    lasting : float
-        The greatest load of a window divided by its mean load: the mean over the second half's windows.
-    least, most : float
-        The shares (%) of the second half's tuples of the least and of the most loaded worker.
-    replicas : int
-        The number of replicas of all keys, which is the number of states that they need.
-    fullest : int
-        The number of keys of the worker that has the most of them.
-    cost : float
-        ``lasting`` times ``replicas``, divided by the replicas of the bound.
-    worst : float
-        As ``lasting``, of the worst window.
-    replication : float
-        The workers of a key.
-    added : int
-        The replicas besides each key's first.
-    excess : float
-        ``replicas``, divided by those of the bound.
-
-    """
-
-    lasting: float
-    least: float
+    lasting: float  #: The greatest load of a window divided by its mean load: the mean over the second half's windows.
+    least: float  #: The shares (%) of the second half's tuples of the least and of the most loaded worker.
     most: float
-    replicas: int
-    fullest: int
-    cost: float
-    worst: float
-    replication: float
-    added: int
-    excess: float
+    replicas: int  #: The number of replicas of all keys, which is the number of states that they need.
+    fullest: int  #: The number of keys of the worker that has the most of them.
+    cost: float  #: ``lasting`` times ``replicas``, divided by the replicas of the bound.
+    worst: float  #: As ``lasting``, of the worst window.
+    replication: float  #: The workers of a key.
+    added: int  #: The replicas besides each key's first.
+    excess: float  #: ``replicas``, divided by those of the bound.
 
 
 def describe_partitions(messages: Mapping[int, int]) -> str:

@@ -39,52 +39,30 @@ _TAILS = 0.05, 0.95  # of the batches, which an interval leaves out on either si
 
 @dataclass(frozen=True)
 class CostConstants:
-    """What a batch costs beside the tuples' work. The defaults were measured in mode LOCAL on two shared cores.
+    """What a batch costs beside the tuples' work. The defaults were measured in mode LOCAL on two shared cores."""
 
-    Attributes
-    ----------
-    fixed : float, s
-        A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
-    routed : float, s
-        Reading, splitting and routing a tuple, and counting it (evidence/speed/README.md, "Throughput of the topology":
-        444 ns a tuple, the stages as batch queries).
-    state : float, s
-        A state that the batch reads and writes (evidence/speed/operators.md, "What a state costs in Spark": 3.6 µs, for
-        100,000 keys that are all touched).
-    merged : float, s
-        What a batch takes longer if its keys' states at several workers are merged. It is paid only by a work with
-        states, under a grouping that may split keys (evidence/speed/operators.md, "One very hot key": 73 to 102 ms in
-        the column *merge* of all groupings that keep up).
-
-    """
-
+    #: A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
     fixed: float = 0.4
+    #: Reading, splitting and routing a tuple, and counting it (evidence/speed/README.md, "Throughput of the topology":
+    #: 444 ns a tuple, the stages as batch queries).
     routed: float = 0.444e-6
+    #: A state that the batch reads and writes (evidence/speed/operators.md, "What a state costs in Spark": 3.6 µs, for
+    #: 100,000 keys that are all touched).
     state: float = 3.6e-6
+    #: What a batch takes longer if its keys' states at several workers are merged. It is paid only by a work with
+    #: states, under a grouping that may split keys (evidence/speed/operators.md, "One very hot key": 73 to 102 ms in
+    #: the column *merge* of all groupings that keep up).
     merged: float = 0.09
 
 
 @dataclass(frozen=True)
 class TupleCost:
-    """What a tuple costs its worker.
+    """What a tuple costs its worker."""
 
-    Attributes
-    ----------
-    ms : float
-        The mean cost.
-    spread : float, ms
-        How far the true mean may be from ``ms``, either way. 0: the cost is given.
-    cpu : float
-        The share of it that is CPU: 0 to 1, and more if the work has several threads.
-    states : bool
-        Whether the work has states.
-
-    """
-
-    ms: float
-    spread: float = 0.0
-    cpu: float = 0.0
-    states: bool = False
+    ms: float  #: The mean cost.
+    spread: float = 0.0  #: float, ms: How far the true mean may be from ``ms``, either way. 0: the cost is given.
+    cpu: float = 0.0  #: The share of it that is CPU: 0 to 1, and more if the work has several threads.
+    states: bool = False  #: Whether the work has states.
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -94,22 +72,11 @@ class TupleCost:
 
 @dataclass(frozen=True)
 class BatchTimeModel:
-    """How long batches take.
+    """How long batches take."""
 
-    Attributes
-    ----------
-    prices : CostConstants
-        The cost beside the work.
-    cost : TupleCost
-        Of whose work batches consist.
-    cores : int
-        The cores on which all workers compute.
-
-    """
-
-    prices: CostConstants
-    cost: TupleCost
-    cores: int
+    prices: CostConstants  #: The cost beside the work.
+    cost: TupleCost  #: Of whose work batches consist.
+    cores: int  #: The cores on which all workers compute.
 
     def seconds(self, batch: BatchLoad, *, splits: bool, work: float = 1.0, fixed: float = 1.0) -> float:
         """The time of a batch (s).
@@ -136,29 +103,14 @@ class BatchTimeModel:
 
 @dataclass(frozen=True)
 class SimulatedBatches:
-    """The batches of a stream under one grouping.
+    """The batches of a stream under one grouping."""
 
-    Attributes
-    ----------
-    grouping, workers : str, int
-        The grouping's name, and W.
-    clock : BatchTimeModel
-        How long batches take.
-    splits : bool
-        Whether the grouping may split keys.
-    batches : list of BatchLoad
-        One at least.
-    replicas, keys : int
-        The (key, worker) pairs of the whole stream, and its distinct keys.
-
-    """
-
-    grouping: str
+    grouping: str  #: The grouping's name, and W.
     workers: int
-    clock: BatchTimeModel
-    splits: bool
-    batches: Sequence[BatchLoad]
-    replicas: int
+    clock: BatchTimeModel  #: How long batches take.
+    splits: bool  #: Whether the grouping may split keys.
+    batches: Sequence[BatchLoad]  #: One at least.
+    replicas: int  #: The (key, worker) pairs of the whole stream, and its distinct keys.
     keys: int
 
     def seconds(self, *, work: float = 1.0, fixed: float = 1.0) -> NDArray[np.float64]:
@@ -183,22 +135,11 @@ class Range:
 
 @dataclass(frozen=True)
 class Prediction:
-    """How long a stream takes under one grouping, beside KEY.
+    """How long a stream takes under one grouping, beside KEY."""
 
-    Attributes
-    ----------
-    course : SimulatedBatches
-        The batches.
-    batch : Range, s
-        The time of a batch: the mean, and where it lies.
-    speedup : Range
-        KEY's time divided by the grouping's: of the whole stream, and of its batches.
-
-    """
-
-    course: SimulatedBatches
-    batch: Range
-    speedup: Range
+    course: SimulatedBatches  #: The batches.
+    batch: Range  #: The time of a batch: the mean, and where it lies.
+    speedup: Range  #: KEY's time divided by the grouping's: of the whole stream, and of its batches.
 
     @staticmethod
     def of(course: SimulatedBatches, key: SimulatedBatches) -> "Prediction":
