@@ -62,28 +62,13 @@ _RECORDS, _TRIAL = "records", "trial"
 
 @dataclass(frozen=True)
 class KafkaBatchWriter:
-    """What ``foreachBatch`` calls. The batch has the query's columns.
+    """What ``foreachBatch`` calls. The batch has the query's columns."""
 
-    Attributes
-    ----------
-    topic : str
-        The topic of the records.
-    parts : TransactionalPartitions
-        The parts in which they are written.
-    checkpoint : Checkpoint
-        The query's checkpoint.
-    columns : tuple of str
-        Those that Kafka gets.
-    by : tuple of str
-        Those that divide the records into parts: of each record the first that isn't null.
-
-    """
-
-    topic: str
-    parts: TransactionalPartitions
-    checkpoint: Checkpoint
-    columns: tuple[str, ...]
-    by: tuple[str, ...]
+    topic: str  #: The topic of the records.
+    parts: TransactionalPartitions  #: The parts in which they are written.
+    checkpoint: Checkpoint  #: The query's checkpoint.
+    columns: tuple[str, ...]  #: Those that Kafka gets.
+    by: tuple[str, ...]  #: Those that divide the records into parts: of each record the first that isn't null.
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write a batch, whose number Spark gives.

@@ -51,23 +51,15 @@ GROUPING = "SPLIT_JOIN"
 
 @dataclass(frozen=True)
 class TimeBounds:
-    """Which times the rows of a pair may have, as the user gives it.
+    """Which times the rows of a pair may have, as the user gives it."""
 
-    Attributes
-    ----------
-    within, after : duration
-        A right row's time is at least the left one's less ``within``, and at most the left one's plus ``after``.
-    left_time, right_time : str or Column
-        The sides' times.
-    lateness, max_ahead : duration
-        How late a row may be, and how far ahead of the batch's time.
-
-    """
-
+    #: A right row's time is at least the left one's less ``within``, and at most the left one's plus ``after``.
     within: Duration
     after: Duration | None
+    #: The sides' times.
     left_time: str | Column
     right_time: str | Column
+    #: How late a row may be, and how far ahead of the batch's time.
     lateness: Duration
     max_ahead: Duration
 
@@ -163,28 +155,13 @@ def join_streams(
 
 @dataclass(frozen=True, eq=False)
 class _Side:
-    """One stream of a join.
+    """One stream of a join."""
 
-    Attributes
-    ----------
-    frame : DataFrame
-        Its rows, in an order that all attempts of a task give.
-    by : KeyColumns
-        Its key.
-    moment : Column
-        Its rows' times.
-    fields : list of StructField
-        The columns that the rows bring with them.
-    several : list of StructField
-        The key's columns, where the rows bring these with them, too.
-
-    """
-
-    frame: DataFrame
-    by: KeyColumns
-    moment: Column
-    fields: list[StructField]
-    several: list[StructField]
+    frame: DataFrame  #: Its rows, in an order that all attempts of a task give.
+    by: KeyColumns  #: Its key.
+    moment: Column  #: Its rows' times.
+    fields: list[StructField]  #: The columns that the rows bring with them.
+    several: list[StructField]  #: The key's columns, where the rows bring these with them, too.
 
     @classmethod
     def of(cls, frame: DataFrame, kinds: Mapping[str, DataType], moment: str | Column, *, outer: bool) -> "_Side":

@@ -42,48 +42,22 @@ _ICEBERG = (
 
 
 class BatchIdentity(NamedTuple):
-    """What a table has once.
+    """What a table has once."""
 
-    Attributes
-    ----------
-    name : str
-        The batch's name, which no other batch of the table has.
-    application : str
-        Delta's ``txnAppId``: whose batches have ascending numbers.
-    version : int
-        Delta's ``txnVersion``: the batch's number among them.
-
-    """
-
-    name: str
-    application: str
-    version: int
+    name: str  #: The batch's name, which no other batch of the table has.
+    application: str  #: Delta's ``txnAppId``: whose batches have ascending numbers.
+    version: int  #: Delta's ``txnVersion``: the batch's number among them.
 
 
 @dataclass(frozen=True)
 class TableTarget:
-    """A table that is written to.
+    """A table that is written to."""
 
-    Attributes
-    ----------
-    format : str
-        One of ``FORMATS``.
-    path : str or None
-        Its folder. None: it has a name.
-    table : str or None
-        Its name in a catalog. None: it has a folder.
-    mode : str or None
-        Spark's mode. None: the format's usual one.
-    batch : BatchIdentity or None
-        What is written. None: not a batch.
-
-    """
-
-    format: str
-    path: str | None
-    table: str | None
-    mode: str | None
-    batch: BatchIdentity | None
+    format: str  #: One of ``FORMATS``.
+    path: str | None  #: Its folder. None: it has a name.
+    table: str | None  #: Its name in a catalog. None: it has a folder.
+    mode: str | None  #: Spark's mode. None: the format's usual one.
+    batch: BatchIdentity | None  #: What is written. None: not a batch.
 
     @property
     def by_folder(self) -> bool:
