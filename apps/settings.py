@@ -59,18 +59,6 @@ class Settings:
     The first seven are the original's arguments, in its order. A setting's text and its bounds are in its annotation.
     The settings below have no text there. They are no options of a command, or have one that is declared elsewhere.
 
-    Attributes
-    ----------
-    connection : Connection
-        The Kafka cluster.
-    checkpoint : str
-        The location of the run's progress: a path, s3a://bucket/path, hdfs://host:port/path. A run with the same
-        checkpoint resumes.
-    conf, options : mapping
-        Any Spark settings, and the grouping's own parameters.
-    work : Work, KeyedOperator or None
-        The workers' work (None: counting).
-
     """
 
     mode: Annotated[str, Doc("LOCAL (Spark in this process) or CLUSTER (on --master)."), OptionStyle(compared=False)]
@@ -86,7 +74,10 @@ class Settings:
     ]
     workers: Annotated[int, Gt(0), Doc("Number of workers W."), OptionStyle(metavar="NUM_WORKERS")]
     speed: Annotated[str, Doc("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
+    #: The Kafka cluster.
     connection: Connection
+    #: The location of the run's progress: a path, s3a://bucket/path, hdfs://host:port/path. A run with the same
+    #: checkpoint resumes.
     checkpoint: str
     process_ms: Annotated[
         float, Ge(0), Doc("Simulated cost of a tuple at speed x1 (ms)."), OptionStyle(name="process-duration")
@@ -161,6 +152,7 @@ class Settings:
         OptionStyle(STREAM),
     ] = "at-least-once"
     master: Annotated[str | None, Doc("Spark's master URL (default in LOCAL: local[N])."), OptionStyle(SPARK)] = None
+    #: Any Spark settings, and the grouping's own parameters.
     conf: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: Annotated[int, Doc("Seed of the hash functions."), OptionStyle(metavar="N", name="seed", part_of="-g")] = 0
@@ -192,6 +184,7 @@ class Settings:
         Doc("Unit of numeric times (default: ms). Texts look like 2026-11-28T12:00:00Z."),
         OptionStyle(metavar="s|ms|us|ns", name="unit", part_of="-s"),
     ] = None
+    #: The workers' work (None: counting).
     work: "Work | KeyedOperator | None" = None
     work_columns: Annotated[
         tuple[str, ...],

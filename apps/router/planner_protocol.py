@@ -26,23 +26,12 @@ BEGUN = b"b"
 
 @dataclass(frozen=True)
 class PlannerAddress:
-    """Where a query's planner listens.
+    """Where a query's planner listens."""
 
-    Attributes
-    ----------
-    host, port
-        As executors reach it.
-    secret : bytes
-        Whoever knows it may ask.
-    call : int
-        Which of the calls that the service answers for.
-
-    """
-
-    host: str
+    host: str  #: As executors reach it.
     port: int
-    secret: bytes = field(repr=False)
-    call: int = 0
+    secret: bytes = field(repr=False)  #: Whoever knows it may ask.
+    call: int = 0  #: Which of the calls that the service answers for.
 
 
 def accept_connection(connected: socket.socket, secret: bytes) -> Connection:

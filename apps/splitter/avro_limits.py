@@ -35,19 +35,12 @@ class MessageTooDeep(Exception):
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """A schema that fastavro has read.
+    """A schema that fastavro has read."""
 
-    Attributes
-    ----------
-    parsed : Any
-        What fastavro decodes by.
-    named : mapping, optional
-        Name → type, if messages of any depth are possible, or messages of far more values than bytes. None: they
-        aren't, and messages needn't be walked through.
-
-    """
-
+    #: What fastavro decodes by.
     parsed: Any
+    #: Name → type, if messages of any depth are possible, or messages of far more values than bytes. None: they aren't,
+    #: and messages needn't be walked through.
     named: Mapping[str, Any] | None = None
 
     @classmethod

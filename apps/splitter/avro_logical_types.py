@@ -25,19 +25,10 @@ _BASES = {
 
 
 class UndecodedValue(NamedTuple):
-    """A value as it is below its logical type.
+    """A value as it is below its logical type."""
 
-    Attributes
-    ----------
-    value : bytes, str or int
-        The value.
-    schema : dict
-        Its type.
-
-    """
-
-    value: Any
-    schema: dict[str, Any]
+    value: Any  #: The value.
+    schema: dict[str, Any]  #: Its type.
 
     @property
     def kind(self) -> str:

@@ -67,16 +67,11 @@ class BatchRefusals:
     With ``_LACKING`` reasons it is full: the registry isn't asked about further schemas. What the task knows at that
     moment stays allowed, and all else is refused. So the record doesn't grow with the numbers that producers name.
 
-    Attributes
-    ----------
-    reasons : dict
-        A schema's number → why it is refused.
-    allowed : set of int, optional
-        If it is full, the numbers of the schemas that the task knew at that moment. None: it isn't.
-
     """
 
+    #: A schema's number → why it is refused.
     reasons: dict[int, str] = field(default_factory=dict)
+    #: If it is full, the numbers of the schemas that the task knew at that moment. None: it isn't.
     allowed: set[int] | None = None
 
     @classmethod
