@@ -23,27 +23,17 @@ _BLOCK = re.compile(
 
 @dataclass(frozen=True)
 class Block:
-    """A block of code on a page.
+    """A block of code on a page."""
 
-    Attributes
-    ----------
-    page : str
-        The page's path from the project's root.
-    line : int
-        Where the block begins.
-    language : str
-        ``sh``, ``python``, ``text``, …; where the page names none, ``sh`` if it begins with a command, else ``text``.
-    code : str
-        What stands in it.
-    output : str or None
-        What the page shows as its output: the ``text`` block that follows, with at most a sentence between.
-
-    """
-
+    #: The page's path from the project's root.
     page: str
+    #: Where the block begins.
     line: int
+    #: ``sh``, ``python``, ``text``, …; where the page names none, ``sh`` if it begins with a command, else ``text``.
     language: str
+    #: What stands in it.
     code: str
+    #: What the page shows as its output: the ``text`` block that follows, with at most a sentence between.
     output: str | None = None
 
     def __str__(self) -> str:

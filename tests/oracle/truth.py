@@ -36,45 +36,25 @@ class Record(NamedTuple):
 
 @dataclass
 class Truth:
-    """What must have been published.
+    """What must have been published."""
 
-    Attributes
-    ----------
-    counts : Counter
-        (window, key) → number of messages. A window is named by its start, as in the results.
-    ids : set
-        (window, key, offset) of these messages: what a work publishes that publishes each offset once.
-    rejected : dict
-        A rejected message's topic-partition-offset → one of ``tests.oracle.messages.REASONS``, or what a work raised.
-    uncounted : int
-        The number of valid messages without a window. With windows by batch time, no batch took them.
-
-    """
-
+    #: (window, key) → number of messages. A window is named by its start, as in the results.
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    #: (window, key, offset) of these messages: what a work publishes that publishes each offset once.
     ids: set[tuple[str, str, int]] = field(default_factory=set)
+    #: A rejected message's topic-partition-offset → one of ``tests.oracle.messages.REASONS``, or what a work raised.
     rejected: dict[str, str] = field(default_factory=dict)
+    #: The number of valid messages without a window. With windows by batch time, no batch took them.
     uncounted: int = 0
 
 
 @dataclass
 class Published:
-    """The contents of a topic of results.
+    """The contents of a topic of results."""
 
-    Attributes
-    ----------
-    last : dict
-        Kafka key → the value of its last record.
-    again : Counter
-        Kafka key → number of its records after the first one.
-    altered : set of str
-        Kafka keys whose records have different values.
-
-    """
-
-    last: dict[str, bytes] = field(default_factory=dict)
-    again: Counter[str] = field(default_factory=Counter)
-    altered: set[str] = field(default_factory=set)
+    last: dict[str, bytes] = field(default_factory=dict)  #: Kafka key → the value of its last record.
+    again: Counter[str] = field(default_factory=Counter)  #: Kafka key → number of its records after the first one.
+    altered: set[str] = field(default_factory=set)  #: Kafka keys whose records have different values.
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> "Published":
@@ -92,39 +72,27 @@ class Published:
 
 @dataclass
 class Verdict:
-    """What was published, compared with the truth. In a run that is exact, only the first six may be non-zero.
+    """What was published, compared with the truth. In a run that is exact, only the first six may be non-zero."""
 
-    Attributes
-    ----------
-    tuples, ids, rejected, windows, windows_again : int, int, Counter, int, int
-        The number of published tuples, the number of ids that a work published, the rejected messages by reason, the
-        number of published windows, and the number of these that were published more than once.
-    abandoned : int
-        Tuples of windows that were open when their topic was deleted. Nobody can publish them any more.
-    lost, doubled : int
-        Tuples and ids that are missing from what was published, and those that were published too often.
-    altered : int
-        Records that were published again with another value.
-    rejected_wrongly : int
-        Rejected messages that are missing, too many, or have another reason.
-    acknowledged_missing : int
-        Messages that the broker acknowledged to the producer and doesn't have.
-    differences : list of str
-        Descriptions of what is lost, doubled or rejected wrongly, up to 500 of each.
-
-    """
-
+    #: The number of published tuples, the number of ids that a work published, the rejected messages by reason, the
+    #: number of published windows, and the number of these that were published more than once.
     tuples: int = 0
     ids: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     windows: int = 0
     windows_again: int = 0
+    #: Tuples of windows that were open when their topic was deleted. Nobody can publish them any more.
     abandoned: int = 0
+    #: Tuples and ids that are missing from what was published, and those that were published too often.
     lost: int = 0
     doubled: int = 0
+    #: Records that were published again with another value.
     altered: int = 0
+    #: Rejected messages that are missing, too many, or have another reason.
     rejected_wrongly: int = 0
+    #: Messages that the broker acknowledged to the producer and doesn't have.
     acknowledged_missing: int = 0
+    #: Descriptions of what is lost, doubled or rejected wrongly, up to 500 of each.
     differences: list[str] = field(default_factory=list)
 
     @property

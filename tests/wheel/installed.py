@@ -25,25 +25,12 @@ _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 @dataclass(frozen=True)
 class Installed:
-    """A version of Spark with the wheel beside it.
+    """A version of Spark with the wheel beside it."""
 
-    Attributes
-    ----------
-    version : str
-        Spark's.
-    folder : Path
-        The environment with all of Spark.
-    thin : Path
-        The one with its client alone.
-    lacks_client : str or None
-        Why there is no client of this version.
-
-    """
-
-    version: str
-    folder: Path
-    thin: Path
-    lacks_client: str | None
+    version: str  #: Spark's.
+    folder: Path  #: The environment with all of Spark.
+    thin: Path  #: The one with its client alone.
+    lacks_client: str | None  #: Why there is no client of this version.
 
     @classmethod
     def of(cls, version: str, wheel: Path) -> "Installed":

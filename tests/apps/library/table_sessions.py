@@ -21,25 +21,12 @@ SPARKS = {"parquet": pyspark.__version__, "delta": pyspark.__version__, "iceberg
 
 @dataclass(frozen=True)
 class TableSession:
-    """How a program is started.
+    """How a program is started."""
 
-    Attributes
-    ----------
-    kind : str
-        The format.
-    python : Path
-        Its Python, which has the Spark.
-    environment : dict
-        Its variables.
-    jars : list of Path
-        The format's archives.
-
-    """
-
-    kind: str
-    python: Path
-    environment: dict[str, str]
-    jars: list[Path]
+    kind: str  #: The format.
+    python: Path  #: Its Python, which has the Spark.
+    environment: dict[str, str]  #: Its variables.
+    jars: list[Path]  #: The format's archives.
 
     @classmethod
     def of(cls, kind: str, spark: str, folder: Path) -> "TableSession":
