@@ -13,23 +13,12 @@ CATALOG = "lake"
 
 
 class Release(NamedTuple):
-    """A format's newest release.
+    """A format's newest release."""
 
-    Attributes
-    ----------
-    organisation, artifact : str
-        Of Maven. The artifact has the minor version of Spark in it.
-    versions : dict
-        Minor version of Spark → the newest release for it, where there is one.
-    size : str
-        Of its archives.
-
-    """
-
-    organisation: str
+    organisation: str  #: Of Maven. The artifact has the minor version of Spark in it.
     artifact: str
-    versions: Mapping[str, str]
-    size: str
+    versions: Mapping[str, str]  #: Minor version of Spark → the newest release for it, where there is one.
+    size: str  #: Of its archives.
 
 
 RELEASES = {
