@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.programs import REQUIRED
 from tests.programs.influxd import influxd
-from tests.programs.packages import actionlint, azurite, compose_reader, fake_gcs
+from tests.programs.packages import actionlint, azurite, compose_reader, fake_gcs, otel_collector
 from tests.programs.prometheus import prometheus_programs
 from unskew.errors import EnvironmentFault
 
@@ -28,7 +28,9 @@ def main() -> None:
     """Find, fetch or build each program."""
     parser = argparse.ArgumentParser(prog="python -m tests.programs", description="Get the server programs, once.")
     parser.add_argument("--beside", type=int, metavar="PID", help="at low priority, no longer than this process lives")
-    parser.add_argument("--clouds", action="store_true", help="also emulators of clouds' stores, and linters (npm, Go)")
+    parser.add_argument(
+        "--clouds", action="store_true", help="also emulators of clouds, a collector, linters (npm, Go)"
+    )
     arguments = parser.parse_args()
     beside = arguments.beside
     if beside is not None:
@@ -41,7 +43,11 @@ def main() -> None:
     }
     if arguments.clouds:
         packages = {"Azurite": azurite, "fake-gcs-server": fake_gcs}
-        packages |= {"actionlint": actionlint, "compose-go": compose_reader}
+        packages |= {
+            "actionlint": actionlint,
+            "compose-go": compose_reader,
+            "OpenTelemetry": otel_collector,
+        }
         wanted |= {name: partial(get, fetch=True) for name, get in packages.items()}
     missing = 0
     for number, (name, want) in enumerate(wanted.items(), 1):

@@ -1,6 +1,7 @@
 """Programs of npm's and Go's packages, for tests alone. `python -m tests.programs --clouds` gets them, once.
 
-They are emulators of clouds' stores, and linters: they know what GitHub takes as a workflow, Docker as a compose file.
+They are emulators of clouds' stores, OpenTelemetry's collector, and linters: they know what GitHub takes as a workflow,
+Docker as a compose file.
 """
 
 import os
@@ -67,6 +68,16 @@ class NodePackage(Package):
         return ("npm", "install", *options), {}
 
 
+class CollectorPackage(Package):
+    """The program that OpenTelemetry's builder puts together from the receivers and exporters of ``collector.yaml``."""
+
+    def install(self, folder: Path) -> Command:
+        """How Go builds the builder, and that the program."""
+        config = Path(__file__).with_name("collector.yaml")
+        build = f'cd {folder}; GOBIN=$PWD go install -v "$1"; ./builder --config={config}'
+        return ("sh", "-ec", build, "sh"), {}
+
+
 def _install(command: list[str], log: Path, takes: str, environment: Mapping[str, str]) -> None:
     if shutil.which(command[0]) is None:
         raise EnvironmentFault(f"{command[-1]} is not on this machine, and there is no {command[0]} to fetch it")
@@ -84,6 +95,11 @@ azurite = NodePackage("azurite@3.35.0", Path("node_modules", ".bin", "azurite-bl
 fake_gcs = Package("github.com/fsouza/fake-gcs-server@v1.56.1", Path("fake-gcs-server"), "some minutes").got
 #: The command of compose-go, the format's reference implementation, with which Docker reads a compose file, too.
 compose_reader = Package("github.com/compose-spec/compose-go/v2/cmd@v2.9.1", Path("cmd"), "half a minute").got
+
+#: OpenTelemetry's collector.
+otel_collector = CollectorPackage(
+    "go.opentelemetry.io/collector/cmd/builder@v0.165.0", Path("otelcol"), "2 minutes"
+).got
 
 
 def actionlint(*, fetch: bool = False) -> Path:
