@@ -31,6 +31,7 @@ _KINDS = {
     ("SparkApplication", "spark.apache.org/v1"): "apache",
     ("SparkApplication", "sparkoperator.k8s.io/v1beta2"): "kubeflow",
     ("PodMonitor", "monitoring.coreos.com/v1"): "pod-monitor",
+    ("ScaledObject", "keda.sh/v1alpha1"): "scaled-object",
     ("ServiceAccount", "v1"): "service-account",
     ("Role", "rbac.authorization.k8s.io/v1"): "role",
     ("RoleBinding", "rbac.authorization.k8s.io/v1"): "role-binding",
