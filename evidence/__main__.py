@@ -38,6 +38,7 @@ PROGRAMS = {
     "balance.theory": "why some streams take more replicas than the bound, and what sources must that know nothing",
     "balance.change": "max/mean of all schemes after a hot key came, was swapped, went",
     "faults.alerts": "whether each alert fires by its fault: a real topology, Kafka and Prometheus",
+    "balance.spread": "a picture of what groupings do with a hot key",
     "balance.caps": "PLANNED's replicas at caps of 1.02, 1.05, 1.1, beside BOUNDED_LOAD at equal ones and the fewest",
 }
 #: Those that ``all`` leaves out: a campaign of faults can take hours, other engines are 2 GB to fetch, and the papers
