@@ -1,4 +1,4 @@
-"""Keyed operators: what a worker remembers of each of its keys, and the results that it makes of this."""
+"""Keyed operators: user code with a state per key, and the ready-made ones."""
 
 from unskew.apps.operators.distinct import Distinct
 from unskew.apps.operators.distinct_count import DistinctCount

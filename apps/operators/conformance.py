@@ -1,4 +1,4 @@
-"""Check whether an operator keeps what ``KeyedOperator`` promises, on random tuples. It is a contract for any operator.
+"""Test on random tuples whether an operator fulfils the contract of ``KeyedOperator``.
 
 The tuples have few keys and few values, so that many coincide. Some values are extreme.
 """
@@ -20,7 +20,7 @@ _ODD_FLOATS = (float("nan"), float("inf"), -float("inf"), 5e-324)
 
 _TEXTS = ("", "a", "b", "c", "d", "e", "ü", "long " * 20)
 
-#: States, one a key, and the numbers of these keys.
+#: States, one per key, and these keys' numbers.
 States: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
 
 
@@ -33,11 +33,11 @@ class PropertyResult:
     name, says : str
         The property's name, and the property as a sentence.
     skipped : str
-        Why the property wasn't checked. Empty: it was.
+        Why the property wasn't checked; empty if it was.
     cases : int
         How many cases were tried. If one failed, it was the last.
     failure : str
-        How the operator breaks the property. Empty: the property holds.
+        How the operator breaks the property; empty if it holds.
 
     """
 
@@ -90,11 +90,11 @@ def check_operator(
     Parameters
     ----------
     work : KeyedOperator
-        The operator that is checked.
+        The operator to check.
     cases : int
-        How many cases are tried. Equal seeds give equal cases.
+        The number of cases.
     seed : int
-        The seed of the random tuples.
+        The seed of the random tuples. Equal seeds give equal cases.
     types : mapping of str to DataType, optional
         The types of the columns that are not in the operator's ``types``. Default: strings.
     nulls : bool
@@ -121,7 +121,7 @@ def check_operator(
 
 
 def compares_exactly(work: KeyedOperator) -> bool:
-    """Whether the operator's states are compared for equality. If not, it has an ``equivalent`` of its own."""
+    """Whether the operator's states are compared for equality. If not, it overrides ``equivalent``."""
     return type(work).equivalent is KeyedOperator.equivalent
 
 
@@ -134,7 +134,7 @@ def _why_not(work: KeyedOperator, name: str) -> str:
 
 
 def _check_schemas(work: KeyedOperator, of: OperatorCase) -> str | None:
-    """Each method gives a state for each key and results of valid slots, both with the declared schemas."""
+    """Each method returns a state for each key and results of valid slots, with the declared schemas."""
     strange = [name for name in work.identity if name not in work.results.names]
     if strange:
         return f"identity has {strange[0]!r}, which results haven't"
@@ -146,7 +146,7 @@ def _check_schemas(work: KeyedOperator, of: OperatorCase) -> str | None:
     moments = work.due(kept)
     if not wrong and moments is not None and (moments.type != pa.int64() or len(moments) != of.keys):
         return f"due gives {len(moments)} {moments.type} of {of.keys} states"
-    _, again = work.update(of.tuples, kept, of.now)  # from the settled states on
+    _, again = work.update(of.tuples, kept, of.now)  # from the states after on_merge
     wrong = wrong or _describe_mismatch(work, "update", None, again, of.keys)
     if work.mergeable and not wrong:
         left = np.flatnonzero(has_state(kept))
@@ -175,7 +175,7 @@ def _describe_mismatch(
 
 
 def _check_repeatability(work: KeyedOperator, of: OperatorCase) -> str | None:
-    """A copy, and another call, give the same: nothing is kept between calls."""
+    """A copy, or a second call, gives the same: nothing is kept between calls."""
     nothing = _make_new_states(work, of.keys)
     results, states = work.update(of.tuples, nothing, of.now)
     settled, _ = work.on_merge(nothing, states, of.now)
@@ -191,7 +191,7 @@ def _check_repeatability(work: KeyedOperator, of: OperatorCase) -> str | None:
 
 
 def _pickle_operator(work: KeyedOperator) -> bytes:
-    """The operator as it travels to Spark's tasks."""
+    """The operator, serialised as for Spark's tasks."""
     try:
         from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
     except ImportError:
@@ -207,7 +207,7 @@ def _compare_results(one: pa.RecordBatch | None, other: pa.RecordBatch | None) -
 
 
 def _check_cuts(work: KeyedOperator, of: OperatorCase) -> str | None:
-    """Three batches of a worker, one after the other, and all in one."""
+    """Three consecutive batches of a worker, against one batch."""
     states = _make_new_states(work, of.keys)
     for which in range(3):
         tuples, keys = of.part(which)
@@ -239,13 +239,13 @@ def _check_associativity(work: KeyedOperator, of: OperatorCase) -> str | None:
 
 
 def _check_split_keys(work: KeyedOperator, of: OperatorCase) -> str | None:
-    """Three workers, merged, and one that has all."""
+    """Three workers' merged states, against one worker's."""
     whole = work.update(of.tuples, _make_new_states(work, of.keys), of.now)[1]
     return _compare_states(work, _merge_fragments(work, _make_fragments(work, of))[0], whole)
 
 
 def _check_upgrade(work: KeyedOperator, of: OperatorCase) -> str | None:
-    """States of older schemas: columns that are still there with their values of today, others at random."""
+    """States of older schemas: columns that still exist have today's values, others random ones."""
     states, random = work.update(of.tuples, _make_new_states(work, of.keys), of.now)[1], np.random.default_rng(of.keys)
     for schema in work.previous_schemas:
         columns = [

@@ -13,16 +13,16 @@ _SAID = 1_000  # characters: an error may quote a message
 
 
 class UserCodeFault(Exception):
-    """The user's work raised an error. The message is one line: the key, the place in the code, and the error."""
+    """The user's work raised an error. The message is one line: key, line of code, and error."""
 
 
 def describe_raised(error: Exception) -> str:
-    """What the user's code raised. Where keys aren't shown, without its text, which may quote one."""
+    """What the user's code raised; without its text if keys aren't shown, because it may quote one."""
     return " ".join(f"{type(error).__name__}: {error}".split()) if shows_keys() else type(error).__name__
 
 
 def locate_error(error: Exception, files: Collection[str | None], name: str) -> str:
-    """What was raised, and the last line of ``files`` that led to it. If there is none, ``name`` stands for it."""
+    """What was raised, and the last line of ``files`` in its traceback, or ``name`` if there is none."""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     said = describe_raised(error)
     if len(said) > _SAID:
@@ -38,13 +38,13 @@ def find_cause(error: Exception) -> Exception | None:
 
 
 class StateFault(Exception):
-    """A work's fault that no rejection of messages would mend. The message is one line: key, place and error.
+    """A fault of the user's work that rejecting messages can't cure. The message is one line: key, place and error.
 
-    A keyed operator raised an error, or returned something invalid; or a work without states failed too often, or on a
-    message that may be counted already.
+    A keyed operator raised an error or returned something invalid; or stateless work failed too often, or on a message
+    that may be counted already.
     """
 
 
 def describe_keys(keys: "pa.Array") -> str:
-    """The first of n ≥ 1 keys, and how many there are besides."""
+    """The first of n ≥ 1 keys, and the number of others."""
     return f"key {quote_key(keys[0].as_py())}" + (f" and {len(keys) - 1} others" if len(keys) > 1 else "")

@@ -1,4 +1,4 @@
-"""Exact sums of floating-point numbers, which don't depend on the order, the batches and the workers.
+"""Exact sums of floating-point numbers, independent of order, batches and workers.
 
 A sum is kept as an *expansion*: float64 numbers whose exact sum it is. The first of them is the sum correctly rounded,
 the second is the remainder correctly rounded, and so on. Nearly always there are one or two. Equal sums have equal
@@ -37,13 +37,13 @@ def sum_expansions(expansions: pa.ListArray, slots: NDArray[np.int32], keys: int
 
 
 def make_expansions(*parts: NDArray[np.float64]) -> pa.ListArray:
-    """Expansions with these parts, n of them. The next ``sum_expansions`` leaves out parts that are zero."""
+    """Expansions with these parts. The next ``sum_expansions`` drops parts that are zero."""
     offsets = np.arange(len(parts[0]) + 1, dtype=np.int32) * len(parts)
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.column_stack(parts).ravel()), type=EXPANSION)
 
 
 def take_leading_parts(expansions: pa.ListArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The first two parts of each expansion: the rounded sum, and most of what rounding left out."""
+    """The first two parts of each expansion: the rounded sum, and most of the rounding error."""
     offsets = expansions.offsets.to_numpy()
     padded = np.concatenate([expansions.values.to_numpy(), [0.0, 0.0]])
     lengths = np.diff(offsets)
@@ -93,7 +93,7 @@ def _sum_by_slot(
 
 @kernel
 def _grow_expansion(parts: NDArray[np.float64], n: int, x: float) -> int:
-    """Add x to the expansion of n parts, smallest first, and leave zeros out; how many parts it has now."""
+    """Add x to the expansion of n parts, smallest first, without zeros; returns the new number of parts."""
     kept = 0
     for i in range(n):
         y = parts[i]
@@ -113,7 +113,7 @@ def _grow_expansion(parts: NDArray[np.float64], n: int, x: float) -> int:
 
 @kernel
 def _round_sum(parts: NDArray[np.float64], n: int) -> float:
-    """The sum of the parts, correctly rounded: half-way cases look one part further."""
+    """The sum of the parts, correctly rounded: half-way cases depend on the next part."""
     n -= 1
     high, low = parts[n], 0.0
     while n > 0:

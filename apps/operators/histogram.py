@@ -24,23 +24,22 @@ _QUANTILES = pa.list_(pa.float64())
 
 
 class Histogram(Summary, MergeableOperator):
-    """A histogram of a column by key, of at most B bins: the sketch of the streaming parallel decision tree.
+    """A histogram of a column per key with at most B bins: the streaming parallel decision tree's sketch.
 
     A bin is the mean of its tuples' values and their number. To merge histograms, all their bins are sorted by value,
     and the two closest ones are joined until B are left.
 
-    The authors give no bound on the error; they measure it. ``count``, ``min`` and ``max`` are exact. As long as a key
-    has at most B different values, so are the bins. Beyond that, bins are about as far apart as the values' range
-    allows, wherever most values lie. With 64 bins and 100,000 values, from one batch or from 100 that were merged, the
-    rank of a quantile was off by at most 0.4 % for uniform and normal values, 2 % for exponential ones, and 5 % for
-    lognormal ones with σ = 1. With σ = 2 the tail takes nearly all of the bins, and ranks were off by 40 %.
-    ``Quantiles`` and ``KllQuantiles`` have bounds.
+    The authors measure the error, but give no bound. ``count``, ``min`` and ``max`` are exact, and so are the bins
+    while a key has at most B different values. Beyond that, bins spread evenly over the values' range, wherever most
+    values lie. With 64 bins and 100,000 values, from one batch or from 100 that were merged, the rank of a quantile was
+    off by at most 0.4 % for uniform and normal values, 2 % for exponential ones, and 5 % for lognormal ones with σ = 1.
+    With σ = 2 the tail takes nearly all of the bins, and ranks were off by 40 %. ``Quantiles`` and ``KllQuantiles``
+    have bounds.
 
-    Bins depend on how tuples are cut into batches and on the order of merges. Equal merges give equal bins: within one
-    of them, the order of states and tuples doesn't matter.
+    Bins depend on batches and on the order of merges. Within one merge, the order of states and tuples doesn't matter.
 
-    A tuple costs some 0.4 µs, and 2 µs where a key has many in a batch: n bins are joined in O(n log n). A state has
-    at most 16·B bytes, and some 20 others.
+    A tuple costs some 0.4 µs, or 2 µs if its key has many in a batch: n bins are joined in O(n log n). A state has at
+    most 16·B + 20 bytes.
 
     Parameters
     ----------
@@ -49,7 +48,7 @@ class Histogram(Summary, MergeableOperator):
     bins : int
         B, in [2, 65535].
     at : tuple of float
-        The quantiles that are published, each in [0, 1].
+        The quantiles to publish, each in [0, 1].
     when : str
         ``change`` (publish at each change) or ``end``.
 
@@ -62,8 +61,8 @@ class Histogram(Summary, MergeableOperator):
     -----
     A result has the ``count`` of values, ``min``, ``max``, the list of ``quantiles`` at ``at``, and the list of
     ``bins``, in ascending order. Half of a bin's tuples count as less than its value, and between two bins the density
-    rises or falls in a straight line (the procedures *sum* and *uniform* of the paper). A value that many tuples share
-    is so spread towards its neighbours.
+    rises or falls in a straight line (the procedures *sum* and *uniform* of the paper). So a value of many tuples is
+    spread towards its neighbours.
 
     References
     ----------
@@ -114,7 +113,7 @@ class Histogram(Summary, MergeableOperator):
         self.types = {value: pa.float64()}
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """For each tuple one bin, or none if the value isn't a finite number."""
+        """One bin per tuple, or none if the value isn't finite."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy() + 0.0  # −0 is 0
         fit = np.isfinite(values)
         shown = pa.array(values, mask=~fit)
@@ -122,7 +121,7 @@ class Histogram(Summary, MergeableOperator):
         return pa.RecordBatch.from_arrays([shown, shown, build_lists(alone, len(values), _BINS)], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add bins of equal values up, then join the closest ones."""
+        """Add up bins of equal values, then join the closest ones."""
         extremes = pa.table([slots, *states.columns[:2]], names=["slot", "min", "max"])
         extremes = extremes.group_by("slot", use_threads=False).aggregate([("min", "min"), ("max", "max")])
         least, greatest = extremes.sort_by("slot").select(["min_min", "max_max"]).columns
@@ -136,7 +135,7 @@ class Histogram(Summary, MergeableOperator):
         return pa.RecordBatch.from_arrays(arrays, schema=self.state)
 
     def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """The histogram of each key; without values minimum, maximum and quantiles are null."""
+        """The histogram of each key. Without values, minimum, maximum and quantiles are null."""
         keys, quantiles = states.num_rows, len(self.at)
         least, greatest, bins = states.columns
         counts, values = _interpolate(states, np.array(self.at, np.float64))
@@ -146,7 +145,7 @@ class Histogram(Summary, MergeableOperator):
         return make_results(self, slots, pa.array(counts), least, greatest, lists, bins)
 
     def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-        """Whether all that no order changes is equal: extremes, count, mean; and the bins, if none were joined."""
+        """Whether all that doesn't depend on order is equal: extremes, count, mean; and bins if none were joined."""
         if not one.select(["min", "max"]).equals(other.select(["min", "max"])):
             return False
         for first, second in zip(one.column("bins").to_pylist(), other.column("bins").to_pylist(), strict=True):
@@ -181,12 +180,12 @@ def _interpolate(states: pa.RecordBatch, at: NDArray[np.float64]) -> tuple[NDArr
     points[first], points[last] = (states.column(name).fill_null(np.nan).to_numpy() for name in ("min", "max"))
     points[inner], density[inner] = (combine_column(flat, name).to_numpy() for name in _NAMES)
     so_far = np.cumsum(density)
-    below = so_far - density / 2  # a bin's own tuples lie half below its value
+    below = so_far - density / 2  # half of a bin's tuples lie below its value
     counts = (so_far[last] - so_far[first]).astype(np.int64)
     ranks, others = np.outer(counts, at), so_far[first, None]
     start = np.searchsorted(below, others + ranks, side="right") - 1
     start = np.clip(start, first[:, None], last[:, None] - 1)
-    # How the sum with the other keys' tuples was rounded must not tell in the result, whichever keys there are.
+    # The result must not depend on how the sum with other keys' tuples was rounded.
     start = np.maximum(start - (ranks < below[start] - others), first[:, None])
     start = np.minimum(start + (ranks >= below[start + 1] - others), last[:, None] - 1)
     left, right = density[start], density[start + 1]
@@ -202,11 +201,11 @@ def _interpolate(states: pa.RecordBatch, at: NDArray[np.float64]) -> tuple[NDArr
 def _join_closest(
     values: NDArray[np.float64], counts: NDArray[np.int64], bounds: NDArray[np.int64], bins: int
 ) -> NDArray[np.bool_]:
-    """Join the closest bins of each key, in place, until it has at most ``bins``; which of the n are left, bool[n].
+    """Join the closest bins of each key, in place, until it has at most ``bins``; returns which of n are left, bool[n].
 
-    A key's bins are those from its bound to the next key's, in ascending order of values that all differ. Of equal gaps
-    the leftmost goes first. A join only widens the gaps to its neighbours. So a gap in the heap is at most what it is
-    now, and it is enough to look again when it comes first.
+    A key's bins lie between its bound and the next key's, in strictly ascending order of value. Of equal gaps the
+    leftmost goes first. A join only widens the gaps to its neighbours, so a gap in the heap is a lower bound, and it is
+    enough to compute it again when it comes first.
     """
     n = len(values)
     kept = np.ones(n, np.bool_)

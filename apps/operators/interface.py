@@ -19,16 +19,16 @@ from unskew.grouping.arguments import check_choice
 
 @dataclass(frozen=True)
 class Now:
-    """The time of a batch; a replay repeats it.
+    """The time of a batch, which a replay repeats.
 
     Attributes
     ----------
     batch_ms : int
-        The batch's own time, ms since the epoch.
+        The batch's time, ms since the epoch.
     watermark_ms : int
-        A lower bound on the times of all tuples to come, ms since the epoch. By event time it is the latest time less
-        the lateness, by batch time the batch's time. Where states live for windows, it is the start of the first one
-        that isn't closed at that time.
+        A lower bound on the times of all tuples to come, ms since the epoch: in event time the latest time less the
+        lateness, in batch time the batch's time. If states live for windows, it is the start of the first window that
+        isn't closed then.
 
     """
 
@@ -37,43 +37,43 @@ class Now:
 
 
 class KeyedOperator(ABC):
-    """A keyed operator: your code, with a state per key, which is vectorised over the keys of a batch.
+    """A keyed operator: your code with a state per key, vectorised over the keys of a batch.
 
-    A worker calls ``update`` once a batch, with all its tuples and the states of their keys (or with some of the keys
-    at a time, if their states exceed 256 MiB). Each row of ``states`` is a key. A *slot* is the number of such a row,
-    by which tuples and results name their key. Keep nothing in the instance between calls, because Spark sends copies
-    of it to the tasks: everything that it remembers must be in the states.
+    A worker calls ``update`` once per batch, with all its tuples and the states of their keys (or with some of the keys
+    at a time, if their states exceed 256 MiB). Each row of ``states`` is a key, and its number is the key's *slot* in
+    tuples and results. Keep nothing in the instance between calls, because Spark sends copies of it to the tasks:
+    whatever must be remembered belongs in the states.
 
     Attributes
     ----------
     columns : tuple of str
-        The tuples' columns that it reads; the key is ``key``, also null. ``time`` (int64, ms) is always there.
+        The tuples' columns that it reads. The key is ``key``, and may be null. ``time`` (int64, ms) is always there.
     types : mapping of str to pyarrow.DataType
         The types to which ``column`` casts columns. Other columns keep theirs.
     state : pyarrow.Schema
-        The columns of a key's state, which is one row. A new key's state has nulls only.
+        The columns of a key's state, which is one row. A new key's state is all null.
     results : pyarrow.Schema
         The columns of a result, besides the key.
     identity : tuple of str
-        The columns of ``results`` that tell apart the results of a key and window. A result overwrites an earlier one
-        with equal identity.
+        The columns of ``results`` that distinguish results of a key and window. A result overwrites an earlier one with
+        equal identity.
     ttl_ms : int or None
         How long a state lives at least after its key's last tuple, by the watermark. ``on_close`` is called when it
-        leaves. None: the run's options decide.
+        expires. None: the run's options decide.
     parameters : mapping of str to a number or a string
-        What the meaning of a state depends on. A run refuses a checkpoint whose states were made with other parameters.
+        What a state's meaning depends on. A run refuses a checkpoint whose states were made with other parameters.
     previous_schemas : tuple of pyarrow.Schema
         The schemas that ``state`` had in earlier versions of the operator. A run takes over a checkpoint with such
         states by ``upgrade``, and refuses one with any other schema.
     by_batch : bool
         Whether states depend on how the tuples are cut into batches.
     local_state : bool
-        Whether a worker's state of a key stands on its own, as a cache's does. Then any grouping runs the operator, a
+        Whether a worker's state of a key is complete by itself, like a cache's. Then any grouping runs the operator, a
         split key's states are never merged, and all results of ``update`` are published.
 
     Examples
     --------
-    An operator that counts each key's tuples. Without ``merge`` it runs only where a key stays at one worker:
+    An operator that counts each key's tuples. Without ``merge``, it runs only if each key stays at one worker:
 
     >>> class Count(KeyedOperator):
     ...     state = pa.schema([("n", pa.int64())])
@@ -108,13 +108,13 @@ class KeyedOperator(ABC):
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Take in the tuples of a batch.
+        """Process the tuples of a batch.
 
         Parameters
         ----------
         tuples : RecordBatch
             n tuples: ``slot`` (int32), ``time`` (int64, ms) and ``columns``. Tuples of one source are in its order. A
-            column of more than 2 GiB of texts or bytes has Arrow's large type.
+            string or binary column above 2 GiB has Arrow's large type.
         states : RecordBatch
             k states with the columns of ``state``. Each of their keys has a tuple.
         now : Now
@@ -123,7 +123,7 @@ class KeyedOperator(ABC):
         Returns
         -------
         results : RecordBatch or None
-            Any number of rows: ``slot`` (int32) and the columns of ``results``. Where the grouping splits keys, these
+            Any number of rows: ``slot`` (int32) and the columns of ``results``. If the grouping splits keys, they
             aren't published, because a worker doesn't have a key's whole state. The results of ``on_merge`` and
             ``on_close`` are.
         states : RecordBatch
@@ -132,7 +132,7 @@ class KeyedOperator(ABC):
         Raises
         ------
         ValueError
-            A column can't be cast to its type in ``types``: see ``column``, by which this package's operators read
+            A column can't be cast to its type in ``types``: see ``column``, with which this package's operators read
             columns.
 
         """
@@ -162,12 +162,12 @@ class KeyedOperator(ABC):
     def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Give the results of keys whose whole states have changed.
+        """Return the results of keys whose whole states have changed.
 
-        At this call a key's state is whole. If the key is at one worker, the call follows ``update``. If keys are
-        split, it follows ``merge``: all workers have then sent their fragments, so no tuple older than the watermark is
-        missing. Where states live for a TTL, it is also called for keys without a tuple that are ``due``. Their states
-        before and after are then equal.
+        At this call a key's state is whole. It follows ``update`` if the key is at one worker, and ``merge`` if keys
+        are split: all workers have then sent their fragments, so no tuple older than the watermark is missing. If
+        states live for a TTL, it is also called for keys without a tuple that are ``due``, with equal states before and
+        after.
 
         Parameters
         ----------
@@ -181,13 +181,13 @@ class KeyedOperator(ABC):
         results : RecordBatch or None
             Any number of rows: ``slot`` and the columns of ``results``.
         states : RecordBatch
-            The k states that are kept.
+            The k states to keep.
 
         """
         return None, after
 
     def due(self, states: pa.RecordBatch) -> pa.Array | None:
-        """Give the watermark from which ``on_merge`` must be called for a key, even if the key gets no tuple.
+        """Return the watermark from which ``on_merge`` must be called for a key even without a tuple.
 
         Parameters
         ----------
@@ -197,19 +197,19 @@ class KeyedOperator(ABC):
         Returns
         -------
         int64[k] or None
-            ms since the epoch. Null: never due before expiry. Return None if no state is ever due.
+            ms since the epoch. Null: not due before expiry. None: no state is ever due.
 
         """
         return None
 
     def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Give the last results of states whose window closes or which expire. The columns are as in ``update``."""
+        """Return the last results of states whose window closes or which expire, with the columns of ``update``'s."""
         return None
 
     def upgrade(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """Convert states of an older schema to the current one. By default, new columns are null.
 
-        It is called once for each state, in the first batch of a run on a checkpoint of an older version.
+        Called once per state, in the first batch of a run on a checkpoint of an older version.
 
         Parameters
         ----------
@@ -238,8 +238,8 @@ class KeyedOperator(ABC):
     def equivalent(self, one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
         """Whether two batches of k states may come from the same tuples. By default they must be equal (NaN is NaN).
 
-        An operator whose states depend on the order of merges overrides this, and allows what its error bounds allow.
-        Only tests and ``unskew check-work`` call it.
+        An operator whose states depend on the order of merges overrides this according to its error bounds. Only tests
+        and ``unskew check-work`` call it.
         """
         return one.equals(other) or (one.schema == other.schema and repr(one.to_pylist()) == repr(other.to_pylist()))
 
@@ -268,28 +268,28 @@ class KeyedOperator(ABC):
 
     @property
     def emits_on_close(self) -> bool:
-        """Whether ``on_close`` may give results. If not, a run that ends needn't wait until its states expire."""
+        """Whether ``on_close`` may return results. If not, a run that ends needn't wait until its states expire."""
         return type(self).on_close is not KeyedOperator.on_close
 
     @property
     def settles_later(self) -> bool:
-        """Whether ``on_merge`` may give results for keys without a tuple."""
+        """Whether ``on_merge`` may return results of keys without a tuple."""
         return type(self).due is not KeyedOperator.due
 
 
-#: When a summary is published: whenever its key has changed, or when its window closes or its state expires.
+#: When a summary is published: at each change of its key, or when its window closes or its state expires.
 WHEN = ("change", "end")
 
 
 class MergeableOperator(KeyedOperator):
-    """An operator that makes a small state of each tuple (``to_state``) and merges several states into one (``merge``).
+    """An operator that turns each tuple into a small state (``to_state``) and merges states (``merge``).
 
-    Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on how a stream is
-    cut into batches and spread over workers.
+    Its ``update`` merges too. So if ``merge`` is associative and commutative, states don't depend on batches and
+    workers.
 
     Examples
     --------
-    Each key's largest amount. The state of a tuple is its amount, and two states merge into the larger one:
+    Each key's largest amount. A tuple's state is its amount, and two states merge into the larger one:
 
     >>> class Largest(MergeableOperator):
     ...     columns = ("amount",)
@@ -316,11 +316,11 @@ class MergeableOperator(KeyedOperator):
 
     @abstractmethod
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """The state of each tuple on its own: n rows of ``state``."""
+        """The state of each tuple alone: n rows of ``state``."""
 
     @abstractmethod
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """As ``KeyedOperator.merge``. Here too, every key has at least one state."""
+        """As ``KeyedOperator.merge``: every key has at least one state."""
 
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
@@ -333,13 +333,13 @@ class MergeableOperator(KeyedOperator):
 
 
 class Summary(KeyedOperator):
-    """An operator that publishes a result for each key: a function of the key's state.
+    """An operator whose result is a function of the key's state.
 
     Parameters
     ----------
     when : str
-        ``change``: the result is published each time the key has changed, and overwrites the earlier one.
-        ``end``: it is published once, when the window closes or the state expires.
+        ``change``: each change of the key publishes the result, which overwrites the earlier one. ``end``: it is
+        published once, when the window closes or the state expires.
 
     Raises
     ------
@@ -377,16 +377,16 @@ class Summary(KeyedOperator):
     def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Give the results of the keys that have changed, unless results are published at the end."""
+        """Return the results of changed keys, unless results are published at the end."""
         return (self.result(after) if self.when == "change" else None), after
 
     def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Give the results, unless they were published at each change."""
+        """Return the results, unless they were published at each change."""
         return self.result(states) if self.when == "end" else None
 
 
 def require_operator(work: Any) -> None:
-    """Raise ``UsageError`` for what isn't a keyed operator, such as its class."""
+    """Raise ``UsageError`` if it isn't a keyed operator, but its class, for instance."""
     if isinstance(work, KeyedOperator):
         return
     if isinstance(work, type) and issubclass(work, KeyedOperator):
@@ -397,7 +397,7 @@ def require_operator(work: Any) -> None:
 
 
 def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Which of k keys have a state, bool[k]. A state whose columns are all null counts as none."""
+    """Which of k keys have a state, bool[k]: one whose columns aren't all null."""
     there = np.zeros(states.num_rows, np.bool_)
     for column in states.columns:
         there |= column.is_valid().to_numpy(zero_copy_only=False)
@@ -405,7 +405,6 @@ def has_state(states: pa.RecordBatch) -> NDArray[np.bool_]:
 
 
 def concat_batches(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Several batches of one schema as one."""
     columns = [pa.concat_arrays([batch.column(name) for batch in batches]) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,4 +1,4 @@
-"""INTERVAL_JOIN: pairs of tuples of a key whose times are close to each other."""
+"""INTERVAL_JOIN: pairs of a key's tuples whose times are close."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
@@ -15,28 +15,28 @@ from unskew.durations import Duration, parse_milliseconds
 from unskew.errors import UsageError
 from unskew.grouping.arguments import check_choice
 
-#: Pairs that count: batches of n left and n right tuples → bool[n].
+#: Which pairs count: batches of n left and n right tuples → bool[n].
 Condition: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
 
 HOW = ("inner", "left", "right", "full")
 
 
 class IntervalJoin(KeyedOperator):
-    """Pairs of two streams' tuples of the same key whose times are close to each other: a join in one stream.
+    """Join tuples of two streams that have the same key and close times.
 
-    ``keyed_map`` takes both streams, ``[left, right]``, whose rows have a column that says which stream they are of.
-    Without such a column, pairs are of one stream: a self-join. A pair is published once, in the batch of the later of
-    its tuples to come. A tuple is kept until the watermark says that no partner can come any more.
+    ``keyed_map`` takes both streams, ``[left, right]``, whose rows have a column (``side``) that says which stream they
+    belong to. Without it, the join is a self-join of one stream. A pair is published once, in the batch in which its
+    second tuple comes. A tuple is kept until the watermark rules out any further partner.
 
     Only groupings that keep a key at one worker run the operator, such as KEY and MIXED.
 
-    A pair costs some 0.3 µs. A batch with a tuple of a key reads and writes all tuples that the key keeps: 10 ms for
-    10,000 of them, 70 ms for 100,000.
+    A pair costs some 0.3 µs. A batch with a tuple of a key reads and writes all kept tuples of the key: 10 ms for
+    10,000, 70 ms for 100,000.
 
     Parameters
     ----------
     within : timedelta, number (s) or str
-        How far apart the times of a pair may be: the later tuple's is at most the earlier one's plus ``within``.
+        The most by which the times of a pair may differ.
     after : timedelta, number (s) or str, optional
         With a ``side``: the right tuple's time is at most the left one's plus ``after``, and at least the left one's
         less ``within``. Default: ``within``.
@@ -44,26 +44,25 @@ class IntervalJoin(KeyedOperator):
         The columns of each side that a pair has, with their types in Arrow, such as ``"price double, size int64"``. In
         the results they are called ``left_price`` or ``right_price``.
     id : str
-        The column that tells a tuple from the key's other tuples of its side.
+        The column that distinguishes a tuple from the key's others of its side.
     kind : str
         The id's type in Arrow: ``int64`` or ``string``.
     side : str, optional
         The boolean column that is true for tuples of the right stream. None: a self-join. Left is then the earlier
-        tuple, and of two at the same time the one with the smaller id.
+        tuple, or at equal times the one with the smaller id.
     equal : str
         Columns of both sides that must be equal besides the key, such as ``"player int64"``. Null equals nothing.
     where : callable, optional
         Which of n pairs count: (n left tuples, n right tuples) → bool[n]. The tuples have the columns ``time``, ``id``
         and those of their side. It is called with at most a million pairs at a time.
     how : str
-        ``inner``; or ``left``, ``right``, ``full``: a tuple of that side without a partner is published, too, when the
-        watermark says that none can come. A self-join is ``inner``.
+        ``inner``; or ``left``, ``right``, ``full``: tuples of that side without a partner are published, too, when the
+        watermark rules one out. A self-join is ``inner``.
 
     Notes
     -----
     The columns of a result are ``left_id``, ``left_time``, ``right_id``, ``right_time`` (times in ms since the epoch),
-    and those of the sides. The stream that is behind decides how long tuples are kept: pause it, and the states of the
-    other grow.
+    and those of the sides. The slower stream decides how long tuples are kept: if it pauses, the other's states grow.
 
     Raises
     ------
@@ -146,7 +145,7 @@ class IntervalJoin(KeyedOperator):
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Find the pairs that the new tuples make, with each other and with those that are kept."""
+        """Find the pairs of the new tuples, with each other and with kept ones."""
         old = flatten_lists(states.column(0))
         rows = pa.concat_tables([old, self._read(tuples)]).combine_chunks()
         fresh = np.arange(rows.num_rows) >= old.num_rows
@@ -161,14 +160,14 @@ class IntervalJoin(KeyedOperator):
     def on_merge(
         self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Forget the tuples for which no partner can come, and publish those that must be though they have none."""
+        """Forget the tuples that can get no more partners, and publish those that an outer join has without one."""
         rows = flatten_lists(after.column(0))
         over = self._find_ends(rows) < now.watermark_ms
         kept = rows.filter(pa.array(~over))
         return self._publish_alone(rows.filter(pa.array(over))), self._keep(kept, after.num_rows, empty=False)
 
     def due(self, states: pa.RecordBatch) -> pa.Array | None:
-        """When the first tuple may be published without a partner. None: none ever is."""
+        """When the first tuple may be published without a partner; None: never."""
         if self.how == "inner":
             return None
         rows = flatten_lists(states.column(0))
@@ -177,7 +176,7 @@ class IntervalJoin(KeyedOperator):
         return pa.array(first, mask=first == np.iinfo(np.int64).max)
 
     def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
-        """Publish the tuples that must be though they have no partner."""
+        """Publish the tuples that an outer join has without a partner."""
         return self._publish_alone(flatten_lists(states.column(0)))
 
     @property
@@ -187,7 +186,6 @@ class IntervalJoin(KeyedOperator):
 
     @property
     def settles_later(self) -> bool:
-        """As ``emits_on_close``."""
         return self.how != "inner"
 
     def _read(self, tuples: pa.RecordBatch) -> pa.Table:
@@ -203,21 +201,21 @@ class IntervalJoin(KeyedOperator):
     def _find_pairs(
         self, rows: pa.Table, fresh: NDArray[np.bool_]
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """The rows of the left and the right tuples of pairs of which one is fresh, at most a million at a time."""
+        """The rows of the left and right tuples of pairs with a fresh tuple, at most a million pairs at a time."""
         group, comparable = self._number_groups(rows)
         time = combine_column(rows, "time").to_numpy()
         right = combine_column(rows, "right").to_numpy(zero_copy_only=False) & (self.side is not None)
         line = number_by_group(group, time, self.before_ms + self.after_ms)
         lefts, rights = (comparable & ~right, comparable & (right | (self.side is None)))
         back = 0 if self.side is None else self.before_ms
-        # Fresh left tuples meet all right ones, and kept left tuples the fresh right ones.
+        # Fresh left tuples pair with all right ones, and kept left tuples with fresh right ones.
         for mine, theirs in ((lefts & fresh, rights), (lefts & ~fresh, rights & fresh)):
             one, other = np.flatnonzero(mine), np.flatnonzero(theirs)
             for left, found in find_close_pairs(line[one], line[other], back, self.after_ms):
                 yield self._select_pairs(rows, one[left], other[found], time)
 
     def _number_groups(self, rows: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The group of each tuple, whose tuples have the same key and are equal; and which tuples are in any group."""
+        """The group of each tuple, of equal keys and ``equal`` columns; and which tuples are in a group at all."""
         group = combine_column(rows, "slot").to_numpy().astype(np.int64)
         comparable = np.ones(len(group), np.bool_)
         for name in self._equal:
@@ -230,7 +228,7 @@ class IntervalJoin(KeyedOperator):
     def _select_pairs(
         self, rows: pa.Table, left: NDArray[np.int64], right: NDArray[np.int64], time: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The pairs that count."""
+        """The pairs that ``where`` accepts, and of a self-join only those in order."""
         if self.side is None:
             ids = combine_column(rows, "id")
             smaller = pc.call_function("less", [ids.take(pa.array(left)), ids.take(pa.array(right))])
@@ -243,7 +241,7 @@ class IntervalJoin(KeyedOperator):
         return left, right
 
     def _show(self, rows: pa.Table, side: str, at: NDArray[np.int64]) -> pa.RecordBatch:
-        """Tuples of a side as ``where`` gets them."""
+        """A side's tuples, as passed to ``where``."""
         names = {"time": "time", "id": "id"} | {name: self._names[name] for name in self._sides[side]}
         taken = {shown: combine_column(rows, name).take(pa.array(at)) for shown, name in names.items()}
         return pa.RecordBatch.from_pydict(taken)
@@ -259,7 +257,7 @@ class IntervalJoin(KeyedOperator):
         return make_results(self, pa.array(slot), *ids, *own)
 
     def _publish_alone(self, rows: pa.Table) -> pa.RecordBatch | None:
-        """The results for tuples without a partner, of the sides that have such."""
+        """The results of tuples without a partner, of the sides that publish them."""
         if self.how == "inner":
             return None
         right, matched = (combine_column(rows, name).to_numpy(zero_copy_only=False) for name in ("right", "matched"))
@@ -269,24 +267,24 @@ class IntervalJoin(KeyedOperator):
         return self._publish(rows, np.where(left, alone, -1), np.where(left, -1, alone))
 
     def _find_ends(self, rows: pa.Table) -> NDArray[np.int64]:
-        """The last time at which a partner of each tuple may come, int64[n], ms."""
+        """The latest time of a partner of each tuple, int64[n], ms."""
         right = combine_column(rows, "right").to_numpy(zero_copy_only=False).astype(np.bool_)
         return combine_column(rows, "time").to_numpy() + np.where(right, self.before_ms, self.after_ms)
 
     def _keep(self, rows: pa.Table, keys: int, *, empty: bool) -> pa.RecordBatch:
-        """The states of k keys, whose tuples have an order that doesn't depend on batches."""
+        """The states of k keys, with tuples in an order independent of batches."""
         names = ["slot", "time", "right", "id", *(name for name in rows.column_names if name.startswith("c"))]
         ordered = rows.sort_by([(name, "ascending") for name in names])
         return pa.RecordBatch.from_arrays([build_lists(ordered, keys, self._entries, empty=empty)], schema=self.state)
 
 
 def _parse_types(columns: str) -> dict[str, pa.DataType]:
-    """Columns with Arrow's types, of a text such as ``"price double, size int64"``.
+    """Parse columns with Arrow's types, such as ``"price double, size int64"``.
 
     Raises
     ------
     UsageError
-        The text isn't like that, or a type is none of Arrow's.
+        The syntax is different, or a type isn't one of Arrow's.
 
     """
     found = {}

@@ -19,11 +19,10 @@ class KllQuantiles(Summary):
     at most 0.68 % · n with ``k`` = 400. Up to k values the quantiles are exact. A state has some 3·k values of 8 bytes,
     whatever the values are.
 
-    The sketch uses random numbers, and the library takes no seed. So a replay may write other bytes and publish other
-    values, within the error bound. A result that is published again overwrites the earlier one. If equal runs must give
-    equal results, use ``Quantiles``.
+    The sketch uses random numbers without a seed. So a replay may publish other values, within the error bound, which
+    overwrite the earlier ones. If equal runs must give equal results, use ``Quantiles``.
 
-    A tuple costs some 0.1 µs. A key in a batch costs some 15 µs, because each sketch is read and written on its own.
+    A tuple costs some 0.1 µs. A key in a batch costs some 15 µs, because sketches are read and written one by one.
 
     Parameters
     ----------

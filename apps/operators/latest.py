@@ -1,4 +1,4 @@
-"""LATEST: the latest value of a key. ENRICHED: tuples with the latest value of their key."""
+"""LATEST: a key's latest value. ENRICHED: tuples with their key's latest value."""
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +18,18 @@ _STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()
 
 
 class Latest(MergeableOperator):
-    """The latest value of a key: a table made of a stream of changes.
+    """A key's latest value: a table from a stream of changes.
 
-    The latest value is the one with the greatest time. Among equal times it is the one with the greatest ``version``,
-    and among equal versions it is the greatest value. So it doesn't depend on the order, the batches or the workers. A
-    tuple costs some 0.4 µs.
+    The latest value has the greatest time; among equal times the greatest ``version``; among equal versions it is the
+    greatest. So it doesn't depend on order, batches or workers. A tuple costs some 0.4 µs.
 
     Parameters
     ----------
     value : str
         The column, which must be castable to a string. Null is a value too, the smallest; Kafka calls it a tombstone.
     version : str
-        A column of integers, such as ``offset``. Of two values of the same time, the one with the greater version is
-        later. Empty: there are no versions. By batch time all tuples of a batch have the same time.
+        A column of integers, such as ``offset``, that orders values of the same time. Empty: there are no versions. In
+        batch time all tuples of a batch have the same time.
 
     Notes
     -----
@@ -38,7 +37,7 @@ class Latest(MergeableOperator):
 
     Examples
     --------
-    The tuple of the greatest time has the latest value, though it comes first:
+    The tuple with the greatest time has the latest value, though it comes first:
 
     >>> slots = pa.array([0, 0], pa.int32())
     >>> tuples = pa.RecordBatch.from_pydict({"slot": slots, "time": [9, 5], "value": ["new", "old"]})
@@ -87,19 +86,19 @@ class Latest(MergeableOperator):
 class Enriched(KeyedOperator):
     """Tuples joined to the latest value of their key: a stream and a table, in one stream.
 
-    A tuple with a value changes the key's value. A tuple without one is a question. Its result is the value as of its
-    time, or the value that the key had before the batch if that value is later. The order of a batch's tuples doesn't
-    matter: of equal times, changes come before questions.
+    A tuple with a value changes the key's value. A tuple without one is a question, whose result is the value as of its
+    time, or the value from before the batch if that is later. The order of a batch's tuples doesn't matter: at equal
+    times, changes come before questions.
 
-    Only groupings that keep a key at one worker run the operator, because a question must come to the worker that has
-    the key's value. A tuple costs some 0.4 µs.
+    Only groupings that keep a key at one worker run the operator, because a question needs the worker with the key's
+    value. A tuple costs some 0.4 µs.
 
     Parameters
     ----------
     value, version : str
         As for ``Latest``, but a tuple with a null value is a question.
     id : str
-        The column that tells a question from the key's other questions, as a string.
+        The column that identifies a question among the key's, as a string.
 
     Notes
     -----
@@ -155,7 +154,7 @@ class Enriched(KeyedOperator):
         slot, time, asks, was = (
             combine_column(flat, n).to_numpy(zero_copy_only=False) for n in ("slot", "time", "asks", "was")
         )
-        # The row of the value that each key had, −1: none. A change that is older than that value has no effect.
+        # The row of each key's old value, −1: none. Changes older than it have no effect.
         had = np.full(states.num_rows, -1)
         had[slot[was]] = np.flatnonzero(was)
         changes = ~asks & ((had[slot] < 0) | (time >= time[had[slot]]))
@@ -183,6 +182,6 @@ def _make_version_states(work: KeyedOperator, tuples: pa.RecordBatch, value: str
 
 
 def _sort_by_slot(flat: pa.Table, *names: str) -> pa.Table:
-    """By slot and these columns, a null value before all others."""
+    """Sort by slot and these columns, null values first."""
     flat = flat.append_column("there", flat.column("value").is_valid())
     return sort_entries(flat, *(each for name in names for each in (("there", name) if name == "value" else (name,))))

@@ -1,4 +1,4 @@
-"""States that are lists, one a key, as flat entries with their slots and back: all lists are changed at once."""
+"""States that are lists, one per key, as flat entries with slots and back, to change all lists at once."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def repeat_slots(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) ->
 
 
 def count_entries(lists: pa.ListArray) -> NDArray[np.int64]:
-    """How many entries each list has; a null has 0."""
+    """The length of each list; a null has 0."""
     return pc.fill_null(lists.value_lengths(), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -48,7 +48,7 @@ def build_lists(flat: pa.Table, keys: int, kind: pa.ListType, *, empty: bool = T
 def gather_lists(
     slots: pa.Array, values: pa.Array, keys: int, kind: pa.ListType, *, empty: bool = True
 ) -> pa.ListArray:
-    """As ``build_lists``, but from an array of values instead of a table of structs; the values are ordered by slot."""
+    """As ``build_lists``, but from an array of values ordered by slot instead of a table of structs."""
     lengths = np.bincount(slots.to_numpy(), minlength=keys)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     nulls = None if empty else pa.array(lengths == 0)
@@ -56,7 +56,6 @@ def gather_lists(
 
 
 def combine_column(flat: pa.Table, name: str) -> pa.Array:
-    """A column of a table as one array."""
     chunks = flat.column(name)
     return chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays(chunks.chunks or [pa.array([], chunks.type)])
 

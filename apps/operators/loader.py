@@ -13,7 +13,7 @@ from unskew.errors import UsageError, suggest_names
 from unskew.shell import parse_value
 
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-# Type of a parameter → what reads it, and what is valid. All others are texts.
+# Type of a parameter → its parser, and what is valid. All others are strings.
 _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
     int: (int, "an integer"),
     float: (float, "a number"),
@@ -22,25 +22,24 @@ _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
 
 
 def import_operator(path: str, options: Mapping[str, str] | None = None, others: Iterable[str] = ()) -> KeyedOperator:
-    """The operator that a path names, made with these options.
+    """Create the operator that a path names.
 
     Parameters
     ----------
     path : str
-        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed operator, or a keyed
-        work. Modules in the current folder are found.
+        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed operator, or an
+        instance. Modules in the current folder are found.
     options : mapping of str to str
-        Parameters of the class or the function. Each is read as its annotated type: ``str``, ``int``, ``float``,
-        ``bool``, or a tuple of one of these, whose values are separated by commas. A parameter that takes a str among
-        other types, such as a duration, gets the text.
+        Parameters of the class or the function. Each is parsed as its annotated type: ``str``, ``int``, ``float``,
+        ``bool``, or a tuple of one of these, separated by commas. A parameter that takes a str among other types, such
+        as a duration, gets the text.
     others : iterable of str
-        What else is valid as an option's name, for the error.
+        Other valid names of options, for the error.
 
     Raises
     ------
     UsageError
-        The operator can't be loaded or isn't a keyed operator, it has no such option, or a value is invalid. The
-        message is one line with what is valid.
+        The operator can't be loaded or isn't a keyed operator, it has no such option, or a value is invalid.
 
     Examples
     --------
@@ -70,7 +69,7 @@ def import_operator(path: str, options: Mapping[str, str] | None = None, others:
 def import_object(path: str) -> Any:
     """The object that ``MODULE:NAME`` names.
 
-    A module from outside of unskew is pickled by value, so that Spark's workers needn't have it.
+    A module from outside unskew is pickled by value, so that Spark's workers needn't have it.
 
     Raises
     ------
@@ -99,7 +98,7 @@ def import_object(path: str) -> Any:
 
 
 def _is_module_missing(error: ImportError | SyntaxError, module: str) -> bool:
-    """Whether it is the operator's own module that isn't there, not one that it imports."""
+    """Whether the operator's module itself is missing, not one that it imports."""
     return isinstance(error, ModuleNotFoundError) and error.name in {module, module.partition(".")[0]}
 
 
@@ -110,7 +109,7 @@ def _is_operator(value: Any) -> bool:
 
 
 def _pickle_by_value(module: types.ModuleType) -> None:
-    """Let the module's objects travel to Spark's tasks by value, so that the workers needn't have the module."""
+    """Pickle the module's objects by value, so that Spark's workers needn't have the module."""
     try:
         from pyspark import cloudpickle  # an extra: deferred, as the library imports without pyspark
     except ImportError:
@@ -137,7 +136,7 @@ def _read_options(path: str, make: Callable[..., Any], given: dict[str, str], ot
     target = make.__init__ if isinstance(make, type) else make
     try:
         hints = get_type_hints(target) if given else {}
-    except NameError as error:  # it is imported for type checkers alone
+    except NameError as error:  # imported for type checkers only
         raise UsageError(f"{path}: the type of an option can't be found ({error})") from None
     values = {}
     for name, text in given.items():
@@ -148,7 +147,7 @@ def _read_options(path: str, make: Callable[..., Any], given: dict[str, str], ot
 
 
 def list_parameters(make: Any) -> dict[str, inspect.Parameter]:
-    """The parameters by name of what makes an operator; those of a made one, or of a builtin, are none."""
+    """The parameters of an operator's class or function, by name; an instance or a builtin has none."""
     try:
         found = inspect.signature(make).parameters
     except (ValueError, TypeError):
@@ -157,12 +156,12 @@ def list_parameters(make: Any) -> dict[str, inspect.Parameter]:
 
 
 def read_value(name: str, text: str, kind: Any) -> Any:
-    """A text as the type that a parameter has. The name is for the error.
+    """Parse a text as a parameter's type. The name is for the error.
 
     Raises
     ------
     UsageError
-        It is no such value; the message says what is valid.
+        The value is invalid.
 
     Examples
     --------
@@ -173,7 +172,7 @@ def read_value(name: str, text: str, kind: Any) -> Any:
     several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
     if str in several:
         return text
-    if several:  # an option that may be None too: its other type
+    if several:  # of an optional parameter: the type besides None
         return read_value(name, text, several[0])
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]

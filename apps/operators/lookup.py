@@ -1,4 +1,4 @@
-"""Rows with what a function knows of their key: the operator of ``balanced_lookup``."""
+"""The operator of ``balanced_lookup``: joins rows to what a function looks up of their key."""
 
 import logging
 from collections.abc import Callable
@@ -16,40 +16,40 @@ from unskew.grouping.arguments import check_choice, check_integer
 
 log = logging.getLogger(__name__)
 
-#: n distinct keys → a row for each of them that there is: the column ``key``, and those that are looked up.
+#: n distinct keys → a row for each that exists: the column ``key``, and the columns looked up.
 LookupFunction: TypeAlias = Callable[[pa.Array], pa.RecordBatch | pa.Table]
 
 #: Which rows are in the result, and what happens if a lookup fails.
 JOINS, REACTIONS = ("left", "inner"), ("fail", "ignore")
 
-_LONGEST_WAIT = 5.0  # s, between two attempts
+_LONGEST_WAIT = 5.0  # s, between attempts
 
 
 class Lookup(KeyedOperator):
-    """Rows with what a function knows of their key. Each worker remembers what it has asked for.
+    """Join rows to what a function looks up of their key. Each worker caches what it has looked up.
 
-    A worker's state of a key is a copy of the same row wherever it lies (``local_state``). So any grouping runs the
-    operator, and nothing is merged.
+    All workers' states of a key are copies of the same row (``local_state``). So any grouping runs the operator, and
+    nothing is merged.
 
     Parameters
     ----------
     fetch : LookupFunction
-        Looks up keys. It is called once a batch, with the keys that the worker doesn't know, or knows for too long.
+        Looks up keys. It is called once per batch, with the keys that the worker hasn't cached, or that have expired.
     carried, found : Schema
-        The columns of the rows besides their key, and those that are looked up.
+        The rows' columns besides the key, and the columns looked up.
     ttl_ms, missing_ttl_ms : int
-        How long a row that was found stays valid, and how long it stays valid that there is none (ms).
+        How long a row that was found, or that there is none, stays valid (ms).
     how : str
         ``left``: all rows; ``inner``: those that have a match.
     on_error : str
-        ``fail``, or ``ignore``: then rows get what the worker has known of their key before, if anything.
+        ``fail``, or ``ignore``: rows then get what the worker last cached of their key, if anything.
     retries : int
-        How often a lookup that fails is tried again, with pauses that double from 0.2 s to 5 s.
+        How often a failed lookup is retried, with pauses that double from 0.2 s to 5 s.
 
     Notes
     -----
     The columns of a result are those of ``carried``, then those of ``found``, as ``v0``, ``v1`` and so on. A batch that
-    runs again may ask again.
+    runs again may look up again.
 
     """
 
@@ -67,7 +67,7 @@ class Lookup(KeyedOperator):
         retries: int = 4,
     ) -> None:
         self.fetch, self.found = fetch, found
-        # By their places, because the user's names may be others' of the state or of the results.
+        # Named by position, because the user's names may clash with others of the state or the results.
         self._values = pa.schema([pa.field(f"v{n}", kind) for n, kind in enumerate(found.types)])
         self.columns = ("key", *carried.names)
         self.types = dict(zip(carried.names, carried.types, strict=True))
@@ -80,11 +80,11 @@ class Lookup(KeyedOperator):
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Look up the keys that aren't known, and give each row what its key has."""
+        """Look up the keys that aren't cached, and join each row to its key's."""
         slots = tuples.column("slot")
         unknown = self._find_unknown(states, now.batch_ms)
         keys = self._read_keys(tuples, states.num_rows)
-        unknown &= keys.is_valid().to_numpy(zero_copy_only=False)  # nobody knows anything of null
+        unknown &= keys.is_valid().to_numpy(zero_copy_only=False)  # null matches nothing
         after = self._refresh(states, keys, unknown, now.batch_ms) if unknown.any() else states
         rows = tuples
         if self.how == "inner":
@@ -95,7 +95,7 @@ class Lookup(KeyedOperator):
         return make_results(self, slots, *carried, *values), after
 
     def _find_unknown(self, states: pa.RecordBatch, now_ms: int) -> NDArray[np.bool_]:
-        """Which of k keys must be asked for, bool[k]."""
+        """Which of k keys must be looked up, bool[k]."""
         fetched = states.column("fetched")
         matched = states.column("matched").fill_null(False).to_numpy(zero_copy_only=False)
         ends = fetched.fill_null(0).to_numpy() + np.where(matched, self.ttl_ms or 0, self.missing_ttl_ms)
@@ -110,13 +110,13 @@ class Lookup(KeyedOperator):
     def _refresh(
         self, states: pa.RecordBatch, keys: pa.Array, unknown: NDArray[np.bool_], now_ms: int
     ) -> pa.RecordBatch:
-        """The states after a lookup of the keys that are unknown."""
+        """The states after a lookup of the unknown keys."""
         wanted = keys.filter(pa.array(unknown))
         answer = self._ask(wanted)
         if answer is None:
             return states
         at, rows = answer
-        # Each key's row among the old states, with the new ones behind them. Null: there is none.
+        # Each key's row among the old states followed by the new ones. Null: none.
         position = np.arange(states.num_rows)
         position[unknown] = np.where(at >= 0, states.num_rows + at, -1)
         of = pa.array(position, mask=position < 0)
@@ -149,7 +149,7 @@ class Lookup(KeyedOperator):
         return self._match(wanted, answer)
 
     def _match(self, wanted: pa.Array, answer: pa.RecordBatch | pa.Table) -> tuple[NDArray[np.int64], pa.RecordBatch]:
-        """As ``_ask``, of what the lookup has answered."""
+        """As ``_ask``, from the lookup's answer."""
         if not isinstance(answer, pa.RecordBatch | pa.Table):
             raise StateFault(f"the lookup gives {type(answer).__name__}; valid: RecordBatch, Table")
         valid = ["key", *self.found.names]
@@ -178,7 +178,7 @@ class Lookup(KeyedOperator):
 
 
 def _find_positions(keys: pa.Array, among: pa.Array) -> pa.Array:
-    """The position of each key among others. Null: it isn't among them."""
+    """The position of each key among others; null if it isn't."""
     return pc.call_function("index_in", [keys], pc.SetLookupOptions(among))
 
 

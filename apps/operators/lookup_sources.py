@@ -1,4 +1,4 @@
-"""Ready lookups for ``balanced_lookup``: a table in PostgreSQL, and files in Parquet or Delta Lake."""
+"""Lookups for ``balanced_lookup``: a query of PostgreSQL, and tables in Parquet or Delta Lake."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,17 @@ _CONNECTING = 10  # s
 
 
 class PostgresLookup:
-    """Look up keys in PostgreSQL, by a query of your own. It needs ``unskew[postgres]``.
+    """Look up keys with a query of PostgreSQL. It needs ``unskew[postgres]``.
 
-    Each Python process keeps a connection. It is made anew after an error.
+    Each Python process keeps a connection, and reconnects after an error.
 
     Parameters
     ----------
     conninfo : str
-        The database, as libpq takes it: ``"host=db dbname=shop user=reader"``, or a URL. What isn't there comes from
-        the environment of the executors (``PGPASSWORD``, say), or from ``~/.pgpass``.
+        The database for libpq: ``"host=db dbname=shop user=reader"``, or a URL. The rest comes from the executors'
+        environment (``PGPASSWORD``, say), or from ``~/.pgpass``.
     query : str
-        It has one parameter, ``%s``: an array of keys. It gives the keys that there are as ``key``, and other columns.
+        It has one parameter, ``%s``: an array of keys. It returns the keys that exist as ``key``, and other columns.
 
     Examples
     --------
@@ -38,7 +38,7 @@ class PostgresLookup:
         self.conninfo, self.query = conninfo, query
 
     def __repr__(self) -> str:
-        """The query alone: the other argument may have a password."""
+        """Only the query: the other argument may have a password."""
         return f"PostgresLookup({self.query!r})"
 
     def __call__(self, keys: pa.Array) -> pa.Table:
@@ -57,10 +57,10 @@ class PostgresLookup:
 
 
 class TableLookup:
-    """Look up keys in a table of files, which are read anew for each lookup.
+    """Look up keys in a table of files, which each lookup reads anew.
 
-    It suits tables of some hundred thousand rows. A larger one is looked up faster in a database, unless it is sorted
-    by the key, so that most row groups can be skipped.
+    It suits tables of some hundred thousand rows. For larger ones a database is faster, unless they are sorted by the
+    key, so that most row groups can be skipped.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class TableLookup:
     key : str
         The column of the keys. A key has at most one row.
     columns : sequence of str, or mapping of str to str
-        The columns that are looked up; or a name for each → the table's.
+        The columns to look up; or name in the result → name in the table.
     format : str
         ``parquet``, or ``delta`` for Delta Lake, which needs ``unskew[delta]``.
     storage_options : mapping of str to str, optional
-        For Delta Lake: what reaches the store (``deltalake.DeltaTable``).
+        For Delta Lake: the store's options (``deltalake.DeltaTable``).
 
     Examples
     --------
@@ -94,7 +94,7 @@ class TableLookup:
         self.storage_options = dict(storage_options or {})
 
     def __repr__(self) -> str:
-        """Without the options, which may have a password."""
+        """Omits the options, which may have a password."""
         return f"TableLookup({self.path!r}, {self.key!r})"
 
     def __call__(self, keys: pa.Array) -> pa.Table:
@@ -116,7 +116,7 @@ class TableLookup:
         return DeltaTable(self.path, storage_options=self.storage_options).to_pyarrow_dataset()
 
 
-#: Database → the connection that the process has to it.
+#: Database → the process's connection.
 _connections: "dict[str, psycopg.Connection[Any]]" = {}
 
 

@@ -1,4 +1,4 @@
-"""NAIVE_BAYES: a classifier that is trained and asked in the stream, the application in the PKG paper."""
+"""NAIVE_BAYES: a classifier trained and queried in the stream, the application in the PKG paper."""
 
 from collections.abc import Mapping
 
@@ -18,22 +18,21 @@ from unskew.apps.operators.list_columns import (
 )
 
 _COUNTS = pa.list_(pa.struct([pa.field("class", pa.string()), pa.field("count", pa.int64())]))
-_QUESTIONS = pa.list_(pa.string())  # the documents that ask; in checkpoints the column is called `asked`
+_QUESTIONS = pa.list_(pa.string())  # the documents to answer; the column `asked` in checkpoints
 
-#: The key that each document has once beside its words: its counters are the documents of each class.
+#: A key that each document has once besides its words: its counters are the documents of each class.
 PRIOR = ""
 
 
 class NaiveBayes(MergeableOperator):
     """Counters by (word, class): how many documents of the class have the word.
 
-    Before the grouping, a document is cut into its distinct words and ``PRIOR``. Each word is the key of a tuple. A
-    tuple with a class trains. A tuple without one asks for the word's counters. The answer comes at the end of the
-    batch, or at the merge where the grouping splits keys. ``classify_documents`` makes a class of all answers to a
-    document.
+    Before the grouping, a document is split into its distinct words and ``PRIOR``, each the key of a tuple. A tuple
+    with a class trains. A tuple without one asks for the word's counters, and is answered at the end of the batch, or
+    at the merge if the grouping splits keys. ``classify_documents`` derives a document's class from all answers.
 
-    States don't depend on the order, the batches and the workers. Answers are those of the model at the time of the
-    answer. A tuple costs some 0.2 µs. A state has 12 bytes for each class, and the class's name.
+    States don't depend on order, batches and workers. Answers are the model's at the time of the answer. A tuple costs
+    some 0.2 µs. A state has 12 bytes for each class, and the class's name.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ class NaiveBayes(MergeableOperator):
     ----------
     M. A. U. Nasir, G. De Francisci Morales, D. García-Soriano, N. Kourtellis, M. Serafini, Partial Key Grouping,
     sections 2.1 (the classifier) and 3.1 (with split keys). There, workers send their counters to the aggregator every
-    period. Here, questions travel with the counters, so that no answer rests on a part of a word's counters.
+    period. Here, questions travel with the counters, so that answers have all of a word's counters.
 
     Examples
     --------
@@ -102,7 +101,7 @@ class NaiveBayes(MergeableOperator):
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counters up. A document that asks for a word several times is answered once."""
+        """Add up the counters. A document that asks for a word several times is answered once."""
         owners = slots.to_numpy()
         counts = sort_entries(
             reduce_entries(flatten_lists(states.column("counts"), owners), "class", count="sum"), "class"
@@ -136,7 +135,6 @@ class NaiveBayes(MergeableOperator):
         return concat_batches([model, self._answers(states)], model.schema)
 
     def _answers(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """Each question with each counter of its word."""
         questions = states.column("asked")
         word = repeat_slots(questions).to_numpy()
         flat = flatten_lists(states.column("counts"))
@@ -157,22 +155,21 @@ class NaiveBayes(MergeableOperator):
 def classify_documents(
     answers: Mapping[str, Mapping[str, Mapping[str | None, int]]], alpha: float = 1.0
 ) -> dict[str, str | None]:
-    """The most likely class of each document, from the answers for all of its words.
+    """The most likely class of each document, from the answers to all its words.
 
-    It is argmax over C of log P(C) + Σ log P(word | C), with P(word | C) = (count + α) / (documents of C + 2α).
+    That is argmax over C of log P(C) + Σ log P(word | C), with P(word | C) = (count + α) / (documents of C + 2α).
 
     Parameters
     ----------
     answers : mapping
         Document → word → class → count, ``PRIOR`` among the words.
     alpha : float
-        α > 0, for Laplace's smoothing: it is added to each count, so that no probability is 0.
+        α > 0 of Laplace smoothing: added to each count, so that no probability is 0.
 
     Returns
     -------
     dict
-        Document → class. The class is None if the document was asked before any document trained. Of equally likely
-        classes it is the first by name.
+        Document → class; None if no document had trained yet. Of equally likely classes, the first by name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A keyed operator made of plain functions of one key: simpler to write, and slower."""
+"""A keyed operator from functions of one key: simpler to write, but slower."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -28,16 +28,16 @@ class PerKey(KeyedOperator):
     state, results : pyarrow.Schema
         The columns of a state and of a result.
     merge : (states) → state, optional
-        Makes one state of several states of a key, whatever their order. Without it, no grouping may split keys.
+        Merges several states of a key, in any order, into one. Without it, no grouping may split keys.
     on_merge : (before, after) → (results, state), optional
-        Gives the results of a key whose whole state is now ``after``. ``before`` is its state at the last call, or
-        None. Where keys are split, these results are published, and those of ``update`` aren't.
+        Returns the results of a key whose whole state is now ``after``. ``before`` is its state at the last call, or
+        None. If keys are split, these results are published instead of ``update``'s.
     on_close : (state) → results, optional
-        Gives the last results of a state whose window closes or which expires.
+        Returns the last results of a state whose window closes or which expires.
     columns : tuple of str
         The columns of the tuples that the functions need.
     identity : tuple of str
-        The columns that tell a result from the key's other results.
+        The columns that identify a result among the key's.
     ttl : timedelta, number (s) or str, optional
         How long a state must live after its key's last tuple.
 

@@ -17,13 +17,13 @@ _BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count",
 class Quantiles(Summary, MergeableOperator):
     """Quantiles of a column by key, each off by at most ``error`` times the true value.
 
-    A state is a histogram. Its buckets are as wide, relative to their values, as ``error`` allows. A value's bucket is
-    the first bits of its float64: sign, exponent, and some places of the mantissa. So counting takes no logarithm,
-    which machines may round differently.
+    A state is a histogram, whose buckets are as wide relative to their values as ``error`` allows. A value's bucket is
+    the first bits of its float64: sign, exponent, and some of the mantissa. So counting needs no logarithm, which
+    machines may round differently.
 
-    Merging adds counts. So a state doesn't depend on the order, the batches and the workers; a state of
-    ``KllQuantiles`` does. There are between 0.5/``error`` and 1/``error`` buckets for each doubling of the values. With
-    1 % these are 64, and values from 1 to 1,000 fill 637 buckets of 12 bytes, however many values there are.
+    Merging adds counts. So unlike those of ``KllQuantiles``, states don't depend on order, batches and workers. There
+    are between 0.5/``error`` and 1/``error`` buckets for each doubling of the values. With 1 % these are 64, and values
+    from 1 to 1,000 fill 637 buckets of 12 bytes, however many values there are.
 
     A tuple costs some 0.3 µs. In each batch with a tuple of a key, each of the key's buckets costs as much.
 
@@ -50,8 +50,8 @@ class Quantiles(Summary, MergeableOperator):
 
     References
     ----------
-    G. Tene's HdrHistogram has buckets like these. C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
-    (section 2), and says why an error of the rank says little about long tails.
+    G. Tene's HdrHistogram has similar buckets. C. Masson, J. Rim, H. Lee, DDSketch, PVLDB 2019, has the error bound
+    (section 2), and why rank errors say little about long tails.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Quantiles(Summary, MergeableOperator):
         self.types = {value: pa.float64()}
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """For each tuple the count of one bucket, or of none if the value isn't a finite number."""
+        """The count of one bucket per tuple, or none if the value isn't finite."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
         buckets = self._bucket(values[fit])
@@ -105,7 +105,7 @@ class Quantiles(Summary, MergeableOperator):
         )
 
     def _bucket(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
-        """The first bits of each value: ordered as the values are, 0 about zero."""
+        """The first bits of each value: in the values' order, and 0 around zero."""
         bits = np.abs(values).view(np.int64) >> self._shift
         return np.where(values < 0, -bits, bits).astype(np.int32)
 
@@ -115,14 +115,13 @@ class Quantiles(Summary, MergeableOperator):
         return np.where(bits == 0, 0.0, np.copysign(middle, buckets))
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counts up."""
         flat = sort_entries(
             reduce_entries(flatten_lists(states.column(0), slots.to_numpy()), "bucket", count="sum"), "bucket"
         )
         return pa.RecordBatch.from_arrays([build_lists(flat, keys, _BUCKETS)], schema=self.state)
 
     def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
-        """For each quantile the middle of the bucket that has its rank."""
+        """For each quantile, the middle of the bucket with its rank."""
         keys, quantiles = states.num_rows, len(self.at)
         flat = flatten_lists(states.column(0))
         so_far = np.concatenate([[0], np.cumsum(combine_column(flat, "count").to_numpy())])

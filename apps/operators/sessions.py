@@ -1,4 +1,4 @@
-"""SESSIONS: stretches of a key's tuples without a gap, in event time."""
+"""SESSIONS: runs of a key's tuples without a gap, in event time."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ class Sessions(MergeableOperator):
     """A key's sessions: a tuple belongs to a session if it comes at most ``gap`` after the session's last tuple.
 
     A session is published once, when the watermark is more than ``gap`` past its last tuple. No tuple can lengthen it
-    then. Sessions don't depend on the order of the tuples and on their workers, because they are unions of intervals.
+    then. Sessions don't depend on the tuples' order and workers, because they are unions of intervals.
 
     A tuple costs some 0.4 µs. A state has 24 bytes for each open session.
 
@@ -67,7 +67,7 @@ class Sessions(MergeableOperator):
         self.ttl_ms = self.gap_ms + 1
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """A session of one tuple each."""
+        """A session per tuple."""
         time, n = tuples.column("time"), tuples.num_rows
         fields = list(_SESSION.value_type)
         alone = pa.StructArray.from_arrays([time, time, pa.array(np.ones(n, np.int64))], fields=fields)

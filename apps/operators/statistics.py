@@ -1,4 +1,4 @@
-"""RUNNING statistics of a column: count, sum, minimum, maximum, mean, variance."""
+"""STATISTICS of a column: count, sum, minimum, maximum, mean, variance."""
 
 import numpy as np
 import pyarrow as pa
@@ -11,10 +11,9 @@ from unskew.apps.operators.interface import MergeableOperator, Summary, make_res
 class Statistics(Summary, MergeableOperator):
     """Count, sum, minimum, maximum, mean and variance of a column, by key.
 
-    Sums are exact (``unskew.apps.operators.exact_sums``). So results are the same to the bit, however the stream is cut
-    into batches and spread over workers. ``sum`` is the exact sum correctly rounded, and ``mean`` is that divided by
-    the count. ``variance`` is the population's. Its relative error is some 10⁻¹⁵, unless it is 10³⁰ times smaller than
-    the square of the mean.
+    Sums are exact (``unskew.apps.operators.exact_sums``). So results are the same to the bit for any batches and
+    workers. ``sum`` is the exact sum correctly rounded, and ``mean`` is that divided by the count. ``variance`` is the
+    population's. Its relative error is some 10⁻¹⁵, unless it is 10³⁰ times smaller than the square of the mean.
 
     A tuple costs some 0.6 µs, and a key's state some 70 bytes.
 
@@ -32,7 +31,7 @@ class Statistics(Summary, MergeableOperator):
 
     Notes
     -----
-    Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ take no part in the statistics. ``unfit`` counts them.
+    Tuples whose value is null, NaN, infinite or beyond ±10¹⁴⁰ are left out. ``unfit`` counts them.
 
     Examples
     --------
@@ -80,7 +79,7 @@ class Statistics(Summary, MergeableOperator):
         self.types = {value: pa.float64()}
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
-        """The statistics of each tuple's value on its own."""
+        """The statistics of each tuple alone."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.abs(values) <= exact_sums.LARGEST  # false for NaN
         value = np.where(fit, values, 0.0) + 0.0  # −0 is 0
@@ -93,7 +92,7 @@ class Statistics(Summary, MergeableOperator):
         return pa.RecordBatch.from_arrays(columns, schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counts and the sums up, and take the least minimum and the greatest maximum."""
+        """Add counts and sums, and take the least minimum and the greatest maximum."""
         flat = pa.table([slots, *states.columns[:4]], names=["slot", *self.state.names[:4]])
         how = [("count", "sum"), ("unfit", "sum"), ("min", "min"), ("max", "max")]
         plain = flat.group_by("slot", use_threads=False).aggregate(how).sort_by("slot")

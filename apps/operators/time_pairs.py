@@ -1,4 +1,4 @@
-"""Pairs of rows whose times are close to each other, found by sorting."""
+"""Finds pairs of rows with close times, by sorting."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def number_by_group(group: NDArray[np.int64], time: NDArray[np.int64], reach: in
     Raises
     ------
     ValueError
-        The times are so far from each other that there is no such number.
+        The times are too far apart for such numbers.
 
     """
     if int(group.max(initial=0)) >= count_groups(time, reach):
@@ -27,12 +27,12 @@ def number_by_group(group: NDArray[np.int64], time: NDArray[np.int64], reach: in
 
 
 def count_groups(time: NDArray[np.int64], reach: int) -> int:
-    """How many groups ``number_by_group`` can number with these times."""
+    """How many groups ``number_by_group`` can tell apart with these times."""
     return max(0, ((1 << 62) - 1) // _find_span(time, reach)[1] - 1)
 
 
 def _find_span(time: NDArray[np.int64], reach: int) -> tuple[int, int]:
-    """The first time, and how far apart the numbers of two groups begin."""
+    """The first time, and the distance of two groups' first numbers."""
     first = int(time.min()) if len(time) else 0
     return first, int(time.max(initial=first)) - first + reach + 2
 
@@ -45,7 +45,7 @@ def find_close_pairs(
     Parameters
     ----------
     left, right : int64[n], int64[m]
-        The rows by ``number_by_group``.
+        The rows' numbers (``number_by_group``).
     before, after : int
         How far apart a pair may be.
 
@@ -61,7 +61,7 @@ def find_close_pairs(
 
 
 def _cut_evenly(many: NDArray[np.int64]) -> Iterator[slice]:
-    """Slices of n tuples with so many partners each: a slice has at most a million pairs, unless one tuple has more."""
+    """Slices of n tuples by their number of partners: at most a million pairs each, unless one tuple has more."""
     ends, start = np.cumsum(many), 0
     while start < len(many):
         before = ends[start - 1] if start else 0

@@ -22,10 +22,9 @@ _ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa
 class TopK(Summary, MergeableOperator):
     """The k most frequent items of a key, from at most m counters.
 
-    For each item of a key with n tuples, ``count`` ≤ true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1). So the
-    state has every item with more than n/(m + 1) tuples. This holds for any order, batches, workers and merges. While a
-    key has at most m items, all counts are exact and the error is 0. Beyond that, states depend on the order of merges,
-    within these bounds.
+    For each item of a key with n tuples, ``count`` ≤ true count ≤ ``count + error``, and ``error`` ≤ n/(m + 1), for any
+    order, batches, workers and merges. So the state has every item with more than n/(m + 1) tuples. While a key has at
+    most m items, all counts are exact. Beyond that, states depend on the order of merges, within these bounds.
 
     A tuple costs some 0.4 µs. In each batch with a tuple of a key, each of the key's counters costs as much.
 
@@ -48,7 +47,7 @@ class TopK(Summary, MergeableOperator):
     Notes
     -----
     The columns of a result are ``rank`` from 1, ``item``, ``count`` and ``error``. Items of equal counts are ordered by
-    name. A rank that has become empty is published with a null item, which overwrites its earlier result.
+    name. A rank that becomes empty is published with a null item.
 
     References
     ----------
@@ -98,7 +97,7 @@ class TopK(Summary, MergeableOperator):
         return pa.RecordBatch.from_arrays([ones, pa.array(np.zeros(n, np.int64)), items], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
-        """Add the counters up. If there are more than m, subtract the (m + 1)th largest from all."""
+        """Add up the counters. If there are more than m, subtract the (m + 1)th largest from all."""
         owners = slots.to_numpy()
         flat = sort_entries(
             reduce_entries(flatten_lists(states.column("items"), owners), "item", count="sum"), "-count", "item"
