@@ -1,1 +1,1 @@
-"""Closed windows: merged from what the workers counted, observed for balance, and published exactly once."""
+"""Merges the workers' counts of closed windows, observes their balance, and publishes them exactly once."""

@@ -1,11 +1,11 @@
-"""The aggregator: it merges the workers' partials of a key when their window closes, and publishes the key's counts.
+"""The aggregator: merges the workers' partials of each key when a window closes, and publishes the counts.
 
-One Spark job runs the batch, and merges, publishes and observes the windows that it closes. The windows' rows are
-sorted by (window, key), and pass through a Python task once. The task merges the partials of a key, and publishes the
-aggregator's record of it. It sends the driver the distribution of each window's tuples over the workers.
+One Spark job runs the batch, and merges, publishes and observes the windows that it closes. Their rows pass through a
+Python task once, sorted by (window, key). The task merges a key's partials, publishes the record, and sends the driver
+the distribution of each window's tuples over the workers.
 
-Nothing is cached between jobs. So when an executor dies, its tasks run again within the same job, with the batch's
-number, and make the same records again.
+Nothing is cached between jobs. So if an executor dies, its tasks run again within the same job, with the batch's
+number, and produce the same records.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +30,7 @@ from unskew.kafka.outbox import TaskDelivery
 from unskew.kafka.transactions import BatchId, TransactionalDelivery
 from unskew.spark.micro_batches import get_batch_number, get_partition
 
-#: A key of a closed window: the window (ms), and what all workers together counted.
+#: A key of a closed window: the window (ms), and the counts of all workers.
 MERGED = pa.schema(
     [
         ("start", pa.int64()),
@@ -47,14 +47,14 @@ _SUMMED = ("tuples", "count", "workers")
 class PartialMerger:
     """Merges rows of (window, key, worker) into one row for each (window, key).
 
-    The rows of one (window, key) must come together, as after sorting by both. Only a key that may go on is in memory.
+    The rows of a (window, key) must be adjacent, as after sorting. Only the last key is kept in memory.
     """
 
     def __init__(self) -> None:
         self._open = MERGED.empty_table()  # the last key so far, or nothing
 
     def add(self, rows: pa.RecordBatch) -> pa.Table:
-        """Add rows of start, end, key, tuples, count (ms). Return the rows of ``MERGED`` that are complete now."""
+        """Add rows of start, end (ms), key, tuples, count. Return the rows of ``MERGED`` that are now complete."""
         one = pa.array(np.ones(rows.num_rows, np.int64))
         columns = [one if name == "workers" else rows.column(name).cast(kind) for name, kind in _list_types()]
         merged = _sum_neighbours(pa.concat_tables([self._open, pa.table(columns, schema=MERGED)]))
@@ -86,15 +86,15 @@ def _sum_neighbours(rows: pa.Table) -> pa.Table:
 
 
 def _compare_neighbours(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether each value, except the first, differs from the one before."""
+    """Whether each value but the first differs from the one before."""
     values = column.chunk(0)
     return pc.call_function("not_equal", [values[1:], values[:-1]]).to_numpy(zero_copy_only=False)
 
 
 def make_count_records(merged: pa.Table, batch: str = "") -> list[dict[str, Any]]:
-    """The records of the aggregator topic, ``key`` and ``value`` (bytes), in the form of the client's batch call.
+    """The aggregator topic's records, ``key`` and ``value`` (bytes), for the client's batch call.
 
-    ``batch`` is the JSON object that names the batch, of records that a later batch's overwrite.
+    ``batch`` is a JSON object with the batch, for records that later batches' overwrite.
     """
     if merged.num_rows == 0:
         return []
@@ -120,18 +120,18 @@ def make_count_records(merged: pa.Table, batch: str = "") -> list[dict[str, Any]
 _ROLE = "aggregator"
 _TASK, _PARTS = "task", "parts"
 _SCHEMA = pa.schema([(_TASK, pa.int32()), (_PARTS, pa.binary())])
-#: The schema of what tasks tell the driver about windows.
+#: The schema in which tasks report windows to the driver.
 SCHEMA_DDL = "task int, parts binary"
-# By event time a batch may close any number of windows. Spark takes 1 GiB of results from all tasks of a job, which are
-# 128 at most by default.
-_MOST = 4 << 20  # bytes; of a task
-_PIECE = 1 << 20  # bytes; of several windows, in a row
+# In event time a batch may close any number of windows. By default, Spark takes 1 GiB of results from a job's tasks,
+# which are at most 128.
+_MOST = 4 << 20  # bytes per task
+_PIECE = 1 << 20  # bytes per row, of several windows
 
 
 def open_delivery(
     connection: Connection, topic: str, commits: TransactionalPartitions | None, number: BatchId | None
 ) -> TaskDelivery | TransactionalDelivery:
-    """Where the aggregator's records of the calling task go."""
+    """Open the delivery of the aggregator's records in the calling task."""
     if commits is None or number is None:
         return TaskDelivery(connection, topic)
     return TransactionalDelivery(commits.writer(_ROLE, get_partition()), topic, number)
@@ -139,7 +139,7 @@ def open_delivery(
 
 @dataclass(frozen=True)
 class WindowPublisher:
-    """What the tasks do with the rows of closed windows.
+    """Publishes closed windows: what the tasks do with their rows.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ class WindowPublisher:
     workers : int
         W.
     checkpoint : str or Location
-        The query's checkpoint location, beside which the tasks write what is too much for Spark.
+        The query's checkpoint location, next to which tasks write what exceeds ``most``.
     commits : TransactionalPartitions, optional
-        The parts in which the records are written exactly once. Default: they are written at least once.
+        Writes the records exactly once. Default: at least once.
     number : BatchId, optional
-        The batch's number, which ``run`` sets.
+        The batch's number, set by ``run``.
     most, piece : int
-        How many bytes a task gives through Spark, and about how many in a row.
+        The most bytes that a task returns through Spark, and about how many per row.
 
     """
 
@@ -182,11 +182,11 @@ class WindowPublisher:
         return list(merge_distributions(map(self._read, collect_pieces(pieces))))
 
     def _read(self, blobs: list[bytes]) -> Iterator[Distribution]:
-        """A task's distributions. Only those of one row are in memory at a time."""
+        """A task's distributions, with one row's in memory at a time."""
         return map(Distribution.unpack, read_pieces(blobs, self.checkpoint))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Sorted rows go in. A packed ``Distribution`` of each window comes out once its records are written."""
+        """Take sorted rows; yield a packed ``Distribution`` of each window once its records are written."""
         merger, observer, delivery = PartialMerger(), Observer(self.workers), None
         parts = WindowPacker(self.checkpoint, self.most, self.piece)
         try:
@@ -198,7 +198,7 @@ class WindowPublisher:
                 merged = merger.add(batch)
                 observer.keys(merged)
                 delivery.put(make_count_records(merged))
-                # The key that is still open is of the newest window.
+                # The key still open belongs to the newest window.
                 parts.add(observer.finish(before=batch.column("start")[-1].as_py()))
             if delivery is None:
                 return
@@ -215,22 +215,22 @@ class WindowPublisher:
 
 
 class Packable(Protocol):
-    """What a task tells the driver about a window."""
+    """What a task reports to the driver about a window."""
 
     def pack(self) -> bytes:
-        """Its bytes, in one line."""
+        """Serialise it to one line."""
         ...
 
 
 class WindowPacker:
-    """What a task tells the driver about windows: rows of about the same size, and the same for the same windows.
+    """Packs a task's reports of windows into rows of about equal size, the same for the same windows.
 
     Parameters
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
     most, piece : int
-        How many bytes go through Spark, and about how many in a row.
+        The most bytes that go through Spark, and about how many per row.
 
     """
 
@@ -243,7 +243,6 @@ class WindowPacker:
         self._size = 0
 
     def add(self, parts: Iterable[Packable]) -> None:
-        """Add windows."""
         for part in parts:
             self._open.append(part.pack())
             self._size += len(self._open[-1])
@@ -265,7 +264,7 @@ class WindowPacker:
 
 
 def collect_pieces(pieces: DataFrame) -> Iterable[list[bytes]]:
-    """Run the job of a DataFrame of ``SCHEMA_DDL``; each task's pieces."""
+    """Run the job of a DataFrame of ``SCHEMA_DDL``, and return each task's pieces."""
     tasks: dict[int, list[bytes]] = {}
     for row in pieces.collect():
         tasks.setdefault(row[_TASK], []).append(bytes(row[_PARTS]))
@@ -273,6 +272,6 @@ def collect_pieces(pieces: DataFrame) -> Iterable[list[bytes]]:
 
 
 def read_pieces(blobs: Iterable[bytes], checkpoint: Where) -> Iterator[bytes]:
-    """What a task has packed about each window. Only what one row has is in memory at a time."""
+    """Unpack a task's report of each window, with one row in memory at a time."""
     for blob in blobs:
         yield from fetch_blob(blob, checkpoint).splitlines()

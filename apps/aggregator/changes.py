@@ -1,15 +1,15 @@
-"""Counts while their window is open: the running total of each key that a batch has changed, and a mark at the end.
+"""Publishes counts of open windows: the running total of each key that a batch changed, and a mark at the end.
 
-Spark's state gives the rows that a batch has changed. Its tasks publish the keys' totals among them, and tell the
-driver what has changed in the windows: loads, new keys, new pairs of key and worker, and the hottest of the changed
-keys. The driver adds that to the distributions of the open windows, which it writes with the run's totals. Of a batch
-that runs again, state and totals are those before it, so the same is published and added.
+Spark's state returns the rows that a batch changed. Its tasks publish the keys' totals among them, and report to the
+driver what changed in the windows: loads, new keys, new pairs of key and worker, and the hottest of the changed keys.
+The driver adds that to the distributions of the open windows, which it writes with the run's totals. A batch that runs
+again starts from the state and totals before it, and so publishes and adds the same.
 
-When a window is closed, the driver writes a mark to each partition of the topic: no newer total of the window follows
-it there. Windows close
+When a window closes, the driver writes a mark to each partition of the topic: no newer total of the window follows
+there. Windows close
 
-- by batch time before a batch's job, if they end at or before the batch's time: all that the batch reads is later;
-- by event time after a batch's job, if they end at or before the next batch's watermark, which is known then: Spark
+- in batch time before a batch's job, if they end at or before the batch's time: all that the batch reads is later;
+- in event time after a batch's job, if they end at or before the next batch's watermark, which is known then: Spark
   drops rows of these windows from the next batch on.
 """
 
@@ -45,26 +45,26 @@ from unskew.kafka.connection import Connection
 from unskew.kafka.transactions import BatchId
 from unskew.spark.micro_batches import get_batch_number
 
-#: The ``key`` of a mark: a window is closed.
+#: The ``key`` of a mark.
 CLOSED = "CLOSED"
 
 
 @dataclass(frozen=True)
 class WindowChanges:
-    """What a batch has changed in a window, or in the part of it that one task has.
+    """What a batch changed in a window, or in one task's share of it.
 
     Attributes
     ----------
     start_ms, end_ms, latest_ms : int
-        Start and end of the window, and the latest time of its tuples (ms), −1 where no load has changed.
+        Start and end of the window, and the latest time of its tuples (ms), −1 if no load changed.
     loads : list of (int, int, int)
-        The workers whose loads have changed, each with its tuples and its count in the window so far.
+        The workers whose loads changed, each with its tuples and its count in the window so far.
     pairs : list of (int, int)
-        Workers, each with the number of keys that it got its first tuples of in this batch.
+        Workers, each with the number of keys of which it got the first tuples in this batch.
     new_keys : int
-        The number of keys that had no tuples before this batch.
+        The number of keys without tuples before this batch.
     hottest : list of HotKey
-        The hottest of the keys that have changed, with their totals.
+        The hottest of the changed keys, with their totals.
 
     """
 
@@ -88,7 +88,7 @@ class WindowChanges:
 
 
 def merge_changes(first: WindowChanges, second: WindowChanges) -> WindowChanges:
-    """The changes of two parts of the same batch in the same window. A load, a pair or a key is in one of them only."""
+    """Merge two tasks' changes of a batch in the same window. A load, a pair or a key is in only one of them."""
     return WindowChanges(
         first.start_ms,
         first.end_ms,
@@ -101,15 +101,15 @@ def merge_changes(first: WindowChanges, second: WindowChanges) -> WindowChanges:
 
 
 def observe_changes(rows: pa.RecordBatch, merged: pa.Table, number: int) -> Iterator[WindowChanges]:
-    """What rows of the state tell about their windows.
+    """Derive the changes of windows from rows of the state.
 
     Parameters
     ----------
     rows : RecordBatch
-        Rows that a batch has changed: start, end, latest (ms), key, slot, tuples, count, batch, as
-        ``CountingStage._sum_changes`` explains them.
+        Rows that a batch changed: start, end, latest (ms), key, slot, tuples, count, batch, as in
+        ``CountingStage._sum_changes``.
     merged : Table
-        Those of them that are keys' totals, as ``aggregator.MERGED``.
+        Those of them that are keys' totals, in the schema ``aggregator.MERGED``.
     number : int
         The batch's number.
 
@@ -139,14 +139,14 @@ def observe_changes(rows: pa.RecordBatch, merged: pa.Table, number: int) -> Iter
 
 
 def count_workers(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    """The number of workers of each of n rows, int64[n]: the bits of its masks."""
+    """The number of workers of each of n rows, int64[n]: the bits set in its masks."""
     masks = [rows.column(name).to_numpy() for name in rows.schema.names if name.startswith("mask")]
     return sum((np.bitwise_count(mask).astype(np.int64) for mask in masks), np.zeros(rows.num_rows, np.int64))
 
 
 @dataclass(frozen=True)
 class ChangePublisher:
-    """What the tasks do with the rows of the state that a batch has changed.
+    """Publishes changed totals: what the tasks do with the state's changed rows.
 
     Parameters
     ----------
@@ -155,11 +155,11 @@ class ChangePublisher:
     checkpoint : str or Location
         The query's checkpoint location.
     generation : int
-        It is greater than those of the checkpoints that have written to the topic before.
+        A number greater than those of earlier checkpoints that wrote to the topic.
     ahead_ms : int
-        How much batch time is ahead of Spark's.
+        How far batch time is ahead of Spark's.
     commits : TransactionalPartitions, optional
-        As ``WindowPublisher``. A task's part is its partition of the state, which the checkpoint fixes.
+        As for ``WindowPublisher``. A task's writer is that of its state partition, which the checkpoint fixes.
 
     """
 
@@ -171,7 +171,7 @@ class ChangePublisher:
     commits: TransactionalPartitions | None = None
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """The rows of ``CountingStage._sum_changes`` go in; what tasks tell the driver comes out (``SCHEMA_DDL``)."""
+        """Turn the rows of ``CountingStage._sum_changes`` into the tasks' reports (``SCHEMA_DDL``)."""
         masks = [name for name in rows.columns if name.startswith("mask")]
         times = {"start": F.col("window.start"), "end": F.col("window.end"), "latest": F.col("latest")}
         return rows.select(
@@ -213,21 +213,21 @@ class ChangePublisher:
 
 
 def collect_changes(pieces: DataFrame, checkpoint: Where) -> Iterator[WindowChanges]:
-    """Run the batch of these pieces (``ChangePublisher``), and yield what its tasks tell about windows."""
+    """Run the batch of these pieces (``ChangePublisher``), and yield its tasks' reports of windows."""
     for blobs in collect_pieces(pieces):
         yield from map(WindowChanges.unpack, read_pieces(blobs, checkpoint))
 
 
-#: The distributions of open windows, as the totals have them: start of the window (ms) → JSON values.
+#: The distributions of open windows in the totals: start of the window (ms) → JSON values.
 OpenWindows = Mapping[str, dict[str, Any]]
 
 
 def add_changes(windows: OpenWindows, changes: Iterable[WindowChanges], workers: int) -> dict[str, dict[str, Any]]:
-    """The open windows with what a batch has changed in them, the oldest first.
+    """Add a batch's changes to the open windows, and return them oldest first.
 
-    Loads are running totals and replace those that are known. Keys and pairs are those that are new, and are added.
-    The hottest keys are exact: when a key's total changes for the last time, it is among the hottest of the changed
-    keys if it is among the hottest at the end, as the totals of all others only grow.
+    Loads are running totals, and replace the old ones. Keys and pairs are new ones, and are added. The hottest keys are
+    exact: a key that is among the hottest at the end was so among the changed keys when its total changed last, because
+    the others' totals only grow.
     """
     opened: dict[int, Distribution] = {}
     for each in changes:
@@ -255,7 +255,7 @@ def _add_to_window(known: Distribution, changes: WindowChanges, workers: int) ->
 
 
 def take_closed(windows: OpenWindows, until_ms: int) -> tuple[dict[str, dict[str, Any]], list[Distribution]]:
-    """The windows that stay open, and those that end at or before this time (ms), the oldest first."""
+    """The windows that stay open, and those that end at or before this time (ms), oldest first."""
     still = {start: values for start, values in windows.items() if values["end_ms"] > until_ms}
     return still, [Distribution.from_json(values) for start, values in windows.items() if start not in still]
 
@@ -265,8 +265,8 @@ def make_marks(
 ) -> Iterator[ResultMessage]:
     """The marks of closed windows, one for each partition of the topic.
 
-    A mark's Kafka key is the window alone, while that of a total has a slash. Its fields are the sums over all
-    partitions, by which a consumer of the whole topic can check what it has.
+    A mark's Kafka key is the window alone, while a total's has a slash. Its fields are the sums over all partitions,
+    with which a consumer of the whole topic can check its data.
     """
     make = partial(make_message, batch=name_batch(generation, batch.number, batch.time_ms))
     for window in windows:

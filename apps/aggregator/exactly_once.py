@@ -1,4 +1,4 @@
-"""The parts in which a checkpoint's batches are published exactly once: which they are, and how tasks write them."""
+"""Publishes a checkpoint's batches exactly once: its transactional writers, and how tasks write with them."""
 
 import logging
 import uuid
@@ -27,34 +27,34 @@ from unskew.spark.setting_names import BYTES, ROWS
 
 log = logging.getLogger(__name__)
 
-# An Arrow batch of records ends at so many rows or bytes: a record may have 960 KiB.
+# The bounds of an Arrow batch of records: a record may have 960 KiB.
 _BOUNDS = {ROWS: "10000", BYTES: str(16 << 20)}
 
-_REJECTING = 4  # parts, at most: rejected messages are few
+_REJECTING = 4  # writers, at most: rejected messages are few
 
 
 @dataclass(frozen=True)
 class TransactionalPartitions:
-    """The parts in which a checkpoint's batches are published exactly once, and the topic with their numbers.
+    """The writers with which a checkpoint publishes batches exactly once, and the topic with their batch numbers.
 
-    Whoever publishes for the checkpoint uses the same parts: a driver that goes on with it fences the one before.
-    Another checkpoint has parts of its own, so its drivers and this one's don't touch each other.
+    All drivers of a checkpoint use the same writers: one that continues it fences the one before. Checkpoints don't
+    share writers, so their drivers don't affect each other.
 
-    A batch that is run again must have the same records in the same part. The driver is a part of its own. Tasks are
-    parts by their partition, after a ``repartition`` by the record's key to a given number of partitions. Spark divides
-    rows by a hash of the key then, and adaptive execution merges no partitions whose number was given. (Without the
-    number there would be ``spark.sql.shuffle.partitions``. A checkpoint fixes the partitions of the state only.)
+    If a batch runs again, each writer must get the same records. The driver has one writer. Tasks have one per
+    partition, after a ``repartition`` by the record's key to a given number of partitions: Spark then divides rows by a
+    hash of the key, and adaptive execution doesn't merge partitions. (Without the number,
+    ``spark.sql.shuffle.partitions`` would decide. A checkpoint fixes only the state's partitions.)
 
     Parameters
     ----------
     connection : Connection
         The cluster.
     topic : str
-        The topic with the numbers.
+        The topic with the batch numbers.
     roles : tuple of (str, int)
-        What the writers write, and how many there are of each: as many tasks publish such records of a batch.
+        What the writers write, and the number of writers for each: as many tasks publish such records of a batch.
     otherwise : str
-        What needs no transactions, for errors.
+        What works without transactions, for errors.
 
     """
 
@@ -69,11 +69,11 @@ class TransactionalPartitions:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of the topic with the numbers: one for each writer."""
+        """The number of partitions of the topic with the batch numbers: one per writer."""
         return sum(number for _, number in self.roles)
 
     def writer(self, role: str, number: int = 0) -> TransactionalWriter:
-        """A writer of a role, as this process has it."""
+        """This process's writer of a role."""
         if not 0 <= number < self.of(role):
             raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
         before = sum(of for _, of in takewhile(lambda each: each[0] != role, self.roles))
@@ -87,7 +87,7 @@ def list_roles(parts: int, *, keyed: bool = False) -> tuple[tuple[str, int], ...
     Parameters
     ----------
     parts : int
-        How many tasks publish the aggregator's records of a batch, and as many those of results.
+        How many tasks publish the aggregator's records of a batch, and as many its results.
     keyed : bool
         Whether the run has results of a keyed operator.
 
@@ -99,19 +99,19 @@ def list_roles(parts: int, *, keyed: bool = False) -> tuple[tuple[str, int], ...
 def load_or_create(
     checkpoint: Checkpoint, parts: int, made: Callable[[Mapping[str, Any]], TransactionalPartitions]
 ) -> TransactionalPartitions:
-    """The parts of a checkpoint, which are noted there once for all, so that a batch that runs again has the same.
+    """The writers of a checkpoint, which are recorded there once, so that a batch that runs again has the same.
 
-    A checkpoint that was set back to an earlier state, such as from a backup, plans batches anew whose numbers have
-    been published. It gets new parts, which have written nothing.
+    A checkpoint set back to an earlier state, such as a backup, plans batches anew whose numbers were already
+    published. It gets new writers, which have written nothing.
 
     Parameters
     ----------
     checkpoint : Checkpoint
-        The checkpoint, in which no other driver may be at work.
+        The checkpoint, which no other driver may be using.
     parts : int
-        How many parts a checkpoint without any gets.
+        How many writers a new checkpoint gets.
     made : callable
-        Makes them of what is noted: ``id``, which no other checkpoint has, and ``parts``.
+        Creates them from what is recorded: a unique ``id``, and ``parts``.
 
     Raises
     ------
@@ -134,10 +134,10 @@ def load_or_create(
 
 
 def _is_set_back(there: TransactionalPartitions, checkpoint: Checkpoint) -> bool:
-    """Whether a batch was published that the checkpoint hasn't planned, or has planned anew."""
+    """Whether a batch was published that the checkpoint hasn't planned, or planned anew."""
     if count_partitions(there.connection, there.topic) is None:
         return False
-    # They are read before the checkpoint's logs: what a driver publishes meanwhile it has planned.
+    # Read before the checkpoint's logs, because a driver plans before it publishes.
     found = read_last_batch_ids(there.connection, there.topic, range(there.partitions)).values()
     unplanned = checkpoint.first_unplanned()
     newest = BatchId(unplanned - 1, checkpoint.planned_ms(unplanned - 1)) if unplanned else BatchId(-1, 0)
@@ -152,16 +152,16 @@ def make_pair_records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class TransactionalWriteTask:
-    """What the tasks do that write records of a batch exactly once.
+    """Writes a batch's records exactly once, in tasks.
 
     Attributes
     ----------
     writer : callable
-        Gives the writer of a task by its partition.
+        Partition → the task's writer.
     topic, number
         The topic of the records, and the batch's number.
     records : callable
-        Makes records, as ``TransactionalWriter.put`` takes them, of a batch of rows.
+        Converts a batch of rows to records for ``TransactionalWriter.put``.
 
     """
 
@@ -171,7 +171,7 @@ class TransactionalWriteTask:
     records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Records go in, and nothing comes out. A task without records does nothing."""
+        """Write the records, and yield nothing."""
         once: TransactionalDelivery | None = None
         try:
             for batch in batches:
@@ -185,9 +185,9 @@ class TransactionalWriteTask:
                 once.abort()
             raise
         return
-        yield  # an iterator, of nothing
+        yield  # an empty iterator
 
 
 def limited_arrow_batches(spark: SparkSession) -> AbstractContextManager[None]:
-    """The session with bounds of Arrow batches for records. Queries that run already keep those that they have."""
+    """Bound the session's Arrow batches for records. Running queries keep their bounds."""
     return override_settings(spark, _BOUNDS)

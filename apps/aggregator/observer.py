@@ -1,4 +1,4 @@
-"""The observer: how the tuples of a closed window were distributed over the workers, and the cost of that."""
+"""The observer: how a closed window's tuples were distributed over the workers, and at which cost."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,19 +34,19 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The distribution of one closed window, or of the part of its keys that one task has.
+    """The distribution of one closed window, or of one task's share of its keys.
 
     Attributes
     ----------
     start_ms, end_ms : int
         Start and end of the window.
     tuples, counts, keys : int64[W]
-        Each worker's tuples, sum of counts, and distinct keys. If the run got fewer workers within the window, W is the
+        Each worker's tuples, sum of counts, and distinct keys. If workers were removed within the window, W is the
         number before.
     distinct_keys : int
-        The number of distinct keys of all workers together.
+        The number of distinct keys over all workers.
     hottest : list of HotKey
-        At most ``HOTTEST`` keys, the one with the most tuples first.
+        At most ``HOTTEST`` keys, hottest first.
 
     """
 
@@ -78,7 +78,7 @@ class Distribution:
         }
 
     def pack(self) -> bytes:
-        """The distribution as bytes, which ``unpack`` reads."""
+        """Serialise the distribution for ``unpack``."""
         return orjson.dumps(self, option=orjson.OPT_SERIALIZE_NUMPY)
 
     @classmethod
@@ -87,7 +87,7 @@ class Distribution:
         return cls.from_json(orjson.loads(data))
 
     def to_json(self) -> dict[str, Any]:
-        """The distribution as JSON values, which ``from_json`` reads."""
+        """The distribution as JSON values for ``from_json``."""
         return orjson.loads(self.pack())
 
     @classmethod
@@ -99,7 +99,7 @@ class Distribution:
 
 
 def merge_distributions(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Distribution]:
-    """Add up the tasks' parts of windows. Each task gives its windows oldest first, and so does the result."""
+    """Add up the tasks' shares of windows. Tasks give windows oldest first, and so does the result."""
     for start, group in groupby(merge(*tasks, key=_START), key=_START):
         parts = list(group)
         yield Distribution(
@@ -114,7 +114,7 @@ def merge_distributions(tasks: Iterable[Iterable[Distribution]]) -> Iterator[Dis
 
 
 def take_hottest(keys: Iterable[HotKey]) -> list[HotKey]:
-    """The ``HOTTEST`` keys with the most tuples, the one with the most first."""
+    """The ``HOTTEST`` keys with the most tuples, hottest first."""
     return sorted(keys, key=lambda hot: (-hot.tuples, hot.key))[:HOTTEST]
 
 
@@ -126,7 +126,7 @@ def select_hottest(rows: pa.Table) -> list[HotKey]:
 
 
 class Observer:
-    """Observes a task's rows, which come in the windows' order. Only unfinished windows are in memory.
+    """Observes a task's rows in order of windows. Only unfinished windows are in memory.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class Observer:
         self._hottest: dict[int, list[HotKey]] = {}
 
     def rows(self, rows: pa.RecordBatch) -> None:
-        """Observe rows of start, end (ms), worker, tuples, count: one for each key and worker that has its tuples."""
+        """Observe rows of start, end (ms), worker, tuples, count: one per key and worker with its tuples."""
         columns = (rows.column(name).to_numpy() for name in ("start", "end", "worker", "tuples", "count"))
         start, end, worker, tuples, count = columns
         for first, stop in find_runs(start):
@@ -159,7 +159,7 @@ class Observer:
         return self._loads[span]
 
     def keys(self, merged: pa.Table) -> None:
-        """Observe rows of ``aggregator.MERGED``, one for each key."""
+        """Observe rows of ``aggregator.MERGED``, one per key."""
         for first, stop in find_runs(merged["start"].to_numpy()):
             part = merged.slice(first, stop - first)
             start = part["start"][0].as_py()
@@ -167,7 +167,7 @@ class Observer:
             self._hottest[start] = take_hottest([*self._hottest.get(start, []), *select_hottest(part)])
 
     def finish(self, before: int | None = None) -> Iterator[Distribution]:
-        """Yield the windows that start before this moment (ms), and forget them. None: yield all windows."""
+        """Yield and forget the windows that start before this time (ms), by default all."""
         for span in [span for span in self._loads if before is None or span[0] < before]:
             start, (tuples, counts, keys) = span[0], self._loads.pop(span)
             yield Distribution(*span, tuples, counts, keys, self._distinct.pop(start), self._hottest.pop(start))
@@ -183,10 +183,10 @@ def find_runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 def make_messages(
     distribution: Distribution, totals: Totals, tags: dict[str, str], occupants: list[dict[str, Any]]
 ) -> list[ResultMessage]:
-    """The records of the distribution topic for one window: EVENT_INFO, then those of workers, hot keys and occupants.
+    """The distribution topic's records of a window: EVENT_INFO, then those of workers, hot keys and occupants.
 
-    ``occupants`` are the keys in each source's old space, if the scheme has one. A record has the key, the source, and
-    the scheme's own fields.
+    ``occupants`` are the keys in each source's old space, if the scheme has one: the key, the source, and the scheme's
+    fields.
     """
     window = format_window(distribution.start_ms)
     tags = tags | {"window": window}

@@ -1,4 +1,4 @@
-"""The result topics: their names, and the records that the driver and the tasks write to them."""
+"""Writes records to the result topics, from the driver and from tasks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ _PART = 10_000  # messages
 
 
 def list_result_topics(settings: Settings) -> dict[str, str]:
-    """Role → topic: aggregator, distribution, rejected, and results if the work has states.
+    """Role → topic: aggregator, distribution, rejected, and results if there is a keyed operator.
 
-    Changes go to the same topic after the number of workers has changed. A new topic would lack the totals of those
-    keys of open windows that don't change any more.
+    A changed number of workers doesn't change the topic of running totals: a new one would lack those of open windows
+    that don't change any more.
     """
     named = settings
     if settings.emit == "changes":
@@ -47,30 +47,30 @@ def list_result_topics(settings: Settings) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ResendableMessages:
-    """Messages that are made as they are sent, and again if they have to be sent again."""
+    """Messages that are created when they are sent, and anew if they are sent again."""
 
     make: Callable[[], Iterable[ResultMessage]]
 
     def __iter__(self) -> Iterator[ResultMessage]:
-        """Make them."""
+        """Create them."""
         return iter(self.make())
 
 
 class ResultPublisher:
-    """Writes records to the run's result topics; each call returns when Kafka has acknowledged them all.
+    """Writes records to the run's result topics. Each call returns when Kafka has acknowledged all.
 
     Parameters
     ----------
     settings : Settings
         The run.
     commits : TransactionalPartitions, optional
-        The parts of the run's checkpoint, in which records are written exactly once. Default: at least once.
+        The checkpoint's writers, for exactly-once delivery. Default: at least once.
 
     Raises
     ------
     EnvironmentFault
-        A result topic, or the client with the user's settings, refuses records as large as a run may have. Or the
-        broker refuses transactions.
+        A result topic, or the client with the user's settings, refuses records of a possible size, or the broker
+        refuses transactions.
 
     """
 
@@ -79,7 +79,7 @@ class ResultPublisher:
         self.commits = commits
         self.topics = list_result_topics(settings)
         for topic in self.topics.values():
-            # The topic may have been made for its readers' number of partitions, or for another run on the same source.
+            # The topic may have been created with its readers' number of partitions, or for another run on the source.
             ensure_topic(self._connection, topic, settings.sources, any_number=True)
         _require_room(self._connection, self.topics.values())
         if commits is not None:
@@ -90,8 +90,7 @@ class ResultPublisher:
         """Write a batch's records, a DataFrame of ``key`` and ``value``, from the executors."""
         topic = self.topics[role]
         if self.commits is None:
-            # Not by `TaskDelivery`: a record may have 960 KiB, and Arrow batches of records, unlike rows, must be
-            # bounded.
+            # Not by `TaskDelivery`: a record may have 960 KiB, and unlike rows, Arrow batches would need bounds.
             writer = records.write.format("kafka").mode("append").options(**self._connection.spark())
             writer.option("topic", topic).save()
             return
@@ -102,14 +101,14 @@ class ResultPublisher:
             divided.mapInArrow(writing.__call__, "nothing int").collect()
 
     def send(self, role: str, messages: Iterable[ResultMessage], number: BatchId | None = None) -> None:
-        """Write a batch's messages from the driver, which holds ``_PART`` of them at a time.
+        """Write a batch's messages from the driver, with ``_PART`` in memory at a time.
 
-        Exactly once, messages may be asked for again from their beginning, so no iterator will do.
+        Exactly-once delivery may iterate over messages again, so an iterator won't do.
 
         Raises
         ------
         EnvironmentFault
-            Kafka refused some messages, or did not acknowledge them in time. Or another driver is at work.
+            Kafka refused messages, or didn't acknowledge them in time, or another driver is running.
 
         """
         topic = self.topics[role]
@@ -125,18 +124,18 @@ class ResultPublisher:
 def _batch_messages(messages: Iterable[ResultMessage]) -> Iterator[list[dict[str, Any]]]:
     left = iter(messages)
     while piece := [message.to_record() for message in islice(left, _PART)]:
-        # The client takes records of the same fields together.
+        # A call of the client takes records with the same fields.
         for _, alike in groupby(piece, len):
             yield list(alike)
 
 
-# What Kafka's client and log add to a record, at most.
+# The most that Kafka's client and log add to a record, in bytes.
 _ADDED = 4096
 _CLIENT_LIMITS = ("message.max.bytes", f"{ESCAPE}max.request.size")
 
 
 def _require_room(connection: Connection, topics: Iterable[str]) -> None:
-    """Refuse limits that a record could exceed, because no message of a producer may end a run."""
+    """Refuse limits that a record could exceed, because a producer's message must not end a run."""
     needed = LONGEST_RECORD + _ADDED
     limits = {f"topic {topic}: max.message.bytes": size for topic, size in largest_batches(connection, topics).items()}
     limits |= {name: int(connection.properties[name]) for name in _CLIENT_LIMITS if name in connection.properties}

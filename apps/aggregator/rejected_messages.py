@@ -1,12 +1,11 @@
-"""Rejected messages: they are read again from the topic, and published with the reason.
+"""Publishes rejected messages with the reason, read again from their topic.
 
-Rejected messages take no part in the hot path. If a batch's routers report some, the batch's own range of offsets is
-read once more. The routers' reports don't bring the messages themselves: these reports go through the driver's memory,
-and a batch may have nothing but rejected messages, each of up to a megabyte.
+If a batch's routers report rejected messages, the batch's offsets are read again, outside the hot path. The reports
+don't contain the messages, because they go through the driver's memory, and all messages of a batch may be rejected,
+each of up to a megabyte.
 
-The messages without a key are then written to ``<sourceName>-rejected``. The Kafka key is the message's position
-(topic-partition-offset), so a replay writes the same records again. If a message would make its record too large, the
-record has only its beginning, and the length of the whole.
+They are written to ``<sourceName>-rejected``. The Kafka key is the message's position (topic-partition-offset), so a
+replay writes the same records. If a record would be too large, it has only the message's beginning and length.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from unskew.apps.settings import Settings
 from unskew.apps.splitter.kafka_source import choose_splitter, prepare_messages
 from unskew.apps.worker.result_messages import LONGEST_RECORD
 
-# Characters of a reason, and characters or bytes of a message that is cut. JSON writes six bytes for some of them.
+# Characters of a reason, and characters or bytes of a truncated message. JSON writes up to six bytes for each.
 _REASON = 10_000
 _CUT = LONGEST_RECORD // 8
 
@@ -32,21 +31,21 @@ def read_rejected(
 ) -> DataFrame:
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
 
-    If a message's value isn't text, its record has base64 in ``valueBase64``. For a large value this is the beginning,
-    and ``valueLength`` is the number of bytes of the whole.
+    A value that isn't text is in ``valueBase64``, in base64. Of a large value it is the beginning, and ``valueLength``
+    is the whole's number of bytes.
 
     Parameters
     ----------
     spark, settings, batch
-        The session, the run, and its batch, whose messages are read again.
+        The session, the run, and the batch to read again.
     failures : mapping
-        (partition, offset) → reason, for messages that have a key, and on which the work raised an error.
+        (partition, offset) → reason, for messages with a key on which the user's work raised an error.
 
     """
     messages = (
         spark.read.format("kafka")
         .options(**settings.connection.spark())
-        # Not a subscription: the topic may have got more partitions since the batch was planned.
+        # Not a subscription, because the topic may have more partitions since the batch was planned.
         .option("assign", orjson.dumps({topic: [*map(int, ends)] for topic, ends in batch.end.items()}).decode())
         .option("startingOffsets", orjson.dumps(batch.start).decode())
         .option("endingOffsets", orjson.dumps(batch.end).decode())

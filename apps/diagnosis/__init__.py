@@ -1,1 +1,1 @@
-"""Why a Spark task is slow: what event logs and the REST API say of stages, and what would help."""
+"""Finds in event logs or the REST API why Spark tasks are slow, and what would help."""

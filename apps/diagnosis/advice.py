@@ -1,10 +1,10 @@
-"""What a finding means, and what would help, in sentences."""
+"""Sentences that explain a finding, and advise what would help."""
 
 from unskew.apps.diagnosis.findings import FULL, Finding
 from unskew.apps.diagnosis.prediction import BALANCED
 from unskew.apps.diagnosis.stage_tasks import LOADS
 
-_WORTH = 0.05  # of a stage's time: what a change must save to be worth it
+_WORTH = 0.05  # of a stage's time: the least saving worth a change
 # Spark's defaults: spark.sql.adaptive.skewJoin.skewedPartition{ThresholdInBytes,Factor}
 _AQE_BYTES, _AQE_FACTOR = 256 << 20, 5.0
 #: Kind of operator → the call that balances it, with {keys} and {workers}.
@@ -44,7 +44,7 @@ _OTHERS = {
 
 
 def summarise(found: Finding) -> str:
-    """What the slowest task has to do and how long that takes, beside the median."""
+    """Compare the slowest task's load and time to the median."""
     task = found.slowest
     times = f"takes {(task.finish - task.launch) / 1000:.1f} s, {found.ratios['seconds']:.1f} × the median"
     if found.cause == "skew":
@@ -59,7 +59,7 @@ def summarise(found: Finding) -> str:
 
 
 def advise(found: Finding) -> list[str]:
-    """What would help, in sentences; also that something wouldn't."""
+    """What would help, and what wouldn't, in sentences."""
     if found.cause == "executor":
         slow, of = found.executor_stages
         return [f"Executor {found.slowest.executor} is slower in {slow} of {of} stages. {_OTHERS['executor']}"]

@@ -1,4 +1,4 @@
-"""Spark's event log, read line by line: a stage is told when it ends, and is then forgotten.
+"""Reads Spark's event log line by line. A stage is yielded when it ends, and then forgotten.
 
 The format is that of ``org.apache.spark.util.JsonProtocol``, which adds fields and never removes one.
 """
@@ -20,12 +20,12 @@ Event = dict[str, Any]
 
 
 class EventLog:
-    """What an application's log says of it.
+    """An application, according to its event log.
 
     Attributes
     ----------
     name, application, version : str
-        The application's name and id, and Spark's version. Empty until the log has said it.
+        The application's name and id, and Spark's version. Empty until read.
 
     """
 
@@ -33,7 +33,7 @@ class EventLog:
         self.name = self.application = self.version = ""
         self._cores: dict[str, int] = {}
         self._cpus = 1
-        self._properties: dict[int, dict[str, str]] = {}  # stage → those of its job
+        self._properties: dict[int, dict[str, str]] = {}  # stage → its job's
         self._job_stages: dict[int, list[int]] = {}
         self._plans: dict[int, SqlPlan] = {}
         self._running: dict[tuple[int, int], StageTasks] = {}
@@ -52,12 +52,12 @@ class EventLog:
         }
 
     def read(self, lines: Iterable[bytes]) -> Iterator[StageTasks]:
-        """The stages that have ended, in order. One that still runs at the log's end comes last.
+        """Yield the stages in the order in which they end. Stages still running at the log's end come last.
 
         Raises
         ------
         UsageError
-            The lines aren't those of an event log.
+            The lines aren't an event log's.
 
         """
         for number, line in enumerate(lines):
@@ -115,7 +115,7 @@ class EventLog:
         stage = self._running.setdefault(key, StageTasks(*key))
         if event["Task End Reason"]["Reason"] == "Success" and event.get("Task Metrics"):
             stage.tasks.append(parse_task(event["Task Info"], event["Task Metrics"]))
-        elif event["Task End Reason"]["Reason"] != "TaskKilled":  # as the slower one of two attempts is
+        elif event["Task End Reason"]["Reason"] != "TaskKilled":  # the slower of two attempts is killed
             stage.failed += 1
 
     def _end_stage(self, info: Event) -> StageTasks:
@@ -139,7 +139,7 @@ class EventLog:
 
 
 def parse_task(info: Event, metrics: Event) -> Task:
-    """A task by what ``SparkListenerTaskEnd`` has of it."""
+    """Parse a task from ``SparkListenerTaskEnd``."""
     read, written = metrics.get("Shuffle Read Metrics") or {}, metrics.get("Shuffle Write Metrics") or {}
     source, sink = metrics.get("Input Metrics") or {}, metrics.get("Output Metrics") or {}
     stored = [int(each["Update"]) for each in info.get("Accumulables", ()) if each.get("Name") == _STATE_ROWS]

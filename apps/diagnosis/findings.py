@@ -1,4 +1,4 @@
-"""What is wrong with a stage: its slowest task has more to do than the others, or why it is slow all the same."""
+"""Finds why a stage's slowest task is slow: it has more to do than the others, or another cause."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -10,14 +10,14 @@ from unskew.apps.diagnosis.prediction import choose_cost, predict_even, schedule
 from unskew.apps.diagnosis.sql_plans import SHUFFLED_KINDS, choose_kind
 from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks, Task, compare_to_median
 
-#: The slowest task over the median from which a stage is looked at, and the least time (s) that it costs.
+#: A stage is examined if its slowest task takes this multiple of the median, and costs at least so much time (s).
 SLOW = 1.5
 LEAST_SECONDS = 0.1
-#: A task has more to do than the others from this multiple of the median on, as the advice says it.
+#: From this multiple of the median on, the advice says that a task has more to do than the others.
 FULL = 1.2
-_EXPLAINS = 0.5  # of the excess of time: so much of it must the excess of load be, or load isn't the cause
-_PART = 0.3  # of a task's time, from which waiting or garbage collection is the cause
-#: Cause → what it is, in a table.
+_EXPLAINS = 0.5  # the least share of the excess time that excess load must explain to be the cause
+_PART = 0.3  # of a task's time, from which on waiting or garbage collection is the cause
+#: Cause → its text in a table.
 CAUSES = {
     "skew": "skewed rows",
     "executor": "a slow executor",
@@ -35,40 +35,40 @@ _NEAR = {"PROCESS_LOCAL", "NODE_LOCAL", "NO_PREF"}
 
 @dataclass
 class Finding:
-    """What slows a stage down, or the same stage of a stream's batches. All times are in s.
+    """What slows down a stage, or one stage in all batches of a stream. All times are in s.
 
     Attributes
     ----------
     cause : str
         One of ``CAUSES``.
     stage : StageTasks
-        The stage without its tasks; of several batches the worst one's.
+        The stage without its tasks; of a stream, the worst batch's.
     kind, operator : str
-        What the stage is (``sql_plans.KINDS``, or ``scan`` if it reads no shuffle), and Spark's name of the operator.
+        The stage's kind (``sql_plans.KINDS``, or ``scan`` if it reads no shuffle), and the operator's name in Spark.
     tasks, slots : int
-        The number of the tasks, and of those that can run at once.
+        The number of tasks, and of those that can run at once.
     batches : int
-        The batches of a stream with this cause. 0: it is no stream.
+        The batches of a stream with this cause; 0 if it isn't a stream.
     seconds, predicted : float
-        The stage's time, and the one with tasks of the same load (``skew``), or none slower than the median. Of a
-        stream it is the sum of the batches.
+        The stage's time, and its prediction with equally loaded tasks (``skew``), or with none slower than the median.
+        Of a stream, sums over the batches.
     ratios : dict
-        The fullest task over the median, by each of ``LOADS``, and by ``seconds``. Of a stream, the rows and bytes of
-        each partition are added up over its batches.
+        The fullest task over the median, in each of ``LOADS`` and ``seconds``. Of a stream, each partition's rows and
+        bytes are summed over the batches.
     load : str
-        What the slowest task has too much of, of ``LOADS``. Empty: the cause isn't ``skew``.
+        Which of ``LOADS`` the slowest task has too much of; empty if the cause isn't ``skew``.
     share : float
-        The slowest task's share of it.
+        The slowest task's share of the load.
     fullest : float
         The fullest task over the mean. The prediction has ``prediction.BALANCED``.
     slowest : Task
         The slowest task.
     medians : dict
-        The median of all tasks, by each of ``LOADS``, and by ``seconds``.
+        The median of all tasks, in each of ``LOADS`` and ``seconds``.
     state_rows : float
-        The rows of the fullest partition's state stores over the median. 0: there are none.
+        The rows of the fullest partition's state stores over the median; 0 if there are none.
     executor_stages : tuple of int
-        The stages in which the slowest task's executor was slower than the others, and all of its stages.
+        The number of stages in which the slowest task's executor was slower than others, and of all its stages.
 
     """
 
@@ -92,29 +92,29 @@ class Finding:
 
     @property
     def saved(self) -> float:
-        """What the change would save (s)."""
+        """The predicted saving (s)."""
         return max(self.seconds - self.predicted, 0.0)
 
 
 class Findings:
-    """The findings of an application's stages. It remembers numbers of each, not its tasks.
+    """The findings of an application's stages. It keeps figures of each, not tasks.
 
     Attributes
     ----------
     stages : int
-        The stages that were looked at.
+        The number of stages examined.
 
     """
 
     def __init__(self) -> None:
         self.stages = 0
         self._found: dict[tuple[object, ...], Finding] = {}
-        self._loads: dict[tuple[object, ...], dict[str, NDArray[np.float64]]] = {}  # of a stream's partitions
-        self._worst: dict[tuple[object, ...], float] = {}  # what the worst batch has lost
-        self._executors: dict[str, list[int]] = {}  # executor → stages in which it is slow, and all its stages
+        self._loads: dict[tuple[object, ...], dict[str, NDArray[np.float64]]] = {}  # per stream partition
+        self._worst: dict[tuple[object, ...], float] = {}  # the worst batch's loss
+        self._executors: dict[str, list[int]] = {}  # executor → its slow stages, and all
 
     def add(self, stage: StageTasks) -> None:
-        """Look at a stage."""
+        """Examine a stage."""
         self.stages += 1
         if len(stage.tasks) < 2:
             return
@@ -146,7 +146,7 @@ class Findings:
         self._found[key] = new
 
     def list_worst(self, count: int) -> list[Finding]:
-        """The findings that cost most, the worst one first."""
+        """The findings that cost most, worst first."""
         worst = sorted(self._found.values(), key=lambda found: found.saved, reverse=True)[:count]
         for found in worst:
             slow, of = self._executors.get(found.slowest.executor, (0, 0))
@@ -155,12 +155,12 @@ class Findings:
 
 
 def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
-    """What makes the stage's slowest task slow. None: it isn't, or it takes next to no time.
+    """Why the stage's slowest task is slow. None: it isn't, or takes hardly any time.
 
     Parameters
     ----------
     stage : StageTasks
-        It has at least two tasks.
+        A stage with at least two tasks.
     ratios : dict
         Executor → the time of its tasks over that of the others' (``compare_executors``).
 
@@ -176,7 +176,7 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
         cause, predicted = "skew", predict_even(stage, choose_cost(stage))
     else:
         cause = _explain(stage, stage.tasks[place], ratios, median)
-        fastest = durations if cause == "start" else np.minimum(durations, median)  # the start costs as much again
+        fastest = durations if cause == "start" else np.minimum(durations, median)  # a start costs the same again
         predicted = schedule_tasks(fastest, slots)
     kind, operator = choose_kind(stage.nodes)
     numbers = {name: stage.get_numbers(name) for name in LOADS}
@@ -202,10 +202,10 @@ def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
 
 
 def _choose_slowest(stage: StageTasks) -> tuple[int, str]:
-    """The place of the slowest task, and the load that explains its time.
+    """The position of the slowest task, and the load that explains its time.
 
-    If that is a first task of an executor that no load explains, and a later task is slow because of its load, it is
-    that one.
+    If no load explains it, it is its executor's first task, and a later task is slow because of load, that one is
+    chosen.
     """
     durations, first = stage.durations, _find_first(stage.tasks)
     place = int(durations.argmax())
@@ -220,7 +220,7 @@ def _choose_slowest(stage: StageTasks) -> tuple[int, str]:
 
 
 def _find_load(stage: StageTasks, place: int, slower: float) -> str:
-    """The first of ``LOADS`` of which the slowest task has so much more that this explains its time. Empty: none."""
+    """The first of ``LOADS`` whose excess explains the slowest task's time; empty if none does."""
     for load in LOADS:
         values = stage.get_numbers(load)
         typical = float(np.median(values) or values.mean())
@@ -231,7 +231,7 @@ def _find_load(stage: StageTasks, place: int, slower: float) -> str:
 
 
 def _explain(stage: StageTasks, slowest: Task, ratios: dict[str, float], median: float) -> str:
-    """Why a task is slow that has no more to do than others."""
+    """Why a task is slow though it has no more to do than others."""
     seconds = (slowest.finish - slowest.launch) / 1000
     others = [task for task in stage.tasks if task is not slowest]
     causes = {
@@ -252,14 +252,15 @@ def _exceeds(own: float, seconds: float, others: Iterable[float]) -> bool:
 
 
 def _starts_slowly(tasks: list[Task], limit: float) -> bool:
-    """Whether all slow tasks are the first ones of their executors, of half of these or more."""
+    """Whether all slow tasks are first tasks, of at least half of the executors."""
     slow = [task for task in tasks if (task.finish - task.launch) / 1000 >= limit]
     executors = {task.executor for task in tasks}
     return {*slow} <= _find_first(tasks) and 2 * len({task.executor for task in slow}) >= len(executors)
 
 
 def _find_first(tasks: list[Task]) -> set[Task]:
-    """The first tasks of the executors, which compile code and start Python: launched before one of it had ended."""
+    """Executors' first tasks, which compile code and start Python: those launched before any of the executor's
+    ended."""
     ended: dict[str, int] = {}
     for task in tasks:
         ended[task.executor] = min(task.finish, ended.get(task.executor, task.finish))
@@ -269,7 +270,7 @@ def _find_first(tasks: list[Task]) -> set[Task]:
 def compare_executors(stage: StageTasks) -> dict[str, float]:
     """Executor → the median time of its tasks over that of all others' tasks.
 
-    First tasks are left out. An executor with fewer than two others isn't compared: one may be a hot one.
+    First tasks are left out. An executor with fewer than two other tasks isn't compared: one may be hot.
     """
     times: dict[str, list[float]] = {}
     for task in {*stage.tasks} - _find_first(stage.tasks):

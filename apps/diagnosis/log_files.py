@@ -1,7 +1,7 @@
-"""The files of an event log: which applications a folder has, and their lines, compressed as Spark does it.
+"""Finds event logs in a folder, and reads their lines, in any of Spark's compressions.
 
-Spark's `.lz4` and `.snappy` are not the usual files of that name, but blocks with headers of lz4-java and snappy-java.
-Arrow reads the blocks.
+Spark's `.lz4` and `.snappy` aren't the usual formats, but blocks with headers of lz4-java and snappy-java. Arrow
+decompresses the blocks.
 """
 
 import re
@@ -16,12 +16,12 @@ import pyarrow as pa
 from unskew.errors import EnvironmentFault, UsageError
 
 _READABLE = "valid: plain text, .zstd, .lz4, .snappy (spark.eventLog.compression.codec)"
-_BLOCK = 1 << 20  # bytes that are read at once
-_PIECE = 1 << 14  # of what is decompressed: so much is lost at the end of a log that is being written
-_LZ4_HEADER = struct.Struct("<8sBiii")  # LZ4Block, method and level, length, length when decompressed, checksum
-_LZ4_RAW = 0x10  # the method of a block that is not compressed
+_BLOCK = 1 << 20  # bytes per read
+_PIECE = 1 << 14  # decompressed bytes per read: at most so much is lost at the end of a log being written
+_LZ4_HEADER = struct.Struct("<8sBiii")  # LZ4Block, method and level, length, decompressed length, checksum
+_LZ4_RAW = 0x10  # the method of an uncompressed block
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
-#: The files of a rolling log are numbered. A compacted one has what is left of those up to its number.
+#: The files of a rolling log are numbered. A compacted one replaces those up to its number.
 _ROLLED = re.compile(r"events_(\d+)_.*?(\.compact)?(?:\.inprogress)?$")
 
 Read = Callable[[int], None]
@@ -29,28 +29,27 @@ Read = Callable[[int], None]
 
 @dataclass(frozen=True)
 class LogFiles:
-    """The event log of an application: its name, which is the application's id, and its files in order."""
+    """The event log of an application: its name (the application's id), and its files in order."""
 
     name: str
     files: tuple[Path, ...]
 
     @property
     def size(self) -> int:
-        """Their bytes."""
         return sum(file.stat().st_size for file in self.files)
 
     @property
     def changed(self) -> float:
-        """When the newest of them was changed."""
+        """When the newest file was modified."""
         return max(file.stat().st_mtime for file in self.files)
 
     def read_lines(self, count: Read = lambda _: None) -> Iterator[bytes]:
-        """The lines of all files. ``count`` gets the number of bytes of each block that is read of a file.
+        """The lines of all files. ``count`` gets the size (bytes) of each block read.
 
         Raises
         ------
         UsageError
-            A file is compressed otherwise than Spark does it.
+            A file's compression isn't one of Spark's.
         EnvironmentFault
             A file can't be read.
 
@@ -60,18 +59,18 @@ class LogFiles:
                 with file.open("rb") as opened:
                     yield from _split_lines(_decompress(file, opened, count))
             except OSError as error:
-                # A log that is being written, or was when its driver died, ends within a block.
+                # A log being written, or whose driver died, ends within a block.
                 if "runcated" not in str(error):
                     raise EnvironmentFault(f"{file} cannot be read: {error.strerror or error}") from None
 
 
 def find_logs(path: Path) -> list[LogFiles]:
-    """The event logs in a folder, or the one that a file or the folder of a rolling log is. The newest comes first.
+    """The event logs in a folder, newest first, or the one that a file or a rolling log's folder is.
 
     Raises
     ------
     UsageError
-        There is no such file, or nothing in the folder.
+        The file doesn't exist, or the folder has no logs.
 
     """
     if path.is_file():
@@ -98,7 +97,7 @@ def _find_rolled(folder: Path) -> tuple[Path, ...]:
 
 
 def _name_application(name: str) -> str:
-    """The application's id, which the name of its log begins with.
+    """The application's id, with which its log's name begins.
 
     >>> _name_application("eventlog_v2_app-1"), _name_application("app-1.zstd.inprogress")
     ('app-1', 'app-1')
@@ -125,7 +124,7 @@ def _decompress(path: Path, file: IO[bytes], count: Read) -> Iterator[bytes]:
 
 
 class _Counted:
-    """A file that says how much of it is read."""
+    """A file that reports how much of it is read."""
 
     def __init__(self, file: IO[bytes], count: Read) -> None:
         self._file, self._count = file, count
@@ -171,7 +170,7 @@ def _read_snappy(file: _Counted) -> Iterator[bytes]:
 
 
 def _read_varint(block: bytes) -> int:
-    """The length of what a block of Snappy holds, with which it begins: seven bits a byte, the lowest first.
+    """The decompressed length with which a Snappy block begins: seven bits per byte, lowest first.
 
     >>> _read_varint(bytes([0xAC, 0x02]))
     300

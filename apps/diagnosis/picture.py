@@ -1,4 +1,4 @@
-"""A picture of findings: how long each stage took, and how long it would take with even tasks."""
+"""Draws findings: each stage's time, and the one predicted with even tasks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from unskew.apps.diagnosis.findings import CAUSES, Finding
 from unskew.shell import explain_unwritable
 
-# Blue and orange of Okabe and Ito's palette, which the colour-blind tell apart.
+# Orange and blue of Okabe and Ito's palette for the colour-blind.
 _AS_IT_IS, _EVEN = "#E69F00", "#0072B2"
 
 
 def draw_findings(labels: Sequence[str], findings: Sequence[Finding], title: str, file: Path) -> None:
-    """Draw two bars for each of the findings, the worst one at the top.
+    """Draw two bars per finding, the worst at the top.
 
     Raises
     ------

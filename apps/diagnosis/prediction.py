@@ -1,4 +1,4 @@
-"""How long a stage would take if its tasks had equally much to do."""
+"""Predicts a stage's time if its tasks had equal loads."""
 
 import heapq
 from collections.abc import Iterable
@@ -9,23 +9,23 @@ from numpy.typing import NDArray
 
 from unskew.apps.diagnosis.stage_tasks import LOADS, StageTasks
 
-#: The fullest task over the mean, where PLANNED routes (`docs/groupings.md`), rounded upwards.
+#: The fullest task over the mean with PLANNED (`docs/groupings.md`), rounded up.
 BALANCED = 1.05
-_AS_WELL = 0.02  # of the variance: what a load may explain less than another one, and is preferred to it
+_AS_WELL = 0.02  # of the variance: so much less than another a preferred load may explain
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """What a task costs: ``fixed`` + ``each`` · load.
+    """A task's time: ``fixed`` + ``each`` · load.
 
     Attributes
     ----------
     load : str
-        What is counted: one of ``LOADS``.
+        One of ``LOADS``.
     fixed, each : float
-        Seconds of a task, and of one more row or byte.
+        Seconds per task, and per row or byte.
     explained : float
-        The share of the variance of the tasks' times that it explains.
+        The explained share of the variance of the tasks' times.
 
     """
 
@@ -35,12 +35,12 @@ class CostModel:
     explained: float
 
     def predict(self, loads: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The tasks' times (s)."""
+        """Predict the tasks' times (s)."""
         return self.fixed + self.each * loads
 
 
 def fit_cost(load: str, loads: NDArray[np.float64], seconds: NDArray[np.float64]) -> CostModel:
-    """The line through the tasks' times with the least squares, of which no part is negative."""
+    """Fit a line to the tasks' times by least squares, without negative coefficients."""
     loads_off, seconds_off = loads - loads.mean(), seconds - seconds.mean()
     spread = float(loads_off @ loads_off)
     each = max(float(loads_off @ seconds_off) / spread, 0.0) if spread else 0.0
@@ -53,14 +53,14 @@ def fit_cost(load: str, loads: NDArray[np.float64], seconds: NDArray[np.float64]
 
 
 def choose_cost(stage: StageTasks) -> CostModel:
-    """The model whose load explains the tasks' times best; the first of ``LOADS`` among those that do so as well."""
+    """The model whose load explains the tasks' times best; the first of ``LOADS`` among about equal ones."""
     models = [fit_cost(load, stage.get_numbers(load), stage.durations) for load in LOADS]
     best = max(model.explained for model in models)
     return next(model for model in models if model.explained >= best - _AS_WELL)
 
 
 def schedule_tasks(seconds: Iterable[float], slots: int) -> float:
-    """When the last task ends if each one in turn takes the slot that is free first, as Spark does.
+    """When the last task ends if each in turn takes the first free slot, as Spark does.
 
     >>> schedule_tasks([3, 1, 1, 1], 2), schedule_tasks([1, 1, 1, 3], 2)
     (3.0, 4.0)
@@ -72,7 +72,7 @@ def schedule_tasks(seconds: Iterable[float], slots: int) -> float:
 
 
 def predict_even(stage: StageTasks, model: CostModel) -> float:
-    """The stage's time (s) with as many tasks, all of the same load but the fullest, which has ``BALANCED``."""
+    """The stage's time (s) with as many tasks of equal load, except the fullest, which has ``BALANCED``."""
     loads = np.full(len(stage.tasks), stage.get_numbers(model.load).mean())
     loads[0] *= BALANCED
     return schedule_tasks(model.predict(loads), stage.concurrency)

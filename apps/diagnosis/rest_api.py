@@ -1,4 +1,4 @@
-"""The REST API of a running application's UI, or of a history server (``/api/v1``)."""
+"""Reads the REST API (``/api/v1``) of a running application's UI or of a history server."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,8 @@ from unskew.apps.diagnosis.sql_plans import PlanNode, find_stage_nodes
 from unskew.apps.diagnosis.stage_tasks import StageTasks, Task
 from unskew.errors import EnvironmentFault, UsageError, suggest_names
 
-_FEW = 50  # tasks that are asked for in any case
-_PAGE = 1000  # tasks, or queries, of an answer
+_FEW = 50  # up to so many tasks are always requested
+_PAGE = 1000  # tasks or queries per answer
 _SUMMARIES = "withSummaries=true&quantiles=0.5,1.0"
 _OF_STAGE = re.compile(r"\(stage (\d+)\.(\d+): task")
 _BATCH = re.compile(r"\nid = (\S+)\nrunId = \S+\nbatch = (\d+)")
@@ -31,7 +31,7 @@ def connect(address: str) -> Ask:
     Raises
     ------
     UsageError
-        The address isn't that of an UI.
+        The address isn't a UI's.
 
     """
     if not re.match(r"https?://[^/]", address):
@@ -51,14 +51,14 @@ def connect(address: str) -> Ask:
 
 
 class RestApi:
-    """An application by what the API says of it.
+    """An application, according to the API.
 
     Parameters
     ----------
     ask : (path) → answer
-        Asks the API (``connect``).
+        Requests an answer of the API (``connect``).
     application : str, optional
-        Its id. Default: the newest one.
+        Its id. Default: the newest.
 
     Attributes
     ----------
@@ -85,9 +85,9 @@ class RestApi:
         self._ask, self._base = ask, f"applications/{'/'.join(parts)}"
 
     def read(self, count: Callable[[float], None] = lambda _: None) -> Iterator[StageTasks]:
-        """The stages that the UI still has, also those that run. Those that are even come without their tasks.
+        """The stages that the UI still has, also running ones. Even stages come without their tasks.
 
-        ``count`` gets the share that is done.
+        ``count`` gets the share done.
         """
         slots = sum(each["maxTasks"] for each in self._ask(f"{self._base}/allexecutors") if each["isActive"])
         jobs = {stage: job for job in self._ask(f"{self._base}/jobs") for stage in job["stageIds"]}
@@ -138,9 +138,9 @@ class RestApi:
 
 
 def _is_even(answer: Answer) -> bool:
-    """Whether the slowest of many tasks isn't slow, so that they needn't be asked for.
+    """Whether the slowest of many tasks isn't slow, so that they needn't be requested.
 
-    Of an even number of tasks Spark's median is the upper one of the two in the middle. Of few tasks that is another.
+    Spark's median of an even number of tasks is the upper middle one. Of few tasks that makes a difference.
     """
     durations = (answer.get("taskMetricsDistributions") or {}).get("duration")
     if answer["status"] == "ACTIVE" or not durations or answer["numTasks"] < _FEW:
@@ -150,10 +150,10 @@ def _is_even(answer: Answer) -> bool:
 
 
 def read_nodes(query: Answer) -> Iterator[tuple[PlanNode, dict[str, list[str]]]]:
-    """The operators of a query, from the last one on, and the metrics that each stage has counted of them.
+    """The operators of a query, last first, and each stage's metrics of them.
 
-    The API names the stage only in metrics of times and sizes, beside their greatest value. It names no arguments of an
-    operator: the plan's text has those of its Exchanges, in the order in which they are run.
+    The API names the stage only in metrics of times and sizes, next to their maximum. It has no arguments of operators:
+    the plan's text has those of Exchanges, in the order of execution.
     """
     children: dict[int, list[int]] = {}
     for edge in query["edges"]:
@@ -173,14 +173,14 @@ def read_nodes(query: Answer) -> Iterator[tuple[PlanNode, dict[str, list[str]]]]
 
 
 def _order(node: int, children: Mapping[int, list[int]]) -> Iterator[int]:
-    """The operators below one, and it: inputs first, as Spark numbers them in a plan's text."""
+    """An operator after those below it: inputs first, as Spark numbers them in a plan's text."""
     for child in sorted(children.get(node, ())):
         yield from _order(child, children)
     yield node
 
 
 def parse_task(answer: Answer) -> Task:
-    """A task of a stage's ``taskList``. One that runs has what it has told so far."""
+    """Parse a task of a stage's ``taskList``. A running one has what it has reported so far."""
     metrics = answer.get("taskMetrics") or {}
     read, written = metrics.get("shuffleReadMetrics", {}), metrics.get("shuffleWriteMetrics", {})
     source, sink = metrics.get("inputMetrics", {}), metrics.get("outputMetrics", {})

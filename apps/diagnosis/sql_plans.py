@@ -1,11 +1,11 @@
-"""The operators of Spark SQL: which of them ran in a stage, by which columns its rows were shuffled, and what it is."""
+"""Finds the Spark SQL operators of a stage, the columns of its shuffle, and its kind."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: The metrics of an Exchange that the stage after it counts. All others are counted by the stage before it.
+#: The metrics of an Exchange that the stage after it counts. The stage before it counts all others.
 _READ_METRICS = {
     "records read",
     "local blocks read",
@@ -15,13 +15,13 @@ _READ_METRICS = {
     "fetch wait time",
     "remote reqs duration",
 }
-#: What only holds other operators, or changes how rows are represented.
+#: Operators that only wrap others, or convert the representation of rows.
 _WRAPPERS = re.compile(
     r"WholeStageCodegen|InputAdapter|ColumnarToRow|RowToColumnar|AQEShuffleRead|AdaptiveSparkPlan|Project|Filter|Reused"
 )
 _HASHED = re.compile(r"hashpartitioning\((.*), (\d+)\)")
 _NUMBER = re.compile(r"#\d+L?")
-#: What an operator is → the names of Spark's. The first kind of which a stage has an operator says what the stage is.
+#: Kind → Spark's names of operators. A stage's kind is the first of which it has an operator.
 KINDS = {
     "stream join": r"StreamingSymmetricHashJoin",
     "state": r"WithState|TransformWithState|StateStoreSave|StreamingDeduplicate|SessionWindowStateStoreSave",
@@ -33,20 +33,20 @@ KINDS = {
     "scan": r"Scan",
 }
 
-#: Those that are about how a shuffle has sent the rows.
+#: The kinds that depend on how a shuffle distributed the rows.
 SHUFFLED_KINDS = {"stream join", "state", "join", "group", "window", "write"}
 
 
 @dataclass(frozen=True, slots=True)
 class PlanNode:
-    """An operator of a physical plan: its name, and Spark's line about it."""
+    """An operator of a physical plan: its name, and Spark's description."""
 
     name: str
     text: str
 
 
 class SqlPlan:
-    """The operators of a query's physical plan, by the accumulators of their metrics.
+    """The operators of a query's physical plan, found by their metrics' accumulators.
 
     Parameters
     ----------
@@ -60,28 +60,28 @@ class SqlPlan:
         self._nodes: dict[int, tuple[PlanNode, str]] = {}
 
     def add(self, plan: Mapping[str, Any]) -> None:
-        """Add the operators of ``sparkPlanInfo`` as event logs have it. AQE makes several plans of one query."""
+        """Add the operators of an event log's ``sparkPlanInfo``. AQE makes several plans per query."""
         for node in _walk(plan):
             own = PlanNode(node["nodeName"].strip(), node["simpleString"])
             for metric in node["metrics"]:
                 self._nodes.setdefault(metric["accumulatorId"], (own, metric["name"]))
 
     def find_nodes(self, accumulators: Collection[int]) -> tuple[list[str], list[str]]:
-        """The names of the operators that have counted something in these accumulators, and the columns of the shuffle.
+        """The names of the operators whose metrics these accumulators are, and the shuffle's columns.
 
-        The last operator of the stage comes first.
+        The stage's last operator comes first.
         """
         counted = set(accumulators)
         return find_stage_nodes((node, [metric]) for id_, (node, metric) in self._nodes.items() if id_ in counted)
 
 
 def find_stage_nodes(nodes: Iterable[tuple[PlanNode, Collection[str]]]) -> tuple[list[str], list[str]]:
-    """The operators' names, without those that only wrap others, and the columns of the shuffle that the stage reads.
+    """The operators' names, without wrappers, and the columns of the shuffle that the stage reads.
 
     Parameters
     ----------
     nodes : iterable of (PlanNode, collection of str)
-        Operators in order, and the metrics that the stage has counted of them. An operator may come several times.
+        Operators in order, and the stage's metrics of them. An operator may come several times.
 
     """
     names: dict[int, str] = {}
@@ -101,7 +101,7 @@ def _walk(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def parse_keys(text: str) -> list[str]:
-    """The columns by whose hash an Exchange sends rows, in Spark's words but without the numbers of columns.
+    """The columns by whose hash an Exchange distributes rows, as in Spark's text but without column numbers.
 
     >>> parse_keys("Exchange hashpartitioning(user#13, coalesce(price#14L, 0), 6), ENSURE_REQUIREMENTS, [plan_id=22]")
     ['user', 'coalesce(price, 0)']
@@ -113,7 +113,7 @@ def parse_keys(text: str) -> list[str]:
 
 
 def choose_kind(nodes: Collection[str]) -> tuple[str, str]:
-    """What a stage with these operators is, of ``KINDS``, and the operator. Empty: none of them says it.
+    """The kind (``KINDS``) of a stage with these operators, and the operator that decides it; empty if none does.
 
     >>> choose_kind(["OverwriteByExpression noop", "SortMergeJoin", "Sort"])
     ('join', 'SortMergeJoin')

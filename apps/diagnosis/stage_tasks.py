@@ -1,4 +1,4 @@
-"""A stage and its tasks, as an event log or the REST API tells of them."""
+"""A stage and its tasks, as in an event log or the REST API."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,39 +7,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a task has to do, in the order in which a finding prefers to speak of it → the unit in a sentence.
+#: A task's loads, in the order in which a finding prefers them → the unit in a sentence.
 LOADS = {"rows_read": "rows", "bytes_read": "bytes", "rows_written": "rows written", "bytes_written": "bytes written"}
 
 
 class Task(NamedTuple):
-    """The attempt of a task that succeeded. Times are in ms, those of day since 1970.
+    """The successful attempt of a task. Durations are in ms, times in ms since the epoch.
 
     Attributes
     ----------
     partition : int
         Its number in the stage: the partition of a shuffle, or of a state store.
     attempt : int
-        0, unless earlier attempts have failed.
+        0, unless earlier attempts failed.
     executor, host, locality : str
-        Where it ran, and how near that is to its data, in Spark's words.
+        Where it ran, and Spark's locality level.
     launch, finish : int
-        When it was launched, and when the driver knew that it had finished.
+        When it was launched, and when the driver learned that it had finished.
     run : int
-        The time in which it worked: without its start, its waiting for the scheduler, and the way of its result.
+        Its run time: without start, scheduler delay and the return of its result.
     cpu : int
-        The time in which its thread computed. What it waits for Python or for another machine isn't in it.
+        Its thread's CPU time, without waiting for Python or other machines.
     rows_read, bytes_read : int
-        Of shuffles and of files.
+        From shuffles and files.
     rows_shuffled : int
-        Those of shuffles.
+        From shuffles.
     rows_written, bytes_written : int
-        To a shuffle and to files.
+        To shuffles and files.
     gc, wait : int
-        The JVM's garbage collection while it ran, and the waiting for other executors' shuffle blocks.
+        The JVM's garbage collection while it ran, and its wait for other executors' shuffle blocks.
     spilled : int
-        Bytes on disk, for want of memory.
+        Bytes spilled to disk.
     state_rows : int
-        The rows of its state stores. -1: it has none.
+        The rows of its state stores; -1 if it has none.
 
     """
 
@@ -72,23 +72,23 @@ class StageTasks:
     stage, attempt : int
         Spark's numbers.
     name : str
-        What Spark calls it: the call and its line, such as ``save at Job.scala:12``.
+        Spark's name: the call and its line, such as ``save at Job.scala:12``.
     query : str
-        The SQL text or the description of the job that it belongs to. Empty: there is none.
+        The SQL text or the description of its job; empty if there is none.
     stream : str
-        The id of the streaming query. Empty: it belongs to none.
+        The id of its streaming query; empty if it has none.
     batch : int
-        The stream's batch. -1: it belongs to none.
+        The stream's batch; -1 if it has none.
     nodes : list of str
-        The operators of Spark SQL that ran in it, the last one first.
+        Its Spark SQL operators, last first.
     keys : list of str
-        The columns by whose hash the rows came to the tasks. Empty: they came otherwise.
+        The columns by whose hash rows were distributed over the tasks; empty if they weren't.
     slots : int
-        The tasks that could run at once. 0: unknown.
+        The number of tasks that could run at once; 0 if unknown.
     failed : int
-        The attempts of tasks that failed.
+        The number of failed attempts.
     tasks : list of Task
-        Those that succeeded.
+        The successful ones.
 
     """
 
@@ -120,17 +120,17 @@ class StageTasks:
 
     @property
     def seconds(self) -> float:
-        """From the first launch of a task to the last end of one (s)."""
+        """The time from the first task's launch to the last one's end (s)."""
         return (max(task.finish for task in self.tasks) - min(task.launch for task in self.tasks)) / 1000
 
     @property
     def concurrency(self) -> int:
-        """The tasks that can run at once: the slots, or at least one for each executor."""
+        """The number of tasks that can run at once: the slots, or at least one per executor."""
         return self.slots or len({task.executor for task in self.tasks})
 
 
 def compare_to_median(numbers: Sequence[float] | NDArray[np.float64]) -> float:
-    """The greatest number over the median; over the mean, if the median is 0. 1.0: all are 0.
+    """The maximum over the median, or over the mean if the median is 0; 1.0 if all are 0.
 
     >>> compare_to_median([1, 1, 5]), compare_to_median([0, 0, 6]), compare_to_median([0, 0])
     (5.0, 3.0, 1.0)

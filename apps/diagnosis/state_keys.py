@@ -1,4 +1,4 @@
-"""The hottest keys of a streaming query's state stores, read from its checkpoint by Spark's state reader."""
+"""Finds the hottest keys in a streaming query's state stores with Spark's state reader."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _METADATA = ("key", "partition_id")
 
 @dataclass(frozen=True)
 class KeyState:
-    """What a store has of a key.
+    """A key's state in a store.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class KeyState:
     partition : int
         The store's partition.
     entries : int
-        The values: rows that a join keeps, elements of a list or map, otherwise 1.
+        The number of values: rows of a join, elements of a list or map, or 1.
     size : int
         The bytes of the values as JSON.
     number : float or None
-        The greatest number in the values, such as a count. None: they have none.
+        The greatest number in the values, such as a count; None if they have none.
 
     """
 
@@ -47,13 +47,13 @@ class StoreKeys:
     Attributes
     ----------
     operator, store : str
-        Spark's name of the operator, and of its store, the side of a join or the state's variable.
+        Spark's names of the operator, and of the store: the side of a join or the state variable.
     keys : int
-        The keys that have a state.
+        The number of keys with a state.
     partitions : dict
-        Partition → the number of its keys. One without keys isn't there.
+        Partition → the number of its keys, if any.
     hottest : list of KeyState
-        Those with the most entries, then the largest ones, then those with the greatest number.
+        The keys with the most entries, then the largest, then those with the greatest number.
 
     """
 
@@ -75,10 +75,10 @@ def find_hot_states(spark: SparkSession, checkpoint: str, top: int) -> list[Stor
     Raises
     ------
     UsageError
-        The checkpoint has no states that Spark knows of. (Those of Spark 3 have none.)
+        The checkpoint has no state that Spark can read, as those of Spark 3.
 
     """
-    # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
+    # Starts the coordinator of state stores, without which each store logs a stack trace.
     _ = spark.streams.active
     rows = spark.read.format("state-metadata").load(checkpoint).collect()
     stores = {(row["operatorId"], name): (row, options) for row in rows for name, options in _list_stores(row.asDict())}
@@ -92,7 +92,7 @@ def find_hot_states(spark: SparkSession, checkpoint: str, top: int) -> list[Stor
 
 
 def _list_stores(row: dict[str, object]) -> Iterator[tuple[str, dict[str, str]]]:
-    """(name, options of the state reader) of each of an operator's stores, but for those of timers, ``$…``."""
+    """(name, options of the state reader) of each of an operator's stores, except those of timers, ``$…``."""
     operator, number = str(row["operatorName"]), {"operatorId": str(row["operatorId"])}
     properties = orjson.loads(str(row.get("operatorProperties") or "{}"))
     if variables := properties.get("stateVariables"):
@@ -133,7 +133,7 @@ def _measure_store(states: DataFrame, operator: str, name: str, top: int) -> Sto
 
 
 def _list_values(schema: StructType) -> list[Column]:
-    """The columns of the values, those of structs one by one: a join's rows have one more than their schema says."""
+    """The columns of the values, those of structs one by one: a join's rows have one more than their schema."""
     columns = []
     for field in schema.fields:
         if field.name not in _METADATA:
@@ -144,7 +144,7 @@ def _list_values(schema: StructType) -> list[Column]:
 
 
 def _list_numbers(kind: DataType, path: str) -> Iterator[Column]:
-    """The numbers in the values of a state, but for times."""
+    """The numbers in a state's values, except times."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             if path or field.name not in _METADATA:

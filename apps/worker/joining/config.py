@@ -1,4 +1,4 @@
-"""What the workers of a join do, which Spark sends to tasks."""
+"""The configuration of a join's workers, which Spark sends to tasks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,37 +17,37 @@ from unskew.grouping.split_join.plan import LEFT
 #: Which of n pairs count: (n left rows, n right rows) → bool[n].
 Condition: TypeAlias = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]
 
-_SLICES = 8  # of the time for which a row is kept
+_SLICES = 8  # of a row's retention
 _LEAST_SLICE_US = 1_000_000
 
 
 @dataclass(frozen=True)
 class JoinConfig:
-    """What all workers of a join do.
+    """The configuration of all workers of a join.
 
     Parameters
     ----------
     key : DataType
         The keys' type.
     columns : (Schema, Schema)
-        The columns of the left and of the right rows, as their packets have them after the key and the time.
+        The columns of the left and right rows in their packets, after the key and the time.
     names : (list of str, list of str)
-        What the user calls these columns, without the key's own if these come at the end.
+        The user's names of these columns, without the key's columns if they come at the end.
     before_us, after_us : int
-        The bounds of a pair's times: a right row's is at least the left one's less ``before_us`` and at most the left
-        one's plus ``after_us``.
+        The bounds of a right row's time: from the left one's less ``before_us`` to the left one's plus ``after_us``.
     routing : Routing
         The join's routing: W, the seed, the checkpoint, the plans, and where the tasks report.
     where : callable, optional
         Which pairs count. None: all.
     outer : (bool, bool)
-        Whether rows of the left and of the right side are published, too, if they have no partner.
+        Whether left and right rows without a partner are published, too.
     partitions : int, optional
-        The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
+        The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
     most : int
-        How many bytes Spark's operator gives through Spark in one call. The rest lies beside the checkpoint.
+        The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
+        checkpoint.
     observe : Observation, optional
-        The observation in which Spark gathers a report of each worker.
+        The observation in which Spark collects the workers' reports.
 
     """
 
@@ -63,7 +63,7 @@ class JoinConfig:
     most: int = MOST
     observe: Observation | None = None
 
-    # As of ``KeyedOperatorConfig``: rows have times of their own, and nothing is merged.
+    # As in ``KeyedOperatorConfig``: rows have event times, and nothing is merged.
     event: bool = True
     split: bool = False
     mergers_keep: bool = False
@@ -75,7 +75,7 @@ class JoinConfig:
 
     @property
     def mergers(self) -> int:
-        """W: a worker's pairs have its own token."""
+        """W: a worker's pairs have its token."""
         return self.routing.workers
 
     @property
@@ -88,7 +88,7 @@ class JoinConfig:
         return make_row_schema(self.key, self.columns[side], outer=self.outer[side])
 
     def reach(self, side: int) -> tuple[int, int]:
-        """How long before and after a row of this side its partner may be (µs)."""
+        """How long before and after a row of this side a partner may be (µs)."""
         return (self.before_us, self.after_us) if side == LEFT else (self.after_us, self.before_us)
 
     @property
@@ -98,7 +98,7 @@ class JoinConfig:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The fields that a checkpoint records of its run."""
+        """The fields by which a checkpoint recognises its run."""
         return {
             "work": "balanced_join",
             "state": [describe_schema(schema) for schema in self.columns],
@@ -108,5 +108,5 @@ class JoinConfig:
         }
 
     def require_state_partitions(self) -> None:
-        """Raise ``UsageError`` if the calling task's query keeps its states elsewhere than this config expects."""
+        """Raise ``UsageError`` unless the calling task's query has the state partitions that this config expects."""
         require_state_partitions(self.checkpoint, self.partitions)

@@ -1,4 +1,4 @@
-"""The rows of both sides that a worker of a join keeps, and how new rows find their partners among them."""
+"""The rows of both sides that a worker keeps, and the search for new rows' partners among them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,24 +27,24 @@ from unskew.grouping.split_join.controller import make_report
 from unskew.grouping.split_join.plan import LEFT, RIGHT, JoinTable
 
 SIDES = (LEFT, RIGHT)
-#: Pairs are made so many bytes at a time, by the rows' mean. (An array of strings has less than 2 GiB.)
+#: The bytes of pairs made at a time, by the rows' mean size. (An array of strings has less than 2 GiB.)
 _PORTION_BYTES = 256 << 20
 
 
 @dataclass
 class JoinLoad:
-    """What a worker had to do in a batch, by key.
+    """A worker's load in a batch, per key.
 
     Attributes
     ----------
     keys : uint64[k]
         The keys' hashes, ascending.
     rows : int64[k, 2]
-        The keys' rows of each side.
+        Each key's rows of each side.
     pairs : int64[k]
-        The pairs that these rows found.
+        The pairs of these rows.
     late : int[2]
-        The rows of each side that came too late.
+        The late rows of each side.
 
     """
 
@@ -54,7 +54,7 @@ class JoinLoad:
     late: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, side: int, keys: Keys, pairs: NDArray[np.int64]) -> None:
-        """Add the rows of a side, by their keys, and the pairs of each distinct key."""
+        """Add a side's rows, by key, and the pairs of each distinct key."""
         all_keys, at = np.unique(np.concatenate([self.keys, keys.hashes]), return_inverse=True)
         rows, found = np.zeros((len(all_keys), 2), np.int64), np.zeros(len(all_keys), np.int64)
         old, new = at[: len(self.keys)], at[len(self.keys) :]
@@ -88,7 +88,7 @@ class JoinState:
 
     @property
     def rows(self) -> int:
-        """The number of rows that are kept."""
+        """The number of kept rows."""
         return sum(table.rows for table in self.tables)
 
     @property
@@ -97,9 +97,9 @@ class JoinState:
         return sum(table.size for table in self.tables)
 
     def add(self, side: int, rows: pa.RecordBatch, load: JoinLoad | None = None) -> Iterator[Parcel]:
-        """Yield the pairs of these rows with the rows of the other side that are kept, and keep these rows, too.
+        """Yield the pairs of these rows with the other side's kept rows, and keep these rows, too.
 
-        A null key equals nothing: such rows are those of an outer side, and only kept.
+        A null key equals nothing: rows of an outer side with one are only kept.
         """
         if rows.column(KEY).null_count:
             null = rows.filter(rows.column(KEY).is_null())
@@ -127,7 +127,7 @@ class JoinState:
     def _find_partners(
         self, side: int, rows: pa.RecordBatch, keys: Keys, piece: FetchedSlice
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """The positions of rows, and those of their partners in a slice of the other side."""
+        """The positions of rows, and of their partners in a slice of the other side."""
         times = rows.column(TIME).to_numpy()
         back, ahead = self._config.reach(side)
         codes = find_codes(piece.rows, keys.distinct)
@@ -139,7 +139,7 @@ class JoinState:
         moments = np.concatenate([times[mine], piece.rows.column(TIME).to_numpy()[theirs]])
         portion = max(1, int(_PORTION_BYTES // (rows.nbytes / rows.num_rows + piece.rows.nbytes / piece.rows.num_rows)))
         rows_of, most = np.concatenate([mine, theirs]), count_groups(moments, back + ahead)
-        for first in range(0, len(keys.hashes), most):  # rarely more than once: of very long bounds and many keys
+        for first in range(0, len(keys.hashes), most):  # rarely more than once: with very long bounds and many keys
             some = np.flatnonzero((groups >= first) & (groups < first + most))
             lines, own = number_by_group(groups[some] - first, moments[some], back + ahead), some < len(mine)
             for i, j in find_close_pairs(lines[own], lines[~own], back, ahead):
@@ -150,7 +150,7 @@ class JoinState:
     def _make_pairs(
         self, side: int, own: pa.RecordBatch, partners: pa.RecordBatch
     ) -> tuple[pa.RecordBatch, NDArray[np.bool_]]:
-        """The results for those of n pairs that count, and which these are, bool[n]."""
+        """The results of those of n pairs that count, and which these are, bool[n]."""
         left, right = (own, partners) if side == LEFT else (partners, own)
         counted = np.ones(own.num_rows, np.bool_)
         if self._config.where is not None:
@@ -160,7 +160,7 @@ class JoinState:
         return make_results(left.column(KEY), self._get_columns(left, LEFT), self._get_columns(right, RIGHT)), counted
 
     def _ask(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.BooleanArray:
-        """Which pairs the user's condition counts."""
+        """Which pairs the user's condition accepts."""
         assert self._config.where is not None
         sides = (
             pa.RecordBatch.from_arrays(self._get_columns(rows, side)[: len(names)], names)
@@ -179,7 +179,7 @@ class JoinState:
         return rows.columns[rows.num_columns - len(self._config.columns[side]) :]
 
     def publish_alone(self, watermark_us: int, table: JoinTable) -> Iterator[Parcel]:
-        """Yield the outer rows that leave as ``drop_over`` does, and have no partner.
+        """Yield the outer rows that ``drop_over`` removes and that have no partner.
 
         Rows with copies at other workers go to a merger, whether they have a partner or not.
         """
@@ -192,18 +192,18 @@ class JoinState:
                 alone = ~rows.column(MATCHED).to_numpy(zero_copy_only=False).astype(np.bool_) & ~copied
                 results = make_alone(rows.filter(pa.array(alone)), side, self._config)
                 yield from pack_rows(RESULTS, self._worker, [(0, results)])
-                # The hash that chooses a row's merger is that of its number, as hot keys have many rows.
+                # A row's merger is chosen by its number, because hot keys have many rows.
                 mergers = rows.column(NUMBER).to_numpy() % self._config.mergers
                 for merger in np.unique(mergers[copied]).tolist():
                     part = rows.filter(pa.array(copied & (mergers == merger)))
                     yield from pack_rows(FRAGMENTS, merger, [(side, part)])
 
     def select_live(self, side: int, rows: pa.RecordBatch, watermark_us: int) -> pa.RecordBatch:
-        """Those of a side's rows that ``drop_over`` doesn't remove."""
+        """A side's rows that ``drop_over`` keeps."""
         return self.tables[side].select_live(rows, watermark_us - self._config.reach(side)[1])
 
     def drop_over(self, watermark_us: int) -> None:
-        """Remove the rows for which no partner can come."""
+        """Remove the rows that can get no more partners."""
         for side, table in enumerate(self.tables):
             table.drop_before(watermark_us - self._config.reach(side)[1])
 
@@ -214,9 +214,9 @@ class JoinState:
                 table.remove_keys(hashes)
 
     def find_empty(self, table: JoinTable, worker: int) -> NDArray[np.uint64]:
-        """The keys whose place here may be given up: their hashes.
+        """The hashes of keys that this worker may give up.
 
-        They get no rows of their split side here, and have none. No row of an outer side has a partner here alone.
+        It gets and has no rows of their split side. No outer row has its partner only here.
         """
         entries = np.repeat(np.arange(len(table.keys)), np.diff(table.starts))
         found = []
@@ -230,19 +230,19 @@ class JoinState:
         return np.array(found, np.uint64)
 
     def close(self) -> None:
-        """Store what is known about the rows."""
+        """Store the metadata of the rows."""
         for table in self.tables:
             table.close()
 
 
 def make_results(keys: pa.Array, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> pa.RecordBatch:
-    """Rows of results: the key, and the columns of both sides."""
+    """Result rows: the key, and both sides' columns."""
     columns = [keys, *left, *right]
     return pa.RecordBatch.from_arrays(columns, [KEY, *(f"c{n}" for n in range(1, len(columns)))])
 
 
 def make_alone(rows: pa.RecordBatch, side: int, config: JoinConfig) -> pa.RecordBatch:
-    """The results for rows of a side that have no partner: the other side's columns are null."""
+    """The results of a side's rows without a partner: the other side's columns are null."""
     own = rows.columns[rows.num_columns - len(config.columns[side]) :]
     others = [pa.nulls(rows.num_rows, each.type) for each in config.columns[1 - side]]
     return make_results(rows.column(KEY), *((own, others) if side == LEFT else (others, own)))

@@ -1,6 +1,6 @@
 """A join's worker as an operator of Spark's ``transformWithState``.
 
-As ``unskew.apps.worker.stateful.operator``, it imports what it does only when the first row comes.
+Like ``unskew.apps.worker.stateful.operator``, it defers imports until the first row comes.
 """
 
 from collections.abc import Iterator

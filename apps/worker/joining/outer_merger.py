@@ -1,6 +1,6 @@
-"""The merger of an outer join: of a row that is copied to several workers, it knows whether any copy has a partner.
+"""The merger of an outer join: decides whether any copy of a row at several workers has a partner.
 
-All copies of a row leave in the same batch, because the watermark is the same everywhere. So a merger keeps no state.
+All copies of a row leave in the same batch, because all workers have the same watermark. So it keeps no state.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from unskew.apps.worker.stateful.operator_output import RESULTS, Parcel, pack_ro
 
 
 def merge_copies(config: JoinConfig, parcels: Sequence[Parcel], merger: int, _batch: WorkerBatch) -> Iterator[Parcel]:
-    """The results for the rows of which no copy has a partner, of a merger's parcels (``tasks.Merge``)."""
+    """The results of the rows of which no copy has a partner, from a merger's parcels (``tasks.Merge``)."""
     parts = [read_rows(parcel.blob) for parcel in parcels]
     for side in SIDES:
         own = [rows for part in parts for of, rows in split_by_window(part) if of == side]

@@ -1,7 +1,7 @@
-"""The rows of one side of a join at a worker: in slices of time, and within a slice in buckets by key.
+"""The rows of one side of a join at a worker, in slices of time, and in each slice in buckets of keys.
 
-A batch writes the newest slices and reads those in which partners may be. A slice that is over leaves as a whole, and
-unless its rows may have to be published without a partner, without being read.
+A batch writes the newest slices and reads those that may have partners. An expired slice is removed whole, and read
+only if its rows may have to be published without a partner.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from unskew.grouping.keys import encode_keys
 
 #: The column of a row's time, int64, µs since the epoch.
 TIME = "__time"
-#: Of an outer side: the batch and source that a row is from, its number there, and whether it has a partner here.
+#: Of an outer side: a row's batch and source, its number there, and whether it has a partner here.
 ORIGIN, NUMBER, MATCHED = "__origin", "__number", "__matched"
 _OF_OUTER = pa.schema([(ORIGIN, pa.int64()), (NUMBER, pa.int64()), (MATCHED, pa.bool_())])
 
@@ -102,7 +102,7 @@ class RowTable:
         return self._buckets.empty()
 
     def add(self, rows: pa.RecordBatch, hashes: NDArray[np.uint64]) -> None:
-        """Add n rows of the table's schema, whose keys have these hashes, uint64[n]."""
+        """Add n rows of the table's schema, with their keys' hashes, uint64[n]."""
         slices = self._find_slices(rows)
         for start in np.unique(slices).tolist():
             own = slices == start
@@ -115,7 +115,7 @@ class RowTable:
             self._changed = True
 
     def find(self, hashes: NDArray[np.uint64], first_us: int = 0, last_us: int | None = None) -> Iterator[FetchedSlice]:
-        """The buckets of these keys in the slices that may have rows of these times (µs)."""
+        """The buckets of these keys in slices that may have rows in this span of time (µs)."""
         for start, index in sorted(self._directory.indexes.items()):
             if start + self._slice_us <= first_us or (last_us is not None and start > last_us):
                 continue
@@ -125,7 +125,7 @@ class RowTable:
                 yield FetchedSlice(start, rows, bucket, named)
 
     def mark(self, fetched: FetchedSlice, which: NDArray[np.bool_]) -> None:
-        """Note that the rows of a slice that are marked, bool[n], have partners."""
+        """Record which rows of a slice, bool[n], have partners."""
         before = fetched.rows.column(MATCHED).to_numpy(zero_copy_only=False).astype(np.bool_)
         if (which & ~before).any():
             self._keep(fetched, set_matched(fetched.rows, before | which), np.ones(len(before), np.bool_))
@@ -139,7 +139,7 @@ class RowTable:
         return pa.concat_batches([add_window(0, self.empty()), *parts])
 
     def has_keys(self, hashes: NDArray[np.uint64], *, matched: bool = False) -> bool:
-        """Whether there are rows of the keys with these hashes, or ``matched`` ones. It reads until it knows."""
+        """Whether there are rows, or ``matched`` rows, of the keys with these hashes. It stops at the first."""
         for each in self.find(hashes):
             own = np.isin(hash_keys_of(each.rows), hashes)
             if matched:
@@ -156,7 +156,7 @@ class RowTable:
                 self._keep(each, each.rows, rest)
 
     def select_live(self, rows: pa.RecordBatch, time_us: int) -> pa.RecordBatch:
-        """Those of some rows whose slices ``drop_before`` doesn't remove."""
+        """The rows in slices that ``drop_before`` keeps."""
         return rows.filter(pa.array(self._find_slices(rows) + self._slice_us > time_us))
 
     def read_before(self, time_us: int) -> Iterator[pa.RecordBatch]:
@@ -177,7 +177,7 @@ class RowTable:
         return dropped
 
     def close(self) -> None:
-        """Store the directory of the buckets, if it has changed."""
+        """Store the directory of buckets if it changed."""
         if self._changed:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
@@ -186,7 +186,7 @@ class RowTable:
         return rows.column(TIME).to_numpy() // self._slice_us * self._slice_us
 
     def _keep(self, fetched: FetchedSlice, rows: pa.RecordBatch, which: NDArray[np.bool_]) -> None:
-        """Store the rows that are marked in the buckets that were fetched."""
+        """Replace the rows of fetched buckets with the selected ones."""
         index = self._directory.indexes[fetched.start]
         kept = rows if which.all() else rows.filter(pa.array(which))
         self._buckets.keep(fetched.start, index, kept, fetched.bucket[which], fetched.named)
@@ -194,17 +194,17 @@ class RowTable:
 
 
 def set_matched(rows: pa.RecordBatch, matched: NDArray[np.bool_]) -> pa.RecordBatch:
-    """Rows of an outer side, which have a partner or not."""
+    """An outer side's rows, with whether each has a partner."""
     return rows.set_column(rows.schema.get_field_index(MATCHED), _OF_OUTER.field(MATCHED), pa.array(matched))
 
 
 def hash_keys_of(rows: pa.RecordBatch) -> NDArray[np.uint64]:
-    """The hash of each row's key, uint64[n]. Each distinct key is hashed once."""
+    """The hash of each row's key, uint64[n]."""
     keys = encode_keys(rows.column(KEY))
     return keys.hashes[keys.codes]
 
 
 def find_codes(rows: pa.RecordBatch, distinct: pa.Array) -> NDArray[np.int64]:
-    """The position of each row's key among these keys, int64[n]. −1: it isn't there, or null."""
+    """The position of each row's key among these keys, int64[n]; −1 if it isn't there, or null."""
     found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(distinct, skip_nulls=True))
     return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -1,9 +1,9 @@
-"""A worker's batch of a join: each row finds its partners of the other side, and is kept for those that come later.
+"""A worker's batch of a join: finds each row's partners of the other side, and keeps it for later ones.
 
-Where a plan gives a key to a worker anew, the worker has the key's new rows from the plan's first batch on. In that
-batch it lacks the copied side's older rows. Another place of the key writes these to a file, as they are before the
-batch. In the batch after, the worker reads them. They find the rows of the split side that have come meanwhile, and are
-kept. So each pair is found once, at one worker (``unskew.grouping.split_join``).
+A worker to which a plan assigns a key gets the key's new rows from the plan's first batch on, but lacks the copied
+side's older rows. Another worker of the key writes these to a file, as they are before that batch. In the next batch
+the new worker reads them, pairs them with the split side's rows that have come meanwhile, and keeps them. So each pair
+is found once, at one worker (``unskew.grouping.split_join``).
 """
 
 import time
@@ -45,38 +45,38 @@ def run_join_batch(
     Parameters
     ----------
     config, store, worker, batch, progress
-        As for ``unskew.apps.worker.stateful.worker.run_batch``. Of the progress, ``released`` is the newest plan by
+        As for ``unskew.apps.worker.stateful.worker.run_batch``. In ``progress``, ``released`` is the newest plan under
         which the worker has executed a batch, ``wrote`` the first such batch, and ``taken`` the newest plan whose
-        copies it has taken in.
+        copies it has read.
     packets : sequence of (int, bytes)
-        The worker's rows with their side, in the order in which they are executed.
+        The worker's rows with their side, in order of execution.
 
     Raises
     ------
     EnvironmentFault
-        The plans or the copies in the checkpoint aren't those that the worker needs.
+        The checkpoint lacks the plans or copies that the worker needs.
     StateFault
-        The rows that are kept have other columns, or the condition of the pairs raises.
+        The kept rows have other columns, or the pairs' condition raises.
 
     """
     started = time.perf_counter()
-    # 1. The batch's plan. The worker has been called in the first batch of each plan, as all are in a batch with rows.
+    # 1. The batch's plan. The worker was called in the first batch of each plan, as all are in a batch with rows.
     plan, table = _read_plan(config, batch, progress)
     new = plan > progress.released
     buffered = BufferedStore(store)
     join = JoinState(config, buffered, worker)
-    # 2. The rows that others have copied here when the plan before this one gave a key to this worker. (Of a plan that
-    #    lasts, in its second batch.)
+    # 2. The rows that others copied here when the previous plan assigned a key to this worker (in a lasting plan's
+    #    second batch).
     if progress.taken < progress.released:
         due = table.grow if not new else table.grown
         for side, rows in _take_copies(config, worker, progress, due.where(due.receivers == worker), join):
             yield from join.add(side, rows)
-    # 3. The rows that this worker copies to others, as they are before the batch: what comes in it goes to all places.
-    #    And those that it gives up, before it could say that one of them has found no partner here.
+    # 3. The rows that this worker copies to others, as they are before the batch: the batch's own go to all workers.
+    #    Then it removes those of keys that it gives up, before it could report one as without a partner here.
     copied = _send_copies(config, worker, plan, batch, table, join) if new else (0, 0)
     if new:
         join.leave(table.leave_keys[table.leave_places == worker])
-    # 4. The batch's rows. Late is what is behind the watermark at the batch's beginning, which is the same for all.
+    # 4. The batch's rows. Late rows are behind the watermark at the batch's start, which is the same for all.
     arrived = _read_rows(packets, config)
     load = JoinLoad()
     for side in SIDES:
@@ -84,20 +84,20 @@ def run_join_batch(
         late = rows.column(TIME).to_numpy() < batch.watermark_ms * 1000
         load.late[side] = int(late.sum())
         yield from join.add(side, rows.filter(pa.array(~late)) if late.any() else rows, load)
-    # 5. The rows for which no partner can come leave, slice by slice. Outer rows without a partner are published. If
-    #    there are copies of them elsewhere, these leave in this batch, too, and a merger decides.
+    # 5. The rows that can get no more partners leave, slice by slice. Outer rows without a partner are published. If
+    #    they have copies elsewhere, these leave in this batch, too, and a merger decides.
     kept = join.rows
     yield from join.publish_alone(batch.watermark_ms * 1000, table)
     join.drop_over(batch.watermark_ms * 1000)
     empty = join.find_empty(table, worker)
     join.close()
     buffered.flush()
-    # 6. The progress, which Spark commits together with the rows.
+    # 6. The progress, which Spark commits with the rows.
     after = replace(progress, taken=progress.released, released=plan, closed_ms=batch.watermark_ms)
     after = replace(after, wrote=batch.number) if new else after
     if after != progress:
         after.write(store)
-    # 7. The report, of which the driver makes the plans to come.
+    # 7. The report, from which the driver makes future plans.
     tuples = sum(rows.num_rows for rows in arrived)
     report = WorkerReport(
         tuples,
@@ -114,7 +114,7 @@ def run_join_batch(
 def _send_report(
     config: JoinConfig, worker: int, batch: WorkerBatch, report: WorkerReport, pairs: int
 ) -> Iterator[Parcel]:
-    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the config says."""
+    """Send the worker's report to the driver, and yield what Spark observes, as the config says."""
     if config.routing.reports is not None:
         config.routing.reports.send(batch.number, worker, report)
     if config.observe is not None and report.states is not None:
@@ -124,12 +124,12 @@ def _send_report(
 
 
 def _read_plan(config: JoinConfig, batch: WorkerBatch, progress: OperatorProgress) -> tuple[int, JoinTable]:
-    """The number of the batch's plan, 0 if there is none, and its table.
+    """The number of the batch's plan, 0 if none, and its table.
 
     Raises
     ------
     EnvironmentFault
-        It isn't the plan that the worker has followed last, nor the one after that.
+        It is neither the plan that the worker followed last, nor the next one.
 
     """
     state = None if config.checkpoint is None else PlanStateLog(config.checkpoint).at(batch.number)
@@ -145,7 +145,7 @@ def _read_plan(config: JoinConfig, batch: WorkerBatch, progress: OperatorProgres
 
 
 def open_copies(checkpoint: Where, side: int) -> StateTransfers:
-    """The copies of one side's rows on their way to new places."""
+    """Open the transfers of one side's rows to new workers."""
     return StateTransfers(checkpoint, "copies", _FOLDERS[side])
 
 
@@ -158,10 +158,10 @@ def _get_checkpoint(config: JoinConfig) -> Where:
 def _take_copies(
     config: JoinConfig, worker: int, progress: OperatorProgress, due: Copies, join: JoinState
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows that others have copied to this worker under the newest plan that it has followed, by side.
+    """The rows that others copied to this worker under the newest plan that it followed, with their side.
 
-    Those that were over in the batch in which they were copied are left out. Whether a row has found a partner at
-    another place is known there.
+    Those that had expired in the batch in which they were copied are left out. Whether a row has a partner at another
+    worker is known there.
     """
     for side in np.unique(due.sides).tolist():
         files = dict.fromkeys(np.unique(due.senders[due.sides == side]).tolist(), progress.wrote)
@@ -174,7 +174,7 @@ def _take_copies(
 def _send_copies(
     config: JoinConfig, worker: int, plan: int, batch: WorkerBatch, table: JoinTable, join: JoinState
 ) -> tuple[int, int]:
-    """Write the rows that this worker copies to a plan's new places. How many rows and bytes were written."""
+    """Write the rows that this worker copies to a plan's new workers, and return the number of rows and bytes."""
     number = size = 0
     grow = table.grow.where(table.grow.senders == worker)
     for side in np.unique(grow.sides).tolist():
@@ -191,7 +191,7 @@ def _send_copies(
 
 
 def _read_rows(packets: Sequence[tuple[int, bytes]], config: JoinConfig) -> list[pa.RecordBatch]:
-    """The packets' rows of each side, in their order, in the columns of a ``RowTable``."""
+    """The packets' rows of each side, in order, with the columns of a ``RowTable``."""
     found = []
     for side in SIDES:
         schema = config.row_schema(side)
@@ -205,7 +205,7 @@ def _read_packet(packet: pa.RecordBatch, schema: pa.Schema, *, outer: bool) -> p
     key, moment, *others = packet.columns
     plain = key.dictionary_decode() if pa.types.is_dictionary(key.type) else key
     times = moment.cast(pa.timestamp("us", moment.type.tz), safe=False).cast(pa.int64())
-    if outer:  # after the two columns by which the router tells the row from others
+    if outer:  # after the two columns with which the router identifies the row
         others.insert(2, pa.array(np.zeros(len(key), np.bool_)))
     columns = [plain, times, *others]
     return pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, schema, strict=True)], schema=schema)
