@@ -1,4 +1,4 @@
-"""What a keyed operator's workers and mergers do, which Spark sends to tasks, and the progress of Spark's."""
+"""The configuration of workers and mergers, which Spark sends to tasks, and their progress."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ from unskew.spark.micro_batches import count_state_partitions
 
 
 class TupleCounter(KeyedOperator):
-    """The topology's own operator: a key's tuples and counts in a window, published when the window closes.
+    """The topology's operator, which counts a key's tuples in a window, and publishes when it closes.
 
     Parameters
     ----------
     weighted : bool
-        Whether the tuples have a column ``count``. If not, each tuple counts 1.
+        Whether tuples have a column ``count``. If not, each counts 1.
 
     """
 
@@ -65,21 +65,21 @@ _PROGRESS: Address = (0, 0, -2)
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """The progress of an operator of Spark's at the end of a batch, stored beside its states.
+    """The progress of a worker or merger at the end of a batch, stored with its states.
 
     Attributes
     ----------
     batch_ms : int
         The batch's time.
     closed_ms : int
-        By event time, the watermark at the batch's end: older tuples are late. By batch time, the end of the latest
-        window that is closed.
+        In event time, the watermark at the batch's end: older tuples are late. In batch time, the end of the last
+        closed window.
     merged_ms : int
         The watermark when states were last merged.
     taken, released : int
-        The newest plan whose states the worker has taken in, and the newest plan for which it has released its states.
+        The newest plan whose states the worker has received, and the newest for which it has released states.
     wrote : int
-        The batch in which it wrote the file of the states that it released for that plan. −1: it wrote none.
+        The batch in which it wrote the file of states released for that plan; −1 if it wrote none.
 
     """
 
@@ -101,13 +101,13 @@ class OperatorProgress:
         store.put(_PROGRESS, np.array(astuple(self), np.int64).tobytes())
 
 
-#: How often the fragments of states without a window are merged by default: by batch time, and by event time.
+#: How often fragments of states without a window are merged by default: in batch time, and in event time.
 MERGE_EVERY, MERGE_EVERY_BY_EVENT = "10s", "1 batch"
 
 
 @dataclass(frozen=True)
 class MergePeriod:
-    """How often the fragments of a split key are merged: every few batches, or every few ms of batch time.
+    """How often a split key's fragments are merged: every few batches, or every few ms of batch time.
 
     >>> MergePeriod.of("5 batches"), MergePeriod.of("10 minutes"), MergePeriod.of(1.5)
     (MergePeriod(batches=5, ms=0), MergePeriod(batches=0, ms=600000), MergePeriod(batches=0, ms=1500))
@@ -118,7 +118,7 @@ class MergePeriod:
 
     @classmethod
     def of(cls, given: Duration) -> "MergePeriod":
-        """A period from a duration of at least 1 ms, or from a number of batches, such as ``5 batches``.
+        """Parse a duration of at least 1 ms, or a number of batches, such as ``5 batches``.
 
         Raises
         ------
@@ -141,17 +141,16 @@ class MergePeriod:
 
 @dataclass(frozen=True)
 class WorkerBatch:
-    """A batch as a worker or a merger sees it.
+    """A worker's or merger's view of a batch.
 
     Attributes
     ----------
     number : int
         The batch's number.
     batch_ms, watermark_ms : int
-        The batch's time and the watermark, ms since the epoch. By batch time they are equal.
+        The batch's time and the watermark, ms since the epoch. In batch time they are equal.
     empty : bool
-        Whether the batch has no rows at all. Spark runs such a batch if the watermark has moved since the previous one
-        and nothing else has come.
+        Whether the batch has no rows at all. Spark runs such a batch if the watermark has moved, and nothing has come.
 
     """
 
@@ -162,9 +161,9 @@ class WorkerBatch:
 
 
 class DataflowConfig(Protocol):
-    """What the dataflow around workers reads of their config: of a ``KeyedOperatorConfig``, or of a ``JoinConfig``.
+    """What the dataflow needs of a ``KeyedOperatorConfig`` or a ``JoinConfig``.
 
-    Its members are as ``KeyedOperatorConfig`` describes them.
+    ``KeyedOperatorConfig`` describes the members.
     """
 
     @property
@@ -188,7 +187,7 @@ class DataflowConfig(Protocol):
 
 @dataclass(frozen=True)
 class KeyedOperatorConfig:
-    """What all workers and mergers do.
+    """The configuration of all workers and mergers.
 
     Parameters
     ----------
@@ -199,21 +198,21 @@ class KeyedOperatorConfig:
     workers : int
         W.
     split : bool
-        Whether the grouping may split a key. Then the key's fragments go to a merger, which publishes the results.
+        Whether the grouping may split keys. A split key's fragments go to a merger, which publishes the results.
     mergers : int
-        The number of mergers. The hash of a key chooses its merger.
+        The number of mergers. A key's hash chooses its merger.
     event : bool
-        Whether tuples carry their own ``time``. If not, a tuple has the batch's time.
+        Whether tuples have a ``time``. If not, they have the batch's.
     window_ms, ttl_ms : int, optional
-        How long states live: for a window, or for a time after their key's last tuple.
+        How long states live: for a window, or this long after their key's last tuple.
     merge_every : MergePeriod, optional
-        How often fragments are merged. Without it: when their window closes.
+        How often fragments are merged. Default: when their window closes.
     counted_ms : int, optional
-        The length of the windows in which tuples are counted by key, besides the operator. None: they aren't counted.
+        The length of the windows in which tuples are also counted per key. None: they aren't counted.
     weighted : bool
-        Whether tuples carry a ``count``.
+        Whether tuples have a ``count``.
     cost : Cost
-        The simulated cost of tuples, as in ``unskew.apps.worker.worker.Worker``.
+        The simulated cost of tuples, as for ``unskew.apps.worker.worker.Worker``.
     reports : Reports, optional
         Where workers and mergers send their reports.
     routing : Routing, optional
@@ -223,14 +222,15 @@ class KeyedOperatorConfig:
     checkpoint : str or Location, optional
         The query's checkpoint location, which each task must see.
     partitions : int, optional
-        The number of the state's partitions for which the workers' tokens were chosen. The query must have as many.
+        The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
     most : int
-        How many bytes Spark's operator gives through Spark in one call. The rest lies beside the checkpoint.
+        The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
+        checkpoint.
     observe : Observation, optional
-        The observation in which Spark gathers a report of each worker. None: there is none.
+        The observation in which Spark collects the workers' reports.
     slide_ms : int, optional
-        How often a window begins (ms), where windows overlap; those in which tuples are counted are the same. None:
-        after its length.
+        How often a window begins (ms), if windows overlap; also of those in which tuples are counted. None: after its
+        length.
 
     """
 
@@ -257,14 +257,14 @@ class KeyedOperatorConfig:
 
     @property
     def columns(self) -> list[str]:
-        """The tuples' columns that travel besides the key."""
+        """The tuples' columns besides the key that packets contain."""
         wanted = [*self.work.columns, *(["count"] if self.weighted and self.counted_ms else [])]
         wanted += ["time"] if self.event else []
         return [name for name in dict.fromkeys(wanted) if name != "key" and (name != "time" or self.event)]
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The fields that a checkpoint with keyed states records of its run."""
+        """The fields by which a checkpoint recognises its run."""
         slide = f" every {self.slide_ms} ms" if self.slide_ms else ""
         return {
             "work": type(self.work).__name__,
@@ -279,31 +279,30 @@ class KeyedOperatorConfig:
 
     @property
     def counts(self) -> TupleCounter:
-        """The operator that counts the tuples."""
         return TupleCounter(weighted=self.weighted)
 
     @property
     def mergers_keep(self) -> bool:
-        """Whether mergers keep states from batch to batch. If not, a fragment leaves in the batch in which it came."""
+        """Whether mergers keep states between batches. If not, a fragment leaves in the batch in which it came."""
         return self.split and (self.merge_every is not None or self.window_ms is None)
 
     @property
     def prompt(self) -> bool:
-        """Whether a state leaves in the very batch in which the watermark passes its end.
+        """Whether a state must leave in the batch in which the watermark passes its end.
 
-        That is so by event time, if leaving gives results: then results depend on the data, not on the clock. By batch
-        time a state may leave later, so that batches need not search for it.
+        It must in event time, if closing returns results, so that results depend on the data, not on the clock. In
+        batch time a state may leave later, so that batches needn't search for it.
         """
         return self.event and (self.work.emits_on_close or self.work.settles_later)
 
     def require_state_partitions(self) -> None:
-        """Raise ``UsageError`` if the calling task's query keeps its states elsewhere than this config expects."""
+        """Raise ``UsageError`` unless the calling task's query has the state partitions that this config expects."""
         require_state_partitions(self.checkpoint, self.partitions)
 
     def now(self, batch: WorkerBatch) -> Now:
-        """The time for the operator. If states live for windows, the watermark is the start of the first open one.
+        """The time for the operator. If states live for windows, its watermark is the start of the first open one.
 
-        A tuple of that window isn't late, and so may be as old as that.
+        A tuple of that window isn't late, and may be that old.
         """
         if self.window_ms is None:
             return Now(batch.batch_ms, batch.watermark_ms)
@@ -312,14 +311,14 @@ class KeyedOperatorConfig:
 
 
 def require_state_partitions(checkpoint: Where | None, partitions: int | None) -> None:
-    """Check that the calling task's query keeps its states where they are expected.
+    """Check the checkpoint and the number of state partitions of the calling task's query.
 
     Parameters
     ----------
     checkpoint : str or Location, optional
         The query's checkpoint location.
     partitions : int, optional
-        The number of the state's partitions for which the workers' tokens were chosen.
+        The expected number of the state's partitions.
 
     Raises
     ------
@@ -340,14 +339,14 @@ def require_state_partitions(checkpoint: Where | None, partitions: int | None) -
 def parse_lifetime(
     work: KeyedOperator, window: Duration | None, ttl: Duration | None, name: str = "window"
 ) -> tuple[int | None, int | None]:
-    """The window or the TTL of an operator's states, both in ms. ``name`` is the user's name of the window.
+    """The window or the TTL of an operator's states, in ms. ``name`` is the user's name of the window.
 
-    If there is a TTL, the window is ignored. A TTL must be at least the operator's own.
+    With a TTL, the window is ignored. A TTL must be at least the operator's.
 
     Raises
     ------
     UsageError
-        The TTL is shorter than the operator needs, or there is neither.
+        The TTL is shorter than the operator's, or there is neither.
 
     """
     least = work.ttl_ms
@@ -374,7 +373,7 @@ def parse_window_slide(
     Raises
     ------
     UsageError
-        There is a slide, and states live for a TTL, or the slide doesn't divide the window.
+        There is a slide though states live for a TTL, or it doesn't divide the window.
 
     """
     if slide is None:
@@ -389,12 +388,12 @@ def parse_window_slide(
 
 
 def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequence[str] = STICKY) -> bool:
-    """Whether the grouping splits keys whose states must be merged. ``valid`` are the groupings that split none.
+    """Whether the grouping splits keys, so that states must be merged. ``valid`` are the groupings that split none.
 
     Raises
     ------
     UsageError
-        The grouping splits keys, and the operator has no merge.
+        The grouping splits keys, but the operator has no merge.
 
     """
     split = grouping not in SINGLE_OWNER and workers > 1 and not work.local_state
@@ -409,15 +408,15 @@ def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequenc
 def choose_merge_period(
     merge_every: Duration | None, grouping: str, *, split: bool, event: bool, window_ms: int | None
 ) -> MergePeriod | None:
-    """How often the fragments of split keys are merged. None: when their window closes, or no key is split.
+    """How often split keys' fragments are merged. None: when their window closes, or no key is split.
 
-    By event time, fragments without a window are merged in every batch by default. So what is published of a key
-    depends on all its tuples until then, and on no clock.
+    In event time, fragments without a window are merged in every batch by default. So a key's results depend on all its
+    tuples until then, and on no clock.
 
     Raises
     ------
     UsageError
-        ``merge_every`` isn't a period, or the grouping splits no keys.
+        ``merge_every`` isn't a period, or the grouping doesn't split keys.
 
     """
     if not split:
@@ -429,15 +428,15 @@ def choose_merge_period(
     return None if merge_every is None else MergePeriod.of(merge_every)
 
 
-#: The fields of a checkpoint's record with the schema of its states, and with the schemas that they had before.
+#: The fields of a checkpoint's record with its states' schema, and with their earlier schemas.
 _STATE, _BEFORE = "state", "statesBefore"
 
 
 def find_changed_fields(work: KeyedOperator, record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's record that change when an operator takes over states of another schema, if any.
+    """The fields of a checkpoint's record that change when an operator upgrades states of another schema, if any.
 
-    The first batch upgrades the states. Until it has been committed, an older version of the operator can still go on
-    with the checkpoint. So this function doesn't refuse a schema that the states had before; the table of states does.
+    The first batch upgrades the states. Until it is committed, an older version of the operator can still continue the
+    checkpoint. So the table of states refuses earlier schemas, not this function.
     """
     found, now = record.get(_STATE), describe_schema(work.state)
     before = record.get(_BEFORE, [])
@@ -451,5 +450,5 @@ def find_changed_fields(work: KeyedOperator, record: Mapping[str, Any]) -> dict[
 
 
 def describe_schema(schema: pa.Schema) -> dict[str, Any]:
-    """A schema as a checkpoint records it."""
+    """A schema in a checkpoint's record."""
     return {field.name: str(field.type) for field in schema}

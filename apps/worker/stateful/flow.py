@@ -1,8 +1,8 @@
-"""The dataflow of a keyed operator: router → packets → workers → perhaps mergers → parcels → rows.
+"""Builds the dataflow of a keyed operator: router → packets → workers → mergers, if any → parcels → rows.
 
-A worker is one group of Spark's ``transformWithState``, and so is a merger. Spark finds a group by its *token*, an int.
-Each worker has one, chosen such that its hash puts worker w into partition w mod P. The workers' own numbers would
-collide: 0 to 9 fall on 7 of 10 partitions.
+Each worker or merger is a group of Spark's ``transformWithState``, whose key is its *token*, an int. Tokens are chosen
+such that Spark's hash puts worker w into partition w mod P. The workers' numbers would collide: 0 to 9 fall on 7 of 10
+partitions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ ROUTED_DDL = "token int, worker int, source int, number long, packet binary, lat
 
 
 def count_partitions(spark: SparkSession, checkpoint: Where) -> int:
-    """The number of partitions of a query's state: the checkpoint's, or for a new query that of Spark's settings."""
+    """The number of partitions of a query's state: the checkpoint's, or for a new query that in Spark's settings."""
     return Checkpoint(checkpoint).partitions() or int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -62,17 +62,17 @@ def route_to_workers(
     fields: JsonFields | None = None,
     messages: bool = False,
 ) -> DataFrame:
-    """The tuples as packets, each with its worker's token.
+    """Route tuples into packets with their worker's token.
 
     Parameters
     ----------
     tuples : DataFrame
-        ``key``, the columns that the config names, ``time`` if it is by event time, ``__time`` if the grouping uses
-        it. Those that ``fields`` read aren't needed.
+        ``key``, the config's columns, ``time`` in event time, ``__time`` if the grouping uses it, but not those that
+        ``fields`` read.
     routing : Routing
         The grouping.
     config : KeyedOperatorConfig
-        What the workers do.
+        The workers' config.
     tokens : list of int
         The workers' tokens.
     source : Column, optional
@@ -80,11 +80,11 @@ def route_to_workers(
     cost : bool
         Whether ``tuples`` has each tuple's cost as ``__cost``.
     heartbeats : bool
-        Whether every task sends every worker a heartbeat.
+        Whether every task sends a heartbeat to every worker.
     fields : JsonFields, optional
-        If given, the router first reads keys and counts from the messages.
+        Reads keys and counts from messages, before routing.
     messages : bool
-        Whether the rows are messages, of which one without a key is rejected.
+        Whether the rows are messages, which are rejected if they have no key.
 
     """
     carry = ["key", *config.columns]
@@ -112,7 +112,7 @@ def add_tokens(
     heartbeats: bool,
     side: int | None = None,
 ) -> Any:
-    """Add its worker's token to each packet. With a side, 0 or 1, the source's number is twice the task's, plus it."""
+    """Add the worker's token to each packet. With a side, 0 or 1, the source's number is 2 · the task's + side."""
 
     def rows(batches: Batches) -> Batches:
         config.require_state_partitions()
@@ -142,7 +142,7 @@ def _find_latest(packet: pa.BinaryScalar) -> int:
 
 
 def send_heartbeats(heartbeats: DataFrame, tokens: list[int], moment: Column) -> DataFrame:
-    """For each row of ``heartbeats`` a heartbeat to every worker, with this time, in ``route_to_workers``' columns."""
+    """Heartbeats to every worker for each row, with this time, in the columns of ``route_to_workers``."""
     workers = F.array(
         *(F.struct(F.lit(token).alias("token"), F.lit(w).alias("worker")) for w, token in enumerate(tokens))
     )
@@ -163,22 +163,22 @@ def apply_operators(
     lateness_ms: int | None,
     operator: type[WorkerOperator] = WorkerOperator,
 ) -> DataFrame:
-    """The results and counts that workers and mergers make of packets, as rows of ``PARCELS``.
+    """Apply workers and mergers to packets; returns results and counts as rows of ``PARCELS``.
 
     Parameters
     ----------
     streams : sequence of DataFrames
-        The result of ``route_to_workers`` for each stream of tuples, one of them with heartbeats. By event time each
-        has a watermark, and Spark takes the least: no tuple is late because another stream is ahead.
+        The packets of each stream (``route_to_workers``), one with heartbeats. In event time each has a watermark, and
+        Spark takes the least: no tuple is late because another stream is ahead.
     config : DataflowConfig
-        What the workers do.
+        The workers' config.
     tokens : list of int
-        The workers' tokens. The first of them are the mergers' tokens, too.
+        The workers' tokens. The first ones are also the mergers'.
     batch_time : Column
         The batch's time.
     lateness_ms : int, optional
-        By event time, how late a tuple may be. By batch time, None if no watermark is needed. With a watermark
-        Spark runs one more batch, without rows, after each batch.
+        In event time, how late a tuple may be. In batch time, None if no watermark is needed. With a watermark, Spark
+        runs an additional batch without rows after each batch.
     operator : type
         The workers' operator.
 
@@ -203,11 +203,11 @@ def apply_operators(
 
 
 def _apply_operator(rows: DataFrame, operator: WorkerOperator | MergerOperator, mode: str) -> DataFrame:
-    """Apply Spark's operator to the rows of each token, in a time mode of Spark's."""
+    """Apply Spark's operator to the rows of each token, in one of Spark's time modes."""
     groups: Any = rows.groupBy("token")
     if hasattr(groups, "transformWithState"):
         return groups.transformWithState(operator, PARCELS, "Append", mode)
-    if hasattr(groups, "transformWithStateInPandas"):  # all that Spark 4.0 has, and not through Connect
+    if hasattr(groups, "transformWithStateInPandas"):  # the only one in Spark 4.0, and not in Connect
         return groups.transformWithStateInPandas(PandasOperator(operator), PARCELS, "Append", mode)
     through = " through Spark Connect" if is_remote(rows.sparkSession) else ""
     raise UsageError(
@@ -222,7 +222,7 @@ def unpack_results(
     columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]],
     checkpoint: Where | None,
 ) -> DataFrame:
-    """The rows that are in parcels.
+    """Unpack the rows of parcels.
 
     Parameters
     ----------
@@ -231,9 +231,9 @@ def unpack_results(
     schema : StructType
         The schema of the result.
     columns : (kind, sender, rows of a parcel) → list of Array
-        Gives the result's columns, which are cast to the schema's types.
+        Returns the result's columns, which are cast to the schema's types.
     checkpoint : str or Location, optional
-        The query's checkpoint location, where parcels lie that were too many for Spark.
+        The query's checkpoint location, which has the parcels that exceeded the limit.
 
     """
     arrow = convert_schema_to_arrow(schema)

@@ -1,7 +1,7 @@
-"""The columns of a keyed operator's key: states have them as one plain value, results in their own types and names.
+"""Converts key columns to one plain value, as in states, and back to their types and names, as in results.
 
-A string, a binary or an integer is the plain value itself. A date, say, is its number of days. Several columns, or a
-struct, are JSON of such values, in which nulls are left out. Equal keys have equal values, and back come equal keys.
+A string, binary or integer is its own plain value; a date, say, is its number of days. Several columns or a struct
+become JSON of such values, without nulls. Equal keys have equal values, and vice versa.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ _VALID = "string, binary, integer, float, decimal, boolean, date, timestamp, and
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """A key of rows, which is one column or several.
+    """A key of one column or several.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class KeyColumns:
         Raises
         ------
         UsageError
-            There is no such column, or a key of its type has no plain value.
+            The column doesn't exist, or its type isn't supported.
 
         """
         parts = list_key_columns(key)
@@ -84,21 +84,21 @@ class KeyColumns:
 
     @property
     def plain(self) -> bool:
-        """Whether the plain value is the key's one column as it is."""
+        """Whether the plain value is the key's only column unchanged."""
         return len(self.fields) == 1 and is_plain(self.fields[0].dataType)
 
     @property
     def arrow(self) -> pa.DataType:
-        """The value's type as Arrow's."""
+        """The value's Arrow type."""
         return convert_type_to_arrow(self.kind)
 
     @property
     def schema_text(self) -> str:
-        """The columns' types, as a checkpoint records them where the key isn't plain."""
+        """The columns' types, as in the checkpoint's record if the key isn't plain."""
         return ", ".join(field.dataType.simpleString() for field in self.fields)
 
     def columns(self, value: Column) -> list[Column]:
-        """The key's columns, made from its plain value."""
+        """The key's columns from its plain value."""
         if self.plain:
             return [value.alias(self.fields[0].name)]
         first = self.fields[0]
@@ -119,7 +119,7 @@ def _is_supported(kind: DataType) -> bool:
 
 
 def _choose_coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column], Callable[[Column], Column]]:
-    """The type of a value's plain form, the way there, and the way back."""
+    """The type of a value's plain form, and the conversions to it and back."""
     own = kind.simpleString()
     if isinstance(kind, DateType):
         return IntegerType(), F.unix_date, F.date_from_unix_date
@@ -134,7 +134,7 @@ def _choose_coding(kind: DataType) -> tuple[DataType, Callable[[Column], Column]
 
 
 def _flatten_leaves(values: Column, kind: DataType) -> list[tuple[Column, DataType]]:
-    """What JSON has of a column, with the types. A struct has first whether it is null."""
+    """The JSON values of a column, with types. A struct begins with whether it is null."""
     if isinstance(kind, StructType):
         fields = (_flatten_leaves(values.getField(field.name), field.dataType) for field in kind)
         return [(F.when(values.isNull(), 1), IntegerType()), *(leaf for field in fields for leaf in field)]
@@ -147,7 +147,7 @@ def _flatten_leaves(values: Column, kind: DataType) -> list[tuple[Column, DataTy
 
 
 def _compose_column(leaves: Iterator[Column], kind: DataType) -> Column:
-    """A column, made from what JSON has of it."""
+    """Compose a column from its JSON values."""
     leaf = next(leaves)
     if isinstance(kind, StructType):
         fields = [_compose_column(leaves, field.dataType).alias(field.name) for field in kind]

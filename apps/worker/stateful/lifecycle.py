@@ -1,7 +1,6 @@
-"""The life of states: they begin with a key's first tuple, change, are merged, and leave when their time is over.
+"""The lifecycle of states: from a key's first tuple through updates and merges until they close or expire.
 
-``OperatorCalls`` calls the user's operator. It checks what the operator returns, and turns an error into one line that
-names the key.
+``OperatorCalls`` calls the user's operator, checks what it returns, and turns errors into one line that names the key.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ T = TypeVar("T")
 
 
 class OperatorCalls:
-    """A keyed operator as the engine calls it.
+    """Calls a keyed operator.
 
     Parameters
     ----------
@@ -37,7 +36,7 @@ class OperatorCalls:
     def update(
         self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now, keys: pa.Array
     ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """``KeyedOperator.update``; ``keys`` are the k keys of the slots."""
+        """``KeyedOperator.update``; ``keys`` are the slots' k keys."""
 
         def call(start: int, stop: int) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
             part, own = _slice_slots(tuples, start, stop, states.num_rows), states.slice(start, stop - start)
@@ -97,7 +96,8 @@ class OperatorCalls:
         return self._call_guarded("on_close", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """``KeyedOperator.upgrade`` for rows with states of an older schema. None: the operator has no such schema."""
+        """``KeyedOperator.upgrade`` for rows with states of an older schema; None if the operator has no such
+        schema."""
         old = pa.schema([field for field in rows.schema if field.name not in (KEY, LAST)])
         if old not in self.work.previous_schemas:
             return None
@@ -117,7 +117,7 @@ class OperatorCalls:
     def _call_guarded(self, method: str, call: Callable[[int, int], T], keys: pa.Array) -> T:
         try:
             return call(0, len(keys))
-        except StateFault:  # it names its keys, and another attempt may take long
+        except StateFault:  # names its keys; searching for them may take long
             raise
         except Exception as error:  # noqa: BLE001  whatever the user's code may raise
             start, stop, raised = _narrow_failure(call, 0, len(keys), error)
@@ -139,7 +139,7 @@ class OperatorCalls:
 
 
 def _find_files(work: KeyedOperator) -> set[str]:
-    """The files that the operator is written in."""
+    """The operator's source files."""
     classes = [kind for kind in type(work).__mro__ if issubclass(kind, KeyedOperator) and kind is not KeyedOperator]
     functions = [code for kind in classes for each in vars(kind).values() if (code := getattr(each, "__code__", None))]
     return {code.co_filename for code in functions}
@@ -158,9 +158,7 @@ def _slice_slots(tuples: pa.RecordBatch, start: int, stop: int, keys: int) -> pa
 def _narrow_failure(
     call: Callable[[int, int], object], start: int, stop: int, error: Exception
 ) -> tuple[int, int, Exception]:
-    """The fewest neighbouring keys on which a call fails, by halving; a method keeps nothing, so it may be called
-    again.
-    """
+    """The fewest neighbouring keys on which a call fails, by bisection; methods keep nothing, so can be called again."""
     while stop - start > 1:
         half = (start + stop) // 2
         for part in ((start, half), (half, stop)):
@@ -175,7 +173,7 @@ def _narrow_failure(
 
 
 def _fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, rows: int | None) -> pa.RecordBatch:
-    """A batch, cast to the types of a schema.
+    """Cast a batch to a schema's types.
 
     Raises
     ------
@@ -204,7 +202,7 @@ _LONG_AGO = np.iinfo(np.int64).min
 
 
 class Lifecycle:
-    """The states of one operator in one table. The operator's results are gathered in ``results``.
+    """Creates, updates, merges and closes the states of one operator in one table.
 
     Parameters
     ----------
@@ -213,14 +211,14 @@ class Lifecycle:
     calls : OperatorCalls
         The operator.
     ttl_ms : int, optional
-        How long after its key's last tuple a state leaves (ms).
+        How long after its key's last tuple a state expires (ms).
 
     Attributes
     ----------
     results : list of (window, RecordBatch)
-        The window, and a batch with the key and the operator's columns.
+        The operator's results: the window, and a batch with the key and the operator's columns.
     finished, merged : int
-        The number of states that have left, and of keys whose fragments have been merged.
+        The number of states closed or expired, and of keys whose fragments were merged.
 
     """
 
@@ -241,13 +239,13 @@ class Lifecycle:
         window : int
             The tuples' window.
         keys : Keys
-            The tuples' k keys. Each of them has a tuple.
+            The tuples' k keys.
         tuples : RecordBatch
             ``time`` and the operator's columns.
         now : Now
             The time.
         over_ms : int, optional
-            A state that had expired by then leaves first, and its key begins anew.
+            States that had expired by then are closed first, and their keys start anew.
         whole : bool
             Whether the keys aren't split. If so, results are published.
 
@@ -269,7 +267,7 @@ class Lifecycle:
         self.table.put(window, touched, last, after)
 
     def merge(self, window: int, fragments: pa.RecordBatch, now: Now, over_ms: int | None) -> None:
-        """Merge fragments with the states. Fragments are rows of the table's schema, several a key."""
+        """Merge fragments (rows of the table's schema, several per key) with the states."""
         for own, part in self._portions(window, encode_keys(fragments.column(KEY)), fragments):
             self._merge(window, own, part, now, over_ms)
 
@@ -286,12 +284,12 @@ class Lifecycle:
         self.table.put(window, touched, last, after)
 
     def close(self, window: int, now: Now) -> None:
-        """Let all states of a window leave."""
+        """Close all states of a window."""
         for rows in self.table.take(window):
             self._close_states(window, rows, now)
 
     def expire(self, at_ms: int, now: Now, *, prompt: bool) -> None:
-        """Let expired states leave, and settle states that are due. ``prompt`` is as in ``StateTable.expire``."""
+        """Close expired states, and settle states that are due. ``prompt`` is as in ``StateTable.expire``."""
 
         def settle(rows: pa.RecordBatch) -> pa.RecordBatch:
             keys, states = rows.column(KEY), rows.select(self.table.state.names)
@@ -303,7 +301,7 @@ class Lifecycle:
             self._close_states(0, rows, now)
 
     def _portions(self, window: int, keys: Keys, rows: pa.RecordBatch) -> Iterator[tuple[Keys, pa.RecordBatch]]:
-        """The keys of rows, and their rows, as many at a time as ``StateTable.portions`` says."""
+        """Keys and their rows, in the portions of ``StateTable.portions``."""
         for chosen in self.table.portions(window, keys):
             if chosen.all():
                 yield keys, rows
@@ -316,7 +314,7 @@ class Lifecycle:
     def _begin(
         self, window: int, keys: Keys, over_ms: int | None, now: Now
     ) -> tuple[FetchedBuckets, pa.RecordBatch, NDArray[np.int64]]:
-        """The keys' buckets, their states (null: none), and when they had their last tuple."""
+        """The keys' buckets, states (null: none), and times of their last tuple."""
         touched = self.table.touch(window, keys)
         last = np.full(len(touched.at), _LONG_AGO)
         there = touched.at >= 0

@@ -1,4 +1,4 @@
-"""A merger's batch: the fragments of each split key become one state, and expired states leave."""
+"""A merger's batch: merges the fragments of each split key into one state, and closes expired states."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,18 +27,18 @@ _STATES = 0
 def merge_fragments(
     config: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
 ) -> Iterator[Parcel]:
-    """Merge the fragments that have arrived at a merger with its states.
+    """Merge a batch's fragments with a merger's states.
 
     Parameters
     ----------
     config : KeyedOperatorConfig
-        What the mergers do.
+        The mergers' config.
     store : Store
-        The merger's own store.
+        The merger's store.
     merger : int
         The merger's number.
     parcels : sequence of Parcel
-        The workers' parcels for it, in their order.
+        The workers' parcels for it, in order.
     batch : WorkerBatch
         The batch.
 

@@ -1,15 +1,14 @@
-"""Migration: keys' states go from worker to worker under a plan.
+"""Migrates keys' states between workers under a plan.
 
-Between two batches no tuple is under way, so no tuple waits when a key moves. A plan is *pending* first: at the end of
-the next batch, each worker releases the states of the keys that leave it. When all workers have done so, the plan is
-*active*. Routers then follow it. A worker takes in the states that others have released to it before it executes a
-tuple.
+Between batches no tuple is in flight, so none waits when a key moves. A plan is *pending* first: at the end of the next
+batch, each worker releases the states of the keys that leave it. When all have done so, the plan is *active*, and
+routers follow it. A worker reads the states released to it before it executes a tuple.
 
-The states travel in files beside the checkpoint. A worker writes one file for a plan, with a batch of rows for each
-receiver, and each receiver reads its own rows of all files. The file is written as a whole, at the end of the batch in
-which the rows leave the table. If that batch runs again, it finds the table as it was, and writes the same bytes. The
-workers report which files they have written, and the plan state names them. A receiver reads exactly these files,
-whatever a list of the folder says.
+The states travel in files next to the checkpoint. A worker writes one file per plan, with a batch of rows for each
+receiver, and each receiver reads its rows in all files. The file is written as a whole, at the end of the batch in
+which the rows leave the table. If that batch runs again, it finds the old table, and writes the same bytes. Workers
+report which files they have written, and the plan state names them. A receiver reads exactly these, whatever a listing
+of the folder says.
 """
 
 import time
@@ -40,19 +39,19 @@ _RECEIVERS = b"unskew.receivers"
 
 
 class StateTransfers:
-    """The states on their way from worker to worker, plan by plan.
+    """The files of states in transit between workers, by plan.
 
-    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. Suppose that a worker has written its
-    file, and others haven't released their states yet. In the next batch that calls it, the worker takes its states
-    back, and releases them anew at the end of that batch. So the valid file of a sender is the newest one of earlier
-    batches. A plan's valid files are given as sender → batch.
+    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. If a worker has written its file before
+    others have released their states, it takes its states back in the next batch that calls it, and releases them anew
+    at that batch's end. So a sender's valid file is the newest one of earlier batches. A plan's valid files are given
+    as sender → batch.
 
     Parameters
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
     *folder : str
-        The folder below ``<checkpoint>/unskew``, if it isn't ``moves``.
+        The folder below ``<checkpoint>/unskew``. Default: ``moves``.
 
     """
 
@@ -64,22 +63,23 @@ class StateTransfers:
         return list_numbers(self._location.folder())
 
     def to(self, receiver: int, plan: int, files: Mapping[int, int]) -> list[pa.RecordBatch]:
-        """The rows, with ``WINDOW``, that were released to a worker under a plan.
+        """The rows, with ``WINDOW``, released to a worker under a plan.
 
         Raises
         ------
         EnvironmentFault
-            One of the files can't be seen here, although the worker has waited for it.
+            A file isn't visible here, although the worker has waited for it.
 
         """
         return [part for file in sorted(files.items()) for part in self._read(plan, file, receiver)]
 
     def by(self, sender: int, plan: int, batch: int) -> list[pa.RecordBatch]:
-        """All rows that a worker has released under a plan in a batch. Raises as ``to`` does."""
+        """All rows that a worker released under a plan in a batch. Raises as ``to``."""
         return self._read(plan, (sender, batch))
 
     def write(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
-        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``. Return its bytes."""
+        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``. Return its size
+        (bytes)."""
         receivers = sorted(rows)
         described = schema.with_metadata({_RECEIVERS: ",".join(map(str, receivers)).encode()})
         sink = pa.BufferOutputStream()
@@ -93,7 +93,7 @@ class StateTransfers:
     def forget(self, taken: Sequence[int]) -> None:
         """Remove the files that no replay reads.
 
-        ``taken`` has for each worker the newest plan whose states it had taken in before the finished batch.
+        ``taken`` has the newest plan whose states each worker had received before the finished batch.
         """
         if min(taken):
             for plan in self.plans():
@@ -107,7 +107,7 @@ class StateTransfers:
             return [reader.get_batch(number).replace_schema_metadata() for number in wanted]
 
     def _open(self, plan: int, sender: int, batch: int) -> pa.NativeFile:
-        """A file that was written. This machine may not see it yet, if it has just looked for it in vain."""
+        """Open a file. It may not be visible yet if this machine has just looked for it in vain."""
         folder = self._location.folder(str(plan))
         try:
             return read_patiently(lambda: folder.open(_format_name(sender, batch)))
@@ -128,14 +128,14 @@ def _read_receivers(schema: pa.Schema) -> list[int]:
 
 
 def _sort_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Sort rows by window, hash and key, so that the same rows give the same bytes whatever order they were in."""
+    """Sort rows by window, hash and key, so that the same rows in any order give the same bytes."""
     by = pa.table({"window": rows.column(WINDOW), "hash": hash_keys(rows.column(KEY)), "key": rows.column(KEY)})
     order = pc.call_function("sort_indices", [by], pc.SortOptions([(name, "ascending") for name in by.column_names]))
     return rows.take(order)
 
 
 class Migration:
-    """One worker's part in the plans of a run, in one batch.
+    """One worker's part in a run's plans, in one batch.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Migration:
     Attributes
     ----------
     progress : OperatorProgress
-        The worker's progress after this batch, as far as plans change it.
+        The worker's progress after this batch, with the changes by plans.
     seconds : float
         The time that the migration took.
 
@@ -172,12 +172,12 @@ class Migration:
             self._require_plans(Location.of(location))
 
     def _require_plans(self, checkpoint: Location) -> None:
-        """Refuse plans that are older than the worker's states, because routers and states would differ.
+        """Refuse plans older than the worker's states, because routers and states would differ.
 
         Raises
         ------
         EnvironmentFault
-            The worker has taken in or released states under a plan that the checkpoint no longer has.
+            The worker has received or released states under a plan that the checkpoint no longer has.
 
         """
         plans = self._plans or PlanState(0)
@@ -191,44 +191,43 @@ class Migration:
 
     @property
     def may_move(self) -> bool:
-        """Whether states may come or go in this batch."""
+        """Whether states may arrive or leave in this batch."""
         plans = self._plans
         if plans is None:
             return False
         return plans.pending is not None or (plans.active is not None and plans.active.number > self.progress.taken)
 
     def take_in(self, table: StateTable) -> None:
-        """Add to the table the states that other workers have released to this one under plans that are now active."""
+        """Add the states that others have released to this worker under now active plans to the table."""
         if self._plans is None or self._transfers is None:
             return
         with self._measure_time():
             active, pending = self._plans.active, self._plans.pending
             if active is not None and active.number > self.progress.taken:
-                # A plan became active only after all its workers, and those of the plan before, had been called. So
-                # earlier plans that this worker hasn't taken in have no states for it: it took part in none of them.
-                # If it isn't part of this plan either, the plan's files may be gone: the workers who need them have
-                # taken them in.
+                # A plan becomes active only after all its workers, and the previous plan's, were called. So earlier
+                # plans that this worker hasn't received have no states for it: it had no part in them. If it isn't in
+                # this plan either, the plan's files may be gone, because the workers that need them have read them.
                 if self._worker < self._plans.workers:
                     _store_rows(table, self._transfers.to(self._worker, active.number, self._plans.files))
                 self.progress = replace(self.progress, taken=active.number)
             if pending is not None and pending.number == self.progress.released:
                 # Some worker wasn't called in the batch in which this one released its states: the plan is still
-                # pending, and the keys are routed here once more.
+                # pending, and the keys are routed here again.
                 written = self._own_file()
                 if written >= 0:
                     self._again = True
                     _store_rows(table, self._transfers.by(self._worker, pending.number, written))
 
     def _own_file(self) -> int:
-        """The batch in which the worker wrote its file for the pending plan. −1: it wrote none.
+        """The batch in which the worker wrote its file for the pending plan; −1 if it wrote none.
 
-        The worker knows it best: its progress is stored with its states. The reports, of which the plan state is made,
-        may be lost with a driver.
+        Only the worker's progress, stored with its states, is reliable. Reports, from which plan states are made, may
+        be lost with a driver.
         """
         return self.progress.wrote
 
     def release(self, table: StateTable, *, split: bool) -> None:
-        """Release the states of the keys that the pending plan gives to other workers. Split keys have none here."""
+        """Release the states of keys that the pending plan gives to other workers. Split keys have none here."""
         if self._plans is None or self._transfers is None or self._plans.pending is None:
             return
         with self._measure_time():
@@ -242,7 +241,7 @@ class Migration:
             self.progress = replace(self.progress, released=pending.number, wrote=self._batch if self._wrote else -1)
 
     def _select_leaving(self, table: StateTable, pending: Plan) -> dict[int, pa.RecordBatch]:
-        """The rows that leave the table, by their receiver."""
+        """The rows that leave the table, by receiver."""
         assert self._routing is not None
         assert self._plans is not None
         now = make_router(self._routing, self._plans.active, self._plans.workers)
@@ -262,7 +261,7 @@ class Migration:
         return {receiver: pa.concat_batches(parts) for receiver, parts in rows.items()}
 
     def _receivers(self, owner: NDArray[np.int32]) -> NDArray[np.int32]:
-        """The receivers of keys by their new owners, int32[k]; −1: the key stays here."""
+        """The receivers of keys with these new owners, int32[k]; −1 if the key stays here."""
         return np.where(owner == self._worker, np.int32(-1), owner)
 
     def report(self) -> MigrationReport:
@@ -285,14 +284,14 @@ def make_router(routing: Routing, plan: Plan | None, workers: int) -> Grouping:
 
 
 def find_owners(router: Grouping, hashes: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """The only worker of each key, by the key's hash: int32[k]."""
+    """The only worker of each key, from its hash: int32[k]."""
     found = router.owners(keys_from_hashes(hashes))
     assert found is not None, f"{router.name} has no owners"
     return found
 
 
 def _store_rows(table: StateTable, parts: list[pa.RecordBatch]) -> None:
-    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older operator may have released some of them
+    alike: dict[pa.Schema, list[pa.RecordBatch]] = {}  # an older operator may have released some
     for part in parts:
         alike.setdefault(part.schema, []).append(part)
     for some in alike.values():

@@ -1,7 +1,7 @@
-"""Workers and mergers as operators of Spark's ``transformWithState``: rows go in and out, and Spark keeps the state.
+"""Workers and mergers as operators of Spark's ``transformWithState``, which keeps their state.
 
-To plan each batch, Spark starts a Python process that only reads the schema of an operator's state. That process should
-have little to import. So an operator imports ``tasks`` and unpickles its config only when the first row comes.
+To plan a batch, Spark starts a Python process that only reads the schema of an operator's state, and should import
+little. So an operator imports ``tasks`` and unpickles its config only when the first row comes.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 if TYPE_CHECKING:
     from unskew.apps.worker.stateful.config import DataflowConfig
 
-#: The names of the map states that have the blobs. (In checkpoints a merger is called a home.)
+#: The names of the map states with the blobs. (Checkpoints call a merger a home.)
 AT_WORKERS, AT_MERGERS = "workers", "homes"
 
 _ADDRESS = StructType(
@@ -25,7 +25,7 @@ _ADDRESS = StructType(
 )
 _BLOB = StructType([StructField("blob", BinaryType())])
 
-#: Rows for workers: a packet, or none in a heartbeat. Source and number give the packets' order.
+#: Rows for workers: a packet, or none in a heartbeat. Source and number order the packets.
 PACKETS = StructType(
     [
         StructField("token", IntegerType()),
@@ -36,7 +36,7 @@ PACKETS = StructType(
         StructField("batch_ms", LongType()),
     ]
 )
-#: Rows that workers and mergers yield; ``merger`` is the one that gets a row.
+#: Rows from workers and mergers; ``merger`` is the receiver.
 PARCELS = StructType(
     [
         StructField("token", IntegerType()),
@@ -52,7 +52,7 @@ PARCELS = StructType(
 
 
 class _PickledOperator:
-    """The class and attributes of Spark's operator, which become the operator when they are read."""
+    """The class and attributes of Spark's operator, which unpickle to the operator."""
 
     def __init__(self, operator: StatefulProcessor) -> None:
         self._given = type(operator), vars(operator)
@@ -68,18 +68,18 @@ def _restore_operator(kind: type[StatefulProcessor], fields: dict[str, Any]) -> 
 
 
 def _reduce_operator(operator: StatefulProcessor) -> tuple[Any, ...]:
-    """What ``__reduce__`` returns. Spark's driver reads Spark's operators, too, to plan a batch.
+    """What ``__reduce__`` returns. Spark's driver unpickles operators, too, to plan a batch.
 
-    Files that are sent to executors don't come there.
+    It doesn't have the files sent to executors.
     """
-    from unskew.spark.compat import reduce_with_remedy  # only here: the Python that plans a batch needn't import it
+    from unskew.spark.compat import reduce_with_remedy  # not needed by the Python that plans a batch
 
     remedy = "the Python of Spark's driver lacks the package unskew, by which keyed_map is planned: install it there"
     return reduce_with_remedy(_PickledOperator(operator), remedy)
 
 
 class _Operator(StatefulProcessor):
-    """What workers and mergers have in common."""
+    """The base of workers and mergers."""
 
     state: str
 
@@ -101,14 +101,14 @@ class _Operator(StatefulProcessor):
         self._state = handle.getMapState(self.state, _ADDRESS, _BLOB)
 
     def close(self) -> None:
-        """Do nothing: there is nothing to close."""
+        """Do nothing."""
 
 
 class WorkerOperator(_Operator):
     """A worker: packets in, parcels out.
 
-    By event time, it sets a timer for the moment when the watermark moves on. Spark then runs a batch without any rows,
-    in which windows close.
+    In event time, it sets a timer for the watermark's next move. Spark then runs a batch without rows, in which windows
+    close.
     """
 
     state = AT_WORKERS
@@ -118,7 +118,7 @@ class WorkerOperator(_Operator):
         super().init(handle)
         self._handle = handle
         self._done: set[int] = set()
-        self._timers: Any = None  # the overflow of all timers: Spark takes their rows at once
+        self._timers: Any = None  # of all timers: Spark takes their rows at once
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run a batch."""
@@ -128,7 +128,7 @@ class WorkerOperator(_Operator):
         yield from self._work(worker, packets, batch_ms, timerValues, self._overflow(), empty=False)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Run a batch without rows, unless the worker had rows in it. If any worker has rows, all have."""
+        """Run a batch without rows, unless the worker had some. If any worker has rows, all have."""
         worker = self._tokens.index(key[0])
         if worker not in self._done:
             self._timers = self._timers or self._overflow()
@@ -136,7 +136,7 @@ class WorkerOperator(_Operator):
             yield from self._work(worker, [], batch_ms, timerValues, self._timers, empty=True)
 
     def _list_packets(self, arrived: list[Any]) -> list[Any]:
-        """The packets of a batch's rows, as the worker takes them."""
+        """The packets of a batch's rows, as the worker's input."""
         return [bytes(row["packet"]) for row in arrived if row["packet"] is not None]
 
     def _overflow(self) -> Any:
@@ -153,7 +153,7 @@ class WorkerOperator(_Operator):
             self._handle.registerTimer(watermark_ms + 1)
 
     def _run(self, *given: Any, empty: bool) -> Iterator[Row]:
-        """The worker's batch: the arguments of ``tasks.run_worker`` from the worker's number on."""
+        """Run the worker's batch: the arguments of ``tasks.run_worker`` from ``worker`` on."""
         rows: Iterator[Row] = _import_tasks().run_worker(self._config, self._tokens, self._state, *given, empty=empty)
         return rows
 
@@ -170,7 +170,7 @@ class MergerOperator(_Operator):
 
 
 class PandasOperator(StatefulProcessor):
-    """An operator for ``transformWithStateInPandas``. Its rows travel as pandas frames."""
+    """An operator for ``transformWithStateInPandas``, with rows as pandas frames."""
 
     def __init__(self, operator: _Operator) -> None:
         self._operator = operator

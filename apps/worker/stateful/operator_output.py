@@ -1,4 +1,4 @@
-"""Parcels: rows that leave a worker or a merger as an Arrow blob, with their kind."""
+"""Packs rows that leave a worker or a merger into parcels: Arrow blobs with a kind."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ RESULTS, COUNTS, FRAGMENTS, HEARTBEAT, REPORT = range(5)
 OUT = (RESULTS, COUNTS)
 #: The kinds whose blobs are small, and always travel in the row.
 SMALL = (HEARTBEAT, REPORT)
-#: The most bytes of a parcel's rows. Only a single row may be larger. Spark holds a parcel in its heap as one value.
+#: The most bytes of a parcel, unless a single row is larger. Spark holds a parcel in its heap as one value.
 LARGEST = 16 << 20
-#: The window of a row; 0 where states outlive windows.
+#: The window of a row; 0 if states outlive windows.
 WINDOW = "__window"
 
-#: How many bytes of states are merged at once: Arrow's arrays of texts end at 2 GiB.
+#: How many bytes of states are merged at once: Arrow's arrays of strings are limited to 2 GiB.
 TOGETHER = 256 << 20
 
 # No grouping uses this hash function, so a key's merger is independent of its workers.
@@ -33,17 +33,17 @@ _PART = hash_function(0x70617274)
 
 @dataclass(frozen=True)
 class Parcel:
-    """A blob on its way to a merger, or out of the dataflow.
+    """A blob for a merger, or a result of the dataflow.
 
     Attributes
     ----------
     kind : int
         ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
     merger : int
-        The merger that gets it, if there are mergers.
+        The receiving merger, if there are mergers.
     blob : bytes
-        Rows as an Arrow stream, with ``WINDOW`` before the other columns. In a heartbeat, it isn't empty if fragments
-        are merged in this batch. A report is JSON.
+        Rows as an Arrow stream, with ``WINDOW`` as the first column. A heartbeat's isn't empty if fragments are merged
+        in this batch. A report is JSON.
 
     """
 
@@ -53,13 +53,13 @@ class Parcel:
 
 
 def pack_rows(kind: int, merger: int, rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[Parcel]:
-    """The rows of several windows, in as few parcels as possible. Without rows there are no parcels."""
+    """Pack the rows of several windows into as few parcels as possible."""
     for batches in _make_portions(rows):
         yield Parcel(kind, merger, _write_batches(batches))
 
 
 def spread_over_mergers(rows: Sequence[tuple[int, pa.RecordBatch]], count: int) -> Iterator[Parcel]:
-    """Rows of states as parcels: each row goes to the merger of its key."""
+    """Pack rows of states into parcels for the mergers of their keys."""
     for batches in _make_portions(rows):
         together = pa.concat_batches(batches)
         merger_of_row = choose_mergers(together.column(KEY), count)
@@ -91,7 +91,7 @@ def split_by_window(rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]
 
 
 def group_by_key(rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of states in few batches of about ``TOGETHER`` bytes. All rows of a key are in one of them."""
+    """Group rows of states into batches of about ``TOGETHER`` bytes, with all rows of a key in one."""
     count = -(-sum(batch.nbytes for batch in rows) // TOGETHER)
     for number in range(count):
         parts = rows
@@ -104,13 +104,13 @@ def group_by_key(rows: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def add_window(window: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of a window, with the window's start as the first column."""
+    """Add the window's start as the first column."""
     of = pa.array(np.full(batch.num_rows, window, np.int64))
     return pa.RecordBatch.from_arrays([of, *batch.columns], schema=batch.schema.insert(0, pa.field(WINDOW, pa.int64())))
 
 
 def _make_portions(rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[list[pa.RecordBatch]]:
-    """The rows, with their windows, in portions of at most ``LARGEST`` bytes, or of one row."""
+    """Split the rows, with windows, into portions of at most ``LARGEST`` bytes, or one row."""
     portion: list[pa.RecordBatch] = []
     size = 0
     for window, batch in rows:
@@ -125,7 +125,7 @@ def _make_portions(rows: Sequence[tuple[int, pa.RecordBatch]]) -> Iterator[list[
 
 
 def _halve_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """A batch, halved until no part is too large. A batch without rows gives no part."""
+    """Halve a batch until no part is too large. A batch without rows has no parts."""
     if batch.num_rows > 1 and batch.nbytes > LARGEST:
         half = batch.num_rows // 2
         yield from _halve_batch(batch.slice(0, half))

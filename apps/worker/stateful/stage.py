@@ -1,4 +1,4 @@
-"""The stage of a run with a keyed operator: workers keep a state per key, publish its results, and count tuples too."""
+"""The topology's stage with a keyed operator, whose workers also count tuples."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -51,19 +51,18 @@ _START = "__start"
 
 @dataclass(frozen=True)
 class KeyedStage(WorkerStage):
-    """A keyed operator's states, their results, and the counts of tuples, which are a second operator of the same
-    workers.
+    """Runs a keyed operator, and counts tuples with a second operator at the same workers.
 
-    The counts leave when their window closes, as partials do without states.
+    Counts leave when their window closes, like partials of stateless stages.
 
     Attributes
     ----------
     work : KeyedOperator
         The operator.
     window_ms, ttl_ms : int or None
-        How long states live: until their window closes, or for a time after their key's last tuple.
+        How long states live: until their window closes, or this long after their key's last tuple.
     slide_ms : int or None
-        How often a window begins, where windows overlap.
+        How often a window begins, if windows overlap.
     split : bool
         Whether the grouping splits keys, so that fragments must be merged.
     merge_period : MergePeriod or None
@@ -72,7 +71,7 @@ class KeyedStage(WorkerStage):
     Raises
     ------
     UsageError
-        A keyed operator can't have one of the settings.
+        A setting is invalid with a keyed operator.
 
     """
 
@@ -110,7 +109,7 @@ class KeyedStage(WorkerStage):
     @property
     def conf(self) -> dict[str, str]:
         """As ``WorkerStage``."""
-        # No batch needs the number of rows, and counting them makes a write 2.5 times as dear.
+        # Nothing needs the number of rows, and counting them makes writes 2.5 times as expensive.
         return {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"}
 
     @property
@@ -130,7 +129,7 @@ class KeyedStage(WorkerStage):
     @property
     def by_worker(self) -> bool:
         """As ``WorkerStage``."""
-        return bool(self.settings.cost.mean)  # a worker is a group of the state's partitions
+        return bool(self.settings.cost.mean)  # a worker is a group of a state partition
 
     @property
     def whole(self) -> bool:
@@ -154,7 +153,7 @@ class KeyedStage(WorkerStage):
         return not states.at_workers and (self.ttl_ms is None or states.merged_ms >= end_ms)
 
     def config(self, mergers: int = 1, reports: Reports | None = None) -> KeyedOperatorConfig:
-        """What the run's workers and mergers do."""
+        """The config of the run's workers and mergers."""
         settings = self.settings
         return KeyedOperatorConfig(
             self.work,
@@ -196,7 +195,7 @@ class KeyedStage(WorkerStage):
         packets = route_to_workers(
             arriving, routing, config, chosen, source=source, fields=splitter.fields, messages=True
         )
-        # By event time a heartbeat advances the watermark to the moment of the flush, and no further.
+        # In event time a heartbeat advances the watermark to the time of the flush, and no further.
         heartbeats_to_all = send_heartbeats(read_heartbeats(spark), chosen, F.lit(query.flush_at).cast("timestamp"))
         time = make_batch_time(query.ahead_ms, F.col("worker"))
         parcels = apply_operators(
@@ -205,7 +204,7 @@ class KeyedStage(WorkerStage):
         return self._unpack_rows(parcels, config)
 
     def _unpack_rows(self, parcels: DataFrame, config: KeyedOperatorConfig) -> DataFrame:
-        """Open the parcels of the workers and mergers: rows of counts and of results."""
+        """Unpack workers' and mergers' parcels: rows of counts and results."""
         result = convert_schema_to_spark(self.work.results)
         schema = StructType(
             [
@@ -249,7 +248,7 @@ class KeyedStage(WorkerStage):
         may_close: bool,
     ) -> Iterator[DataFrame | None]:
         """As ``WorkerStage``."""
-        # Results and counts are of one pass over the states, which Spark must not run twice.
+        # Results and counts come from one pass over the states, which Spark must not run twice.
         rows = rows.persist()
         try:
             number = rows.count()
@@ -275,25 +274,23 @@ class KeyedStage(WorkerStage):
 
 
 def make_result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
-    """The results of a keyed operator as records: columns ``key`` and ``value``.
+    """Convert a keyed operator's results to records: columns ``key`` and ``value``.
 
-    A record names its checkpoint's generation and its batch. Among the records of a Kafka key, the one of the latest
-    batch of the latest generation is valid, even if a producer that tries again, or a driver that was paused, has
-    appended an older one after it. If a
-    result is too large for a record, an ``error`` is published instead, because the result that it overwrites is no
-    longer valid.
+    A record has its checkpoint's generation and its batch. Of a Kafka key's records, that of the latest batch of the
+    latest generation is valid, even if a producer's retry, or a paused driver, appends an older one after it. Of a
+    result too large for a record, an ``error`` is published instead, because the earlier result is no longer valid.
 
     Parameters
     ----------
     rows : DataFrame
-        Columns: window (null if states outlive windows), key, result (a struct).
+        Columns window (null if states outlive windows), key, result (a struct).
     identity : sequence of str
-        The fields that distinguish a result from others of its key and window. They are part of the Kafka key, so a
-        result that is published again overwrites itself.
+        The fields that distinguish results of a key and window. They are part of the Kafka key, so a result published
+        again overwrites itself.
     batch : Batch
-        The batch. Its time is the timestamp of results without a window.
+        The batch, whose time is the timestamp of results without a window.
     generation : int
-        It is greater than those of the checkpoints that have written to the topic before.
+        A number greater than those of earlier checkpoints that wrote to the topic.
 
     """
     named = name_batch(generation, batch.number, batch.time_ms)

@@ -1,4 +1,4 @@
-"""The states of a run, read from its checkpoint by Spark's state reader. The run may go on meanwhile."""
+"""Reads a run's states from its checkpoint with Spark's state reader, even while it runs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +20,7 @@ from unskew.grouping.keys import hash_keys
 from unskew.spark.compat import choose_tokens
 
 _WORK = 0  # the table of the user's operator; another table has the counts
-#: Spark's operators that have states.
+#: Spark's operators with states.
 WORKER, MERGER = "worker", "merger"
 _ROLES = {AT_WORKERS: WORKER, AT_MERGERS: MERGER}
 _ROWS = "operator string, number int, window long, key string, bytes long, last long, state string"
@@ -48,7 +48,7 @@ class States:
         record, partitions = checkpoint.read_record(), checkpoint.partitions()
         if "state" not in record or partitions is None:
             raise UsageError(f"the checkpoint {location} has no states; valid: one of a run with a keyed operator")
-        # Starts the coordinator that state stores ask for. Without it, each of them logs a stack trace.
+        # Starts the coordinator of state stores, without which each store logs a stack trace.
         _ = spark.streams.active
         self.work: str = record["work"]
         self.workers: int = record["numWorkers"]
@@ -73,17 +73,17 @@ class States:
         return reader.load(location).select("key.token", *columns, blob).where(F.col("table") == _WORK)
 
     def rows(self, *, full: bool = False, key: str | None = None) -> DataFrame:
-        """One row for each state.
+        """One row per state.
 
-        Its columns are Spark's operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and
+        The columns are Spark's operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and
         the state (JSON).
 
         Parameters
         ----------
         full : bool
-            Whether the state itself is read.
+            Whether to read the state itself.
         key : str, optional
-            Only states of this key. Then only the buckets that may have the key are read.
+            Only states of this key, from the buckets that may have it.
 
         """
         parts = []
@@ -104,7 +104,7 @@ class States:
         return together
 
     def _buckets_of(self, role: str, key: str | None) -> list[tuple[int, int, int]] | None:
-        """The (token, window, bucket) in which a key may be; None: in all."""
+        """The (token, window, bucket) that may have a key; None: all."""
         if key is None:
             return None
         buckets = []
@@ -128,7 +128,7 @@ def _parse_key(key: str, kind: pa.DataType) -> pa.Array:
 
 
 def _find_operators(spark: SparkSession, location: str) -> list[tuple[str, int]]:
-    """The map state's name and the number of each of Spark's operators that has a state of ours."""
+    """The map state's name and the number of each of Spark's operators that has our state."""
     rows = spark.read.format("state-metadata").load(location).select("operatorId", "operatorProperties").distinct()
     found = []
     for row in rows.collect():
@@ -140,7 +140,7 @@ def _find_operators(spark: SparkSession, location: str) -> list[tuple[str, int]]
 def _decode_states(
     role: str, numbers: dict[int, int], schemas: dict[int, pa.Schema], *, full: bool, key: str | None
 ) -> Any:
-    """Blobs as rows of states: a function for ``mapInArrow``."""
+    """Blobs → rows of states: a function for ``mapInArrow``."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -164,7 +164,7 @@ def _decode_states(
 
 
 def _format_value(value: Any) -> str:
-    """A key, or a state, for people to read."""
+    """A key or a state in readable form."""
     if isinstance(value, str):
         return value
     if isinstance(value, bytes):
@@ -173,5 +173,5 @@ def _format_value(value: Any) -> str:
 
 
 def _encode_value(value: Any) -> str:
-    """What JSON has no type for: a binary, a decimal, a duration, or a time in nanoseconds."""
+    """Encode what JSON has no type for: a binary, a decimal, a duration, or a time in nanoseconds."""
     return _format_value(value) if isinstance(value, bytes) else str(value)

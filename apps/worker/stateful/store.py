@@ -1,8 +1,8 @@
-"""Buckets of states: the bucket of a key, the number of buckets, and the store of blobs that has them.
+"""Stores states in buckets: a key's bucket, the number of buckets, and the store of blobs.
 
-A bucket is read and written as a whole, so it should have no more than one or two thousand keys. Reading and writing a
-bucket are two calls to the JVM, each of some 100 µs, so it should not have fewer. The number of buckets grows with the
-keys by linear hashing: one more bucket splits one other, and no other key moves.
+A bucket is read and written as a whole, so it should have at most one or two thousand keys; but not fewer, because
+reading and writing one are two calls to the JVM, of some 100 µs each. The number of buckets grows with the keys by
+linear hashing: each new bucket splits one other, and no other key moves.
 
 References
 ----------
@@ -24,9 +24,9 @@ from unskew.apps.operators.errors import StateFault
 from unskew.grouping.keys import hash_keys
 from unskew.shown_keys import quote_key
 
-#: n rows of a table → when each is due, int64[n], ms since the epoch; ``NEVER``: it isn't.
+#: n rows of a table → when each is due, int64[n], ms since the epoch, or ``NEVER``.
 Due: TypeAlias = Callable[[pa.RecordBatch], NDArray[np.int64]]
-#: (table, window, number of the bucket): windows by their start (ms), 0 where states outlive windows.
+#: (table, window, bucket number): windows by start (ms), 0 if states outlive windows.
 Address: TypeAlias = tuple[int, int, int]
 
 
@@ -47,7 +47,7 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """A dictionary, for tests, and for mergers that keep nothing."""
+    """A dictionary, for tests and for mergers that keep nothing."""
 
     def __init__(self) -> None:
         self.blobs: dict[Address, bytes] = {}
@@ -66,12 +66,12 @@ class MemoryStore:
 
 
 class BufferedStore:
-    """A store that is written at the end. A blob that changes twice in a batch is fetched once and stored once.
+    """A write-back buffer: a blob that changes twice in a batch is read and written once.
 
     Parameters
     ----------
     store : Store
-        The store that it writes to.
+        The underlying store.
 
     """
 
@@ -92,7 +92,7 @@ class BufferedStore:
         self._changed[address] = None
 
     def flush(self) -> None:
-        """Write the blobs that have changed."""
+        """Write the changed blobs."""
         for address, blob in self._changed.items():
             if blob is None:
                 self._store.remove(address)
@@ -102,7 +102,7 @@ class BufferedStore:
 
 
 class SparkStore:
-    """A ``MapState`` of Spark's, within one group of ``transformWithState``.
+    """Spark's ``MapState`` in a group of ``transformWithState``.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class SparkStore:
         self._state = state
 
     def get(self, address: Address) -> bytes | None:
-        """The blob at an address. None: there is none, and Spark logs a warning."""
+        """The blob at an address. If there is none, None, and Spark logs a warning."""
         found = self._state.getValue(address)
         return None if found is None else bytes(found[0])
 
@@ -128,16 +128,16 @@ class SparkStore:
         self._state.removeKey(address)
 
 
-#: Keys and bytes that a bucket should hold at most, because all of them are fetched with one of its keys.
+#: The most keys and bytes that a bucket should have, because all are fetched with any of its keys.
 KEYS, BYTES = 1600, 128 << 10
-#: A time that never comes: for a key that is never due, and for a bucket from which nothing expires.
+#: The time of a key that is never due, and of a bucket in which nothing expires.
 NEVER = np.iinfo(np.int64).max
 
-_SHRINK = 8  # the number of buckets shrinks when it is so many times the number needed
+_SHRINK = 8  # the number of buckets shrinks at so many times the number needed
 
 
 def choose_buckets(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """The bucket of each key among n buckets, by the key's hash: int64[k].
+    """The bucket of each key among n buckets, from its hash: int64[k].
 
     >>> choose_buckets(np.array([0, 5, 6, 7], np.uint64), 6).tolist()
     [0, 5, 2, 3]
@@ -148,7 +148,7 @@ def choose_buckets(hashes: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
 
 
 def find_changed_buckets(n: int, m: int) -> NDArray[np.int64]:
-    """The buckets whose keys change if n buckets become m: those that lose keys, and those that get some.
+    """The buckets that lose or get keys if n buckets become m.
 
     >>> find_changed_buckets(4, 6).tolist(), find_changed_buckets(6, 4).tolist()
     ([0, 1], [0, 1, 4, 5])
@@ -158,19 +158,19 @@ def find_changed_buckets(n: int, m: int) -> NDArray[np.int64]:
 
 
 def choose_bucket_count(n: int, keys: int, size: int) -> int:
-    """The number of buckets that n buckets should become for this number of keys and bytes."""
+    """The number of buckets for so many keys and bytes, if there are n now."""
     enough = min(max(math.ceil(keys / KEYS), math.ceil(size / BYTES)), max(keys, 1))
     return max(n, enough) if enough * _SHRINK > n else max(2 * enough, 1)
 
 
 @dataclass
 class BucketIndex:
-    """What is known about n buckets without reading them.
+    """Metadata of n buckets.
 
     Attributes
     ----------
     keys, size, earliest : int64[n]
-        The keys, the bytes, and the first time at which a key expires or is due (ms since the epoch).
+        The number of keys and bytes, and the first time at which a key expires or is due (ms since the epoch).
 
     """
 
@@ -187,7 +187,7 @@ class BucketIndex:
         return len(self.keys)
 
     def resize(self, m: int) -> "BucketIndex":
-        """The index of m buckets. Those whose keys change are still empty in it."""
+        """The index of m buckets, in which those whose keys change are still empty."""
         new = BucketIndex.empty(m)
         kept = min(m, len(self))
         for own, old in (new.keys, self.keys), (new.size, self.size), (new.earliest, self.earliest):
@@ -197,16 +197,16 @@ class BucketIndex:
 
 @dataclass
 class Directory:
-    """What is known about a table without reading its buckets.
+    """Metadata of a table.
 
     Attributes
     ----------
     schema : Schema
-        The schema of its rows. Buckets are written without it.
+        The schema of its rows, which buckets are written without.
     indexes : dict
         Window → its buckets.
     usual : int
-        The number of buckets with which a window begins.
+        The initial number of buckets of a window.
 
     """
 
@@ -228,7 +228,7 @@ class Directory:
 
     @classmethod
     def read(cls, blob: bytes) -> "Directory":
-        """The directory from a blob of ``write``."""
+        """Parse a blob of ``write``."""
         usual, length = struct.unpack_from("<qq", blob)
         schema = pa.ipc.read_schema(pa.py_buffer(blob[16 : 16 + length]))
         batch = pa.ipc.read_record_batch(pa.py_buffer(blob[16 + length :]), _INDEXES)
@@ -243,9 +243,9 @@ class Directory:
 
 _INDEXES = pa.schema([(name, pa.int64()) for name in ("window", "keys", "size", "earliest")])
 
-#: The columns of a row before those of the state: the key, and the time of its last tuple (ms since the epoch).
+#: The columns before the state's: the key, and the time of its last tuple (ms since the epoch).
 KEY, LAST = "__key", "__last"
-#: A state of more bytes is refused, because a bucket is read and written as a whole.
+#: The most bytes of a state, because a bucket is read and written as a whole.
 LARGEST_STATE = 32 << 20
 
 
@@ -255,7 +255,7 @@ class BucketStore:
     Parameters
     ----------
     store : Store
-        The store that has them.
+        The store of blobs.
     number : int
         The table's number.
     schema : Schema
@@ -289,7 +289,7 @@ class BucketStore:
     def fetch(
         self, window: int, index: BucketIndex | None, named: NDArray[np.int64]
     ) -> tuple[pa.RecordBatch, NDArray[np.int64]]:
-        """The rows of some buckets, and the bucket of each row."""
+        """The rows of some buckets, and each row's bucket."""
         full = [] if index is None else [int(bucket) for bucket in named if index.keys[bucket]]
         parts = [self.read(window, bucket) for bucket in full]
         of = np.repeat(np.array(full, np.int64), [part.num_rows for part in parts])
@@ -307,7 +307,7 @@ class BucketStore:
         bucket: NDArray[np.int64],
         fetched: NDArray[np.int64],
     ) -> None:
-        """Store rows in their buckets. A bucket of ``fetched`` that gets no row is removed.
+        """Store rows in their buckets, and remove buckets of ``fetched`` without a row.
 
         Raises
         ------
@@ -315,7 +315,7 @@ class BucketStore:
             A state is larger than ``LARGEST_STATE``.
 
         """
-        narrow = bucket.astype(np.uint16) if len(index) <= 1 << 16 else bucket  # a radix sort, where it fits
+        narrow = bucket.astype(np.uint16) if len(index) <= 1 << 16 else bucket  # radix sort, if it fits
         order = np.argsort(narrow, kind="stable")
         ordered, bucket = rows.take(pa.array(order)), bucket[order]
         over = self._over(ordered)
@@ -339,7 +339,7 @@ class BucketStore:
         bucket: NDArray[np.int64],
         fetched: NDArray[np.int64],
     ) -> None:
-        """Store rows in the buckets that were fetched, as ``keep`` does. The number of buckets follows their size."""
+        """Store rows in fetched buckets, as ``keep``, and adapt the number of buckets to the size."""
         index = directory.indexes[window]
         others = np.setdiff1d(np.arange(len(index)), fetched, assume_unique=True)
         keys = rows.num_rows + int(index.keys[others].sum())
@@ -373,7 +373,7 @@ class BucketStore:
 
 
 def _require_small_rows(rows: pa.RecordBatch) -> None:
-    """Raise ``StateFault`` if a row is larger than ``LARGEST_STATE``. Halves that are small aren't looked into."""
+    """Raise ``StateFault`` if a row is larger than ``LARGEST_STATE``. Small halves aren't searched."""
     if rows.nbytes <= LARGEST_STATE:
         return
     if rows.num_rows == 1:
@@ -388,8 +388,8 @@ def _require_small_rows(rows: pa.RecordBatch) -> None:
 
 
 def find_rows(keys: pa.Array, rows: pa.RecordBatch) -> NDArray[np.int32]:
-    """The row of each of k distinct keys, int32[k]. −1: the key has none."""
-    # Rows are looked up among the keys, not keys among the rows: there are fewer keys, so the hash table is smaller.
+    """The row of each of k distinct keys, int32[k]; −1 if it has none."""
+    # Rows are looked up among the keys, not vice versa: there are fewer keys, so the hash table is smaller.
     found = pc.call_function("index_in", [rows.column(KEY)], pc.SetLookupOptions(keys))
     at = np.full(len(keys), -1, np.int32)
     at[found.drop_null().to_numpy()] = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))

@@ -1,4 +1,4 @@
-"""A table of states: one row a key, in buckets. A bucket is fetched, changed and stored whole."""
+"""A table of states, one row per key, in buckets that are read and written whole."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,27 +23,27 @@ from unskew.apps.worker.stateful.store import (
 from unskew.grouping.keys import Keys, encode_keys, hash_keys
 from unskew.shown_keys import quote_key
 
-#: The number of the bucket that has the directory of the others.
+#: The number of the bucket with the directory.
 DIRECTORY = -1
 _AT_ONCE = 256  # buckets
-_BYTES_AT_ONCE = 256 << 20  # Arrow's arrays of texts end at 2 GiB, and states may grow
+_BYTES_AT_ONCE = 256 << 20  # Arrow's arrays of strings are limited to 2 GiB, and states may grow
 _SWEEPS = 16  # searches of a bucket for expired states, within a TTL
 
 
 @dataclass(frozen=True)
 class FetchedBuckets:
-    """Buckets that have been fetched for k keys.
+    """Buckets fetched for k keys.
 
     Attributes
     ----------
     keys : Keys
-        The k keys. Each of them has a tuple.
+        The k keys, each with a tuple.
     rows : RecordBatch
         All rows of the buckets.
     bucket : int64[rows]
         The bucket of each row.
     at : int32[k]
-        The row of each key. −1: it has none.
+        The row of each key; −1 if it has none.
 
     """
 
@@ -59,7 +59,7 @@ class StateTable:
     Parameters
     ----------
     store : Store
-        The store that has the buckets.
+        The store of the buckets.
     number : int
         The table's number at its worker.
     state : Schema
@@ -71,7 +71,7 @@ class StateTable:
     due : function, optional
         When each of n rows is due before it expires (``store.Due``).
     upgrade : function, optional
-        Rows with states of an older schema → rows with those of ``state``. None: the function has no such schema.
+        Rows with states of an older schema → rows with those of ``state``, or None if the schema is unknown.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class StateTable:
     def _upgrade_all(self) -> None:
         """Rewrite all buckets of an older version's table."""
         old = BucketStore(self._store, self._number, self._directory.schema, None)
-        self._upgrade_rows(old.empty())  # refuses another operator's states, though there may be none yet
+        self._upgrade_rows(old.empty())  # refuses another operator's table, even without states
         for window, index in self._indexes.items():
             for some in _batch_buckets(index, np.flatnonzero(index.keys)):
                 rows, bucket = old.fetch(window, index, some)
@@ -119,7 +119,7 @@ class StateTable:
         self._changed = True
 
     def _upgrade_rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the table's schema, or of an older one, as rows of the table's."""
+        """Upgrade rows of an older schema to the table's."""
         if rows.schema == self.schema:
             return rows
         new = self._upgrade(rows) if self._upgrade is not None else None
@@ -137,7 +137,7 @@ class StateTable:
 
     @property
     def windows(self) -> list[int]:
-        """The windows that have states, oldest first."""
+        """The windows with states, oldest first."""
         return sorted(self._indexes)
 
     @property
@@ -151,12 +151,12 @@ class StateTable:
         return sum(int(index.size.sum()) for index in self._indexes.values())
 
     def close(self) -> None:
-        """Store the directory of the buckets, if it has changed."""
+        """Store the directory of buckets if it changed."""
         if self._changed:
             self._store.put((self._number, 0, DIRECTORY), self._directory.write())
 
     def portions(self, window: int, keys: Keys) -> Iterator[NDArray[np.bool_]]:
-        """Which of k keys to touch at a time, bool[k]: all of them, unless their buckets have very many bytes."""
+        """Which of k keys to touch at a time, bool[k]: all, unless their buckets are very large."""
         index = self._indexes.get(window)
         if index is None or index.size.sum() <= _BYTES_AT_ONCE:
             yield np.ones(len(keys.hashes), np.bool_)
@@ -174,7 +174,7 @@ class StateTable:
         return FetchedBuckets(keys, rows, bucket, find_rows(keys.distinct, rows))
 
     def put(self, window: int, touched: FetchedBuckets, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
-        """Store the keys' new states. A state whose columns are all null counts as none, and isn't stored.
+        """Store the keys' new states. A state whose columns are all null isn't stored.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class StateTable:
         self._buckets.store(self._directory, window, rows, bucket, fetched)
 
     def take(self, window: int) -> Iterator[pa.RecordBatch]:
-        """Remove all rows of a window, and yield them, those of some buckets at a time."""
+        """Remove and yield all rows of a window, a few buckets at a time."""
         index = self._indexes.pop(window)
         self._changed = True
         for some in _batch_buckets(index, np.flatnonzero(index.keys)):
@@ -208,12 +208,12 @@ class StateTable:
             yield rows
 
     def take_in(self, window: int, rows: pa.RecordBatch) -> None:
-        """Add rows of other workers' tables, which may be of an older schema.
+        """Add rows from other workers' tables, of this or an older schema.
 
         Raises
         ------
         StateFault
-            This table already has a state of such a key, or the rows are of another operator.
+            The table already has a state of such a key, or the rows are another operator's.
 
         """
         rows = self._upgrade_rows(rows)
@@ -230,14 +230,14 @@ class StateTable:
     def release(
         self, to: Callable[[NDArray[np.uint64]], NDArray[np.int32]], among: NDArray[np.uint64] | None
     ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
-        """Remove the rows of the keys that leave. Yield them by window, with the receiver of each.
+        """Remove the rows of the keys that leave, and yield them by window, with each one's receiver.
 
         Parameters
         ----------
         to : function
-            Hashes of keys, uint64[k] → the receiver of each, int32[k]. −1: the key stays.
+            Hashes of keys, uint64[k] → their receivers, int32[k]; −1 if the key stays.
         among : uint64[h], optional
-            The hashes of the keys that may leave, so that only their buckets are read. None: all buckets are read.
+            The hashes of the keys that may leave, so that only their buckets are read. Default: all.
 
         """
         for window, index in self._indexes.items():
@@ -256,18 +256,17 @@ class StateTable:
     def expire(
         self, at_ms: int, settled: Callable[[pa.RecordBatch], pa.RecordBatch], *, prompt: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Remove the rows that have expired at that time, and yield them. Rows that are due get new states.
+        """Remove and yield the rows expired at a time. Rows that are due get new states.
 
         Parameters
         ----------
         at_ms : int
             The time.
         settled : function
-            Rows that are due → their new states. A state whose columns are all null isn't stored.
+            Rows that are due → their new states. States whose columns are all null aren't stored.
         prompt : bool
-            Whether to search all buckets in which a row expires or is due. If not, each bucket is searched 16 times a
-            TTL, at its own moments. An expired state then leaves at most TTL / 16 late, and no batch has to search all
-            buckets.
+            Whether to search all buckets in which a row expires or is due. If not, each bucket is searched 16 times per
+            TTL, spread over time: expired states leave at most TTL / 16 late, and no batch has to search all buckets.
 
         """
         assert self._ttl is not None
@@ -295,7 +294,7 @@ class StateTable:
 
 
 def _batch_buckets(index: BucketIndex, named: NDArray[np.int64], most: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """Buckets, a few at a time: at most ``most``, and of at most ``_BYTES_AT_ONCE`` bytes unless it is a single one."""
+    """Buckets, at most ``most`` at a time, and of at most ``_BYTES_AT_ONCE`` bytes unless it is a single one."""
     ends, start = np.cumsum(index.size[named]), 0
     while start < len(named):
         before = ends[start - 1] if start else 0

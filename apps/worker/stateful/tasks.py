@@ -1,4 +1,4 @@
-"""The batch of Spark's operators: a worker makes parcels from packets, and a merger makes results from fragments."""
+"""A batch in Spark's operators: workers turn packets into parcels, and mergers fragments into results."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -15,7 +15,7 @@ from unskew.apps.worker.stateful.store import MemoryStore, SparkStore
 from unskew.apps.worker.stateful.worker import advance_time, run_batch
 from unskew.spark.micro_batches import get_batch_number
 
-#: The parcels that a merger gets in a batch, its number, and the batch → the parcels of its results.
+#: A merger's parcels in a batch, its number, and the batch → the parcels of its results.
 Merge: TypeAlias = Callable[[list[Parcel], int, WorkerBatch], Iterable[Parcel]]
 
 
@@ -32,10 +32,10 @@ def run_worker(
     empty: bool,
     run: Callable[..., Iterator[Parcel]] = run_batch,
 ) -> Iterator[Row]:
-    """A worker's batch: packets → rows of ``operator.PARCELS``.
+    """Run a worker's batch: packets → rows of ``operator.PARCELS``.
 
-    ``state`` is the worker's ``MapState``. ``overflow`` is that of the operator's call, which may be several workers'.
-    ``run`` executes the batch, by the config, as ``run_batch`` does.
+    ``state`` is the worker's ``MapState``. ``overflow`` is the operator call's, which may be several workers'. ``run``
+    executes the batch, with the signature of ``run_batch``.
     """
     store = SparkStore(state)
     progress = OperatorProgress.read(store)
@@ -45,7 +45,7 @@ def run_worker(
 
 
 def run_merger(config: KeyedOperatorConfig, tokens: list[int], state: Any, arrived: list[Any]) -> Iterator[Row]:
-    """A merger's batch: rows of parcels → rows of parcels. ``state`` is the merger's ``MapState``.
+    """Run a merger's batch: rows of parcels → rows of parcels. ``state`` is the merger's ``MapState``.
 
     Results and counts from workers pass unchanged.
     """
@@ -64,7 +64,7 @@ def _read_blobs(config: DataflowConfig, rows: Iterable[Any]) -> list[Parcel]:
 def make_rows(
     parcels: Iterable[Parcel], tokens: list[int], role: str, sender: int, batch: WorkerBatch, overflow: Overflow
 ) -> Iterator[Row]:
-    """Parcels of a worker or a merger (``role``) as rows of ``operator.PARCELS``."""
+    """Convert a worker's or merger's (``role``) parcels to rows of ``operator.PARCELS``."""
     name, times = f"{role}-{sender}", {"batch_ms": batch.batch_ms, "watermark_ms": batch.watermark_ms}
     for number, parcel in enumerate(parcels):
         blob = parcel.blob if parcel.kind in SMALL else overflow.put(name, batch.number, number, parcel.blob)
@@ -74,9 +74,9 @@ def make_rows(
 
 
 def make_stateless_merger(config: DataflowConfig, merge: Merge | None = None) -> Any:
-    """A merger that keeps no states, as a function for ``DataFrame.mapInArrow``: what comes for it leaves at once.
+    """A merger without states, as a function for ``DataFrame.mapInArrow``.
 
-    ``merge`` makes parcels of results of those that a merger gets in a batch. Default: it merges fragments of states.
+    ``merge`` turns a merger's parcels of a batch into parcels of results. Default: it merges fragments of states.
     """
     if merge is None:
         merge = partial(_merge_at_once, config)
@@ -101,5 +101,5 @@ def make_stateless_merger(config: DataflowConfig, merge: Merge | None = None) ->
 
 
 def _merge_at_once(config: Any, parcels: list[Parcel], merger: int, batch: WorkerBatch) -> Iterator[Parcel]:
-    """The results of fragments, by a merger that has no batch to come: even states with a TTL leave."""
+    """Merge fragments of a merger without a next batch: even states with a TTL leave."""
     return merge_fragments(config, MemoryStore(), merger, [*parcels, Parcel(HEARTBEAT, merger, b"now")], batch)

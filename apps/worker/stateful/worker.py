@@ -1,4 +1,4 @@
-"""A worker's batch of a keyed operator: its tuples update the states of their keys, and expired states leave."""
+"""A worker's batch of a keyed operator: updates states with tuples, and closes expired states."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from unskew.spark.micro_batches import split_by_window, to_milliseconds
 
 _WORK, _COUNTS = 0, 1
 
-_MOST_BYTES = 2**31 - 1  # of an array whose offsets have 32 bits
+_MOST_BYTES = 2**31 - 1  # of an array with 32-bit offsets
 _LARGE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
@@ -48,17 +48,17 @@ def run_batch(
     Parameters
     ----------
     config : KeyedOperatorConfig
-        What the workers do.
+        The workers' config.
     store : Store
-        The worker's own store.
+        The worker's store.
     worker : int
         The worker's number.
     packets : sequence of bytes
-        The worker's tuples, in the order in which they are executed. There may be none.
+        The worker's tuples, if any, in order of execution.
     batch : WorkerBatch
         The batch.
     progress : OperatorProgress
-        The worker's progress after the batch before.
+        The worker's progress after the previous batch.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def run_batch(
 
     """
     started = time.perf_counter()
-    # 1. What is planned for this batch. If states come or go, or fragments leave after their update, buckets change
-    #    more than once. Then the store is written at the end.
+    # 1. The batch's plans. If states arrive or leave, or fragments leave after their update, buckets change more than
+    #    once, so the store is written at the end.
     migration = Migration(config.routing, worker, batch.number, progress)
     merges = _is_merge_due(config, progress, batch)
     later = BufferedStore(store) if migration.may_move or merges else None
@@ -76,11 +76,11 @@ def run_batch(
     calls = OperatorCalls(config.work)
     table = StateTable(later or store, _WORK, config.work.state, config.key, ttl_ms, calls.due, calls.upgrade)
     states = Lifecycle(table, calls, ttl_ms)
-    # 2. The states that other workers have released to this one come before the first tuple: the routers already follow
-    #    the plan, so without its state a key would begin anew here.
+    # 2. The states that others have released to this worker, before the first tuple: routers already follow the plan,
+    #    so without its state a key would start anew.
     migration.take_in(table)
-    # 3. The tuples. Late is what is behind the watermark of the batch *before*: a window that this batch closes takes
-    #    the batch's tuples first. By event time a state has expired as of that same watermark.
+    # 3. The tuples. Late ones are behind the *previous* batch's watermark: a window that this batch closes gets the
+    #    batch's tuples first. In event time, states expire by that watermark, too.
     arrived = _read_tuples(packets, config, batch)
     tuples, windows, late = _drop_late(arrived, config, progress.closed_ms)
     now = config.now(batch)
@@ -91,16 +91,16 @@ def run_batch(
         distinct += len(keys.distinct)
         over = progress.closed_ms if config.event else batch.batch_ms
         states.update(window, keys, part.select(seen), now, over_ms=over, whole=not config.split)
-    # 4. The simulated cost of the tuples, late ones too. A monitor sees what the work took until here: not the
-    #    migration, and not the states that leave below, which are no cost of these tuples.
+    # 4. The simulated cost of the tuples, also late ones. Monitors see the time until here: without the migration and
+    #    the states that leave below, which aren't costs of these tuples.
     time.sleep(config.cost.total(arrived.column("key")))
     observed = None
     if config.monitors is not None:
         seconds = time.perf_counter() - started - migration.seconds
         observed = config.monitors.report(worker, batch.number, tuples.column("key"), seconds)
-    # 5. States leave, now that they have all tuples of the batch: those of closed windows, then those that have
-    #    expired. Fragments of a split key go to its merger, which merges them and lets the whole state close or expire.
-    #    They go when their window closes, or all of them when a merge is due.
+    # 5. States leave, after all tuples of the batch: those of closed windows, then expired ones. A split key's
+    #    fragments go to its merger, which merges them and closes the whole state. They go when their window closes, or
+    #    all when a merge is due.
     fragments = []
     for window in table.windows:
         closes = config.window_ms is not None and window + config.window_ms <= batch.watermark_ms
@@ -110,24 +110,23 @@ def run_batch(
             states.close(window, now)
     if config.ttl_ms is not None and not config.split:
         states.expire(batch.watermark_ms, now, prompt=config.prompt)
-    # 6. Of the states that are left, those of keys that the pending plan gives away are released. So no receiver gets a
-    #    state that is over, or that lacks a tuple.
+    # 6. Of the remaining states, those of keys that the pending plan gives away are released. So no receiver gets a
+    #    state that has expired or lacks a tuple.
     migration.release(table, split=config.split)
-    # 7. No bucket changes any more: write the table's directory, and then what was kept back.
+    # 7. No bucket changes any more: write the table's directory, then the buffer.
     table.close()
     if later is not None:
         later.flush()
-    # 8. What leaves the worker. The counts are a table of their own in the same store. A merger is called in each batch
-    #    by the heartbeat of the worker of its number, which says whether a merge is due: a batch may bring it no
-    #    fragments.
+    # 8. The output. Counts are a separate table in the same store. The heartbeat of the worker with its number calls a
+    #    merger in each batch, even without fragments, and says whether a merge is due.
     yield from pack_rows(RESULTS, worker % config.mergers, states.results)
     yield from spread_over_mergers(fragments, config.mergers)
     yield from _count_tuples(config, store, worker, tuples, batch, progress.closed_ms)
     if config.split and worker < config.mergers:
         yield Parcel(HEARTBEAT, worker, b"now" if merges else b"")
-    # 9. The progress, with what the migration has added to it. Spark commits it together with the states.
+    # 9. The progress, with the migration's changes. Spark commits it with the states.
     _write_progress(config, store, progress, migration.progress, batch)
-    # 10. The report, which counts the states as the next batch finds them.
+    # 10. The report, with the states as the next batch finds them.
     if config.reports is not None or config.observe is not None:
         busy = time.perf_counter() - started - migration.seconds
         sent = sum(rows.num_rows for _, rows in fragments)
@@ -141,7 +140,7 @@ def run_batch(
 def _send_report(
     config: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
 ) -> Iterator[Parcel]:
-    """Send the worker's report to the driver, and yield what Spark observes of it, as far as the config says."""
+    """Send the worker's report to the driver, and yield what Spark observes, as the config says."""
     if config.reports is not None:
         config.reports.send(batch.number, worker, report)
     if config.observe is not None:
@@ -155,10 +154,10 @@ def _send_report(
 
 
 def advance_time(config: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> WorkerBatch:
-    """The batch, with a time that opens no window again that an earlier batch has closed.
+    """The batch, with a time that doesn't reopen closed windows.
 
-    By batch time, a driver's clock may be set back, or the next driver's clock may be behind. All workers are called in
-    every batch with tuples. So they have closed the same windows, and arrive at the same time.
+    In batch time, a driver's clock may be set back, or the next driver's may be behind. All workers are called in every
+    batch with tuples, so they have closed the same windows, and compute the same time.
     """
     if config.event or config.window_ms is None:
         return batch
@@ -167,7 +166,7 @@ def advance_time(config: KeyedOperatorConfig, progress: OperatorProgress, batch:
 
 
 def _read_tuples(blobs: Sequence[bytes], config: KeyedOperatorConfig, batch: WorkerBatch) -> pa.RecordBatch:
-    """All packets' tuples, in their order: ``key`` (dictionary), ``time`` (int64, ms) and the columns that travel."""
+    """All packets' tuples in order: ``key`` (dictionary), ``time`` (int64, ms) and the other columns."""
     parts = [packets_.read_packet(pa.scalar(blob, pa.binary())) for blob in blobs]
     if not parts:
         names = ["key", "time"]
@@ -189,7 +188,7 @@ def _read_tuples(blobs: Sequence[bytes], config: KeyedOperatorConfig, batch: Wor
 
 
 def _concat_arrays(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Arrays as one. Texts that are too many for an array of their type are of its large one."""
+    """Concatenate arrays, to the large type if strings or binaries exceed their type's limit."""
     large = _LARGE.get(arrays[0].type)
     if large is not None and sum(array.nbytes for array in arrays) > _MOST_BYTES:
         arrays = [array.cast(large) for array in arrays]
@@ -201,7 +200,7 @@ def _encode_keys(keys: pa.Array, kind: pa.DictionaryType) -> pa.Array:
 
 
 def _select_occurring(tuples: pa.RecordBatch) -> Keys:
-    """The tuples' keys, only those that occur: a dictionary may have more."""
+    """The keys that occur in the tuples: a dictionary may have more."""
     keys = encode_keys(tuples.column("key"))
     occurs = np.zeros(len(keys.distinct), np.bool_)
     occurs[keys.codes] = True
@@ -214,9 +213,9 @@ def _select_occurring(tuples: pa.RecordBatch) -> Keys:
 def _split_by_window(
     tuples: pa.RecordBatch, length_ms: int | None, slide_ms: int | None, closed_ms: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """(start, its tuples) for each window that has tuples; without windows all tuples, as of window 0.
+    """(start, tuples) of each window with tuples; without windows all tuples, as window 0.
 
-    A tuple that isn't late is in one window, or with a slide in each of its windows that ends after ``closed_ms``.
+    A tuple that isn't late is in one window, or with a slide in each of its windows that end after ``closed_ms``.
     """
     if not tuples.num_rows:
         return
@@ -234,14 +233,14 @@ def _split_by_window(
 def _split_by_sliding_window(
     tuples: pa.RecordBatch, latest: NDArray[np.int64], length_ms: int, slide_ms: int, closed_ms: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As ``_split_by_window``; window n begins at n slides, and ``latest`` is the number of each tuple's last one."""
+    """As ``_split_by_window``; window n begins at n slides, and ``latest`` is each tuple's last window."""
     overlap = length_ms // slide_ms
     order = np.argsort(latest, kind="stable")
     ordered = latest[order]
     for number in np.unique(np.unique(ordered)[:, np.newaxis] - np.arange(overlap)).tolist():
         if number * slide_ms + length_ms > closed_ms:
             begin, stop = np.searchsorted(ordered, [number, number + overlap])
-            rows = np.sort(order[begin:stop])  # a source's tuples stay in its order
+            rows = np.sort(order[begin:stop])  # keeps a source's order
             yield number * slide_ms, tuples if len(rows) == len(order) else tuples.take(pa.array(rows))
 
 
@@ -250,15 +249,14 @@ def _drop_late(
 ) -> tuple[pa.RecordBatch, dict[int, int], int]:
     """Leave out late tuples.
 
-    Where states live for a window, a tuple is late once its window is closed, or with a slide the last of its windows.
-    Where they live for a TTL, a tuple is late if it is older than the watermark was at the end of the batch before,
-    ``closed_ms``.
+    If states live for a window, a tuple is late once its window, or with a slide its last one, is closed. If they live
+    for a TTL, it is late if it is older than the watermark at the end of the previous batch, ``closed_ms``.
 
     Returns
     -------
     (RecordBatch, dict, int)
-        The tuples that aren't late; how many tuples came of each counted window, or with a slide of those of which it
-        is the last, by the window's start in slides; how many tuples are late though their window is open.
+        The tuples that aren't late; how many came of each counted window (with a slide: of which it is the last), by
+        its start in slides; how many are late though their window is open.
 
     """
     counted: dict[int, int] = {}
@@ -279,9 +277,9 @@ def _drop_late(
 
 
 def _is_merge_due(config: KeyedOperatorConfig, progress: OperatorProgress, batch: WorkerBatch) -> bool:
-    """Whether fragments are merged in this batch. All workers agree, so a merger gets all of a key's fragments or none.
+    """Whether fragments are merged in this batch. All workers agree, so mergers get all of a key's fragments or none.
 
-    An empty batch is the last one for now, and with ``availableNow`` the last of all. So it waits for no period.
+    An empty batch doesn't wait for the period: it is the last for now, and with ``availableNow`` the last of all.
     """
     every = config.merge_every
     if not config.split or every is None:
@@ -297,7 +295,7 @@ def _count_tuples(
     batch: WorkerBatch,
     closed_ms: int,
 ) -> Iterator[Parcel]:
-    """Count the tuples by window; yield the counts of the windows that close."""
+    """Count the tuples by window, and yield the counts of closing windows."""
     length = config.counted_ms
     if length is None:
         return
@@ -318,11 +316,11 @@ def _count_tuples(
 def _write_progress(
     config: KeyedOperatorConfig, store: Store, before: OperatorProgress, progress: OperatorProgress, batch: WorkerBatch
 ) -> None:
-    """Write the progress for the next batch: what is closed, and for a period in seconds the batch's time."""
+    """Write the progress for the next batch: what is closed, and for a period in s the batch's time."""
     every = config.merge_every
     batch_ms = batch.batch_ms if every is not None and every.ms else 0
     closed_ms = batch.watermark_ms
-    if not config.event:  # so that it is written once a window, and not in every batch
+    if not config.event:  # so it is written once per window, not in every batch
         slide = config.slide_ms or config.window_ms
         closed_ms = closed_ms // slide * slide if slide else 0
     new = replace(progress, batch_ms=batch_ms, closed_ms=closed_ms)
