@@ -73,7 +73,7 @@ class TransactionalPartitions:
         return sum(number for _, number in self.roles)
 
     def writer(self, role: str, number: int = 0) -> TransactionalWriter:
-        """This process's writer of a role."""
+        """The process's writer of a role."""
         if not 0 <= number < self.of(role):
             raise ValueError(f"part {number} of {role}; there are {self.of(role)}")
         before = sum(of for _, of in takewhile(lambda each: each[0] != role, self.roles))

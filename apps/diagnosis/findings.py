@@ -259,8 +259,7 @@ def _starts_slowly(tasks: list[Task], limit: float) -> bool:
 
 
 def _find_first(tasks: list[Task]) -> set[Task]:
-    """Executors' first tasks, which compile code and start Python: those launched before any of the executor's
-    ended."""
+    """The executors' first tasks, which compile code and start Python: launched before one had ended."""
     ended: dict[str, int] = {}
     for task in tasks:
         ended[task.executor] = min(task.finish, ended.get(task.executor, task.finish))

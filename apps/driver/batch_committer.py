@@ -1,4 +1,4 @@
-"""The end of each batch, on the driver: closed windows are published, and the tasks' reports are collected."""
+"""Ends each batch, on the driver: publishes closed windows, and collects the tasks' reports."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -30,25 +30,24 @@ from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.topics import count_partitions
 from unskew.kafka.transactions import BatchId
 
-# Writes records to the topic of a role.
+# Writes records to a role's topic.
 _Write: TypeAlias = Callable[[DataFrame, str], None]
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One batch, from its plan and its tasks' reports.
+    """A batch, from its plan and its tasks' reports.
 
     Attributes
     ----------
     batch : Batch
-        The batch as it was planned.
+        The batch as planned.
     loads, busy : int64[W], float64[W]
-        Each worker's tuples, and its time at work (s). W is the run's, or more if the batch was planned for more
-        workers.
+        Each worker's tuples, and its busy time (s). W is the run's, or more if the batch was planned for more workers.
     rejected, late : int
-        The number of rejected messages, and of tuples that were too late, in this batch.
+        The number of rejected messages and of late tuples in this batch.
     routing_seconds : float
-        The time spent in the groupings, of all sources together.
+        The time spent in the groupings, summed over the sources.
     internals : dict
         source → the internals of its grouping (``Grouping.internals``).
     totals : Totals
@@ -56,13 +55,13 @@ class BatchReport:
     windows : list of (Distribution, Totals)
         The windows that the batch closed, each with the run's totals after it.
     failures : dict
-        (partition, offset) of the rejected messages on which the work failed → the error.
+        (partition, offset) of the rejected messages on which the user's work failed → the error.
     states : StateSummary, optional
-        The states of a keyed operator.
+        A keyed operator's states.
     rebalances : tuple of Rebalance
-        The plans that moved keys, if this batch was the first to be routed by them.
+        The plans that moved keys, if this batch was the first under them.
     plan : PlanSummary, optional
-        How the batch was planned, if its grouping plans batches, and a planner has planned this one.
+        How the batch was planned, if a planner did.
 
     """
 
@@ -82,16 +81,16 @@ class BatchReport:
 
     @property
     def open_window(self) -> observer.Distribution | None:
-        """The newest window that is open after the batch, as far as it is counted; only where changes are published."""
+        """The newest open window after the batch, with its counts so far; only if changes are published."""
         *_, newest = [None, *self.totals.open.values()]
         return None if newest is None else observer.Distribution.from_json(newest)
 
 
 class BatchCommitter:
-    """The function for ``foreachBatch``. If it runs again for the same batch, it does the same again.
+    """The function for ``foreachBatch``, which repeats the same if a batch runs again.
 
-    Before each of its writes it checks whether another driver has taken over the checkpoint. ``planner`` is that of the
-    query, if it has one.
+    Before each write it checks whether another driver has taken over the checkpoint. ``planner`` is the query's, if
+    any.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class BatchCommitter:
         self._record = Checkpoint(settings.location).read_record()
 
     def __call__(self, df: DataFrame, batch: Batch) -> None:
-        """Publish the windows that the batch closed, write totals and plans for the next batch, call the listener."""
+        """Publish closed windows, write totals and plans for the next batch, and call the listener."""
         commit = self._commit_final if self._settings.emit == "final" else self._commit_changes
         write = partial(self._write, BatchId(batch.number, batch.planned_ms))
         report, reports = commit(df, batch, write)
@@ -151,12 +150,12 @@ class BatchCommitter:
         return replace(report, totals=totals, windows=closed), reports
 
     def _commit_changes(self, df: DataFrame, batch: Batch, write: _Write) -> tuple[BatchReport, TaskReports]:
-        """Run a batch, whose tasks publish what it changes, and mark the windows that are closed before or after it.
+        """Run a batch, whose tasks publish its changes, and mark the windows that close before or after it.
 
         ``unskew.apps.aggregator.changes`` says when windows close.
         """
         settings = self._settings
-        batch = replace(batch, late_before_ms=batch.watermark_ms)  # as Spark does where ``ALLOW_MULTIPLE`` is false
+        batch = replace(batch, late_before_ms=batch.watermark_ms)  # as Spark does if ``ALLOW_MULTIPLE`` is false
         skipped = self._count_skipped(batch)
         before, closed = self._totals.at(batch.number), []
         if settings.time == "batch":
@@ -175,7 +174,7 @@ class BatchCommitter:
         report = self._summarise(batch, before, skipped, reports)
         totals = replace(report.totals, open=add_changes(before.open, changes, settings.workers))
         if settings.time == "event":
-            # A flush isn't in the batch's plan, so a replay may lack it: what it closes is closed by the next batch.
+            # A flush isn't in the batch's plan, so a replay may lack it: the next batch closes what it closes.
             latest = max([-1, *(each.latest_ms for each in changes)])
             until = max(batch.watermark_ms, latest - round(1000 * settings.lateness))
             totals, closed = self._close_windows(totals, until, batch)
@@ -185,25 +184,25 @@ class BatchCommitter:
     def _close_windows(
         self, totals: Totals, until_ms: int, batch: Batch
     ) -> tuple[Totals, list[tuple[observer.Distribution, Totals]]]:
-        """Mark the open windows that end at or before this time (ms) as closed, and publish their distributions."""
+        """Mark open windows that end at or before this time (ms) as closed, and publish their distributions."""
         still_open, windows = take_closed(totals.open, until_ms)
         return self._publish(windows, replace(totals, open=still_open), batch) if windows else (totals, [])
 
     def _write(self, number: BatchId, records: DataFrame, role: str) -> None:
-        """Write a batch's records to the topic of a role."""
+        """Write a batch's records to a role's topic."""
         self._lease.require()
         self._publisher.write(records, role, number)
 
     def _may_close(self, batch: Batch, before: Totals) -> bool:
         """Whether this batch's watermark may pass a window's end that the previous batch's hadn't passed."""
-        slide = self._settings.slide_ms  # by which the ends of windows are apart
+        slide = self._settings.slide_ms  # the distance of windows' ends
         if batch.watermark_ms // slide == batch.late_before_ms // slide:
             return False
-        # By event time a batch may close windows that no batch before had.
+        # In event time a batch may close windows that no earlier batch had.
         return self._settings.time == "event" or before.last_window_end_ms > batch.late_before_ms
 
     def _count_skipped(self, batch: Batch) -> int:
-        """How many of the batch's messages the topic no longer has, where the run goes on without them."""
+        """The number of the batch's messages that the topic no longer has, if the run continues without them."""
         if self._settings.on_data_loss == "fail":
             return 0
         topic = self._settings.topic
@@ -222,24 +221,24 @@ class BatchCommitter:
             failures |= report.failures
             for pane, tuples in report.windows.items():
                 panes[pane] = panes.get(pane, 0) + tuples
-        # The tuples of each pane, late ones too. By event time the workers report them. By batch time all of a batch's
-        # tuples are in the pane of its time. Keys are the end of the last window that the pane is in.
+        # The tuples of each pane, also late ones. In event time the workers report them. In batch time all of a batch's
+        # tuples are in the pane of its time. Keys are the ends of the panes' last windows.
         slide, length = self._settings.slide_ms, self._settings.window_ms
         if self._settings.time == "batch" and loads.any():
             panes = {batch.time_ms // slide: int(loads.sum())}
         ends = {pane * slide + length: tuples for pane, tuples in panes.items()}
-        # Late are the tuples all of whose windows the batch before has closed, and those that a TTL alone makes late.
+        # Tuples are late if the previous batch has closed all their windows, or by a TTL alone.
         late = sum(tuples for end, tuples in ends.items() if end <= batch.late_before_ms)
         late += sum(report.late for report in reports.workers.values())
-        # Rejected are messages without a key, and those on which the work failed.
+        # Messages are rejected if they have no key, or if the user's work failed on them.
         refused = sum(report.rejected for report in reports.routers.values()) + len(failures)
         internals = {source: report.internals for source, report in sorted(reports.routers.items())}
-        # The sums that the next batch begins with, but for closed windows, which ``_publish`` adds. ``before`` is the
-        # version of this batch, so that a replay adds to the same numbers, and doesn't count its tuples twice.
+        # The next batch's initial sums, except closed windows, which ``_publish`` adds. ``before`` is this batch's
+        # version, so that a replay adds to the same numbers, and doesn't count tuples twice.
         totals = replace(
             before,
-            # A source without tuples in this batch keeps its last ones. They are carried with the totals, so that a
-            # replay by another driver publishes the same.
+            # A source without tuples in this batch keeps its last ones. They are in the totals so that a replay by
+            # another driver publishes the same.
             occupants=before.occupants | {str(s): shown["old"] for s, shown in internals.items() if "old" in shown},
             started_ms=batch.time_ms if before.started_ms < 0 and loads.any() else before.started_ms,
             routed=before.routed + int(loads.sum()),
@@ -251,7 +250,7 @@ class BatchCommitter:
         seconds = sum(report.seconds for report in reports.routers.values())
         states = self._stage.summary(reports)
         busy = reports.busy(most)
-        # The planner knows how it has planned, and the routers how long they have waited for that.
+        # The planner knows how it planned, and the routers how long they waited for it.
         plan = self._planner.summary(batch.number) if self._planner is not None else None
         if plan is not None:
             plan = replace(plan, waited=max((report.waited for report in reports.routers.values()), default=0.0))
@@ -261,13 +260,13 @@ class BatchCommitter:
     def _publish(
         self, windows: list[observer.Distribution], totals: Totals, batch: Batch
     ) -> tuple[Totals, list[tuple[observer.Distribution, Totals]]]:
-        """Publish the distributions of closed windows; the totals with them, and each window with the totals so far."""
+        """Publish closed windows' distributions; returns the new totals, and each window with the totals so far."""
         by_source = totals.occupants
         occupants = [each | {"source": source} for source in sorted(by_source, key=int) for each in by_source[source]]
         tags = {"grouping": self._settings.grouping.upper(), "sourceType": self._settings.source_type.upper()}
         closed = []
         for window in windows:
-            # Of sliding windows only those count that lie side by side, so that no tuple counts twice.
+            # Of sliding windows only adjacent ones count, so that no tuple counts twice.
             if window.start_ms % self._settings.window_ms == 0:
                 totals = totals.with_window(window.tuples.tolist(), int(window.keys.sum()), window.distinct_keys)
             closed.append((window, totals))
@@ -276,7 +275,7 @@ class BatchCommitter:
         self._lease.require()
         marks = self._mark(windows, batch)
 
-        # By event time a batch may close so many windows that their records are made as they are sent.
+        # In event time a batch may close so many windows that records are created as they are sent.
         def records() -> Iterator[ResultMessage]:
             made = (observer.make_messages(window, so_far, tags, occupants) for window, so_far in closed)
             return chain(marks(), chain.from_iterable(made))
@@ -286,7 +285,7 @@ class BatchCommitter:
         return totals, closed
 
     def _mark(self, windows: list[observer.Distribution], batch: Batch) -> Callable[[], Iterable[ResultMessage]]:
-        """Makes the marks of closed windows. Where counts are published once, there are none."""
+        """A function that makes the marks of closed windows, or none if counts are published once."""
         if self._settings.emit == "final":
             return list
         partitions = count_partitions(self._settings.connection, self._topic)

@@ -1,7 +1,6 @@
-"""Make the class-data archives (`unskew.deploy.installation.class_data`) from the classes that a small run loads.
+"""Creates class-data archives (`unskew.deploy.installation.class_data`) of the classes that a small run loads.
 
-`make setup` runs it as `python -m unskew.apps.driver.class_data_archive`. If the archives exist, it prints nothing and
-does nothing.
+`make setup` runs `python -m unskew.apps.driver.class_data_archive`, which does nothing if the archives exist.
 """
 
 import os
@@ -23,11 +22,11 @@ from unskew.kafka.topics import ensure_topic
 from unskew.spark.compat import get_jvm_process
 
 _TOPIC = "training"
-_DUMP = 300.0  # s for a JVM to write its archive when it ends
+_DUMP = 300.0  # s, for a JVM to write its archive at its end
 
 
 def record() -> None:
-    """Make the archives that are missing.
+    """Create the missing archives.
 
     Raises
     ------
@@ -51,7 +50,7 @@ def record() -> None:
 
 
 def _run_topologies(folder: Path) -> None:
-    """Run what most runs have: good messages and bad ones, windows by batch time and by event time."""
+    """Run typical topologies: valid and invalid messages, windows in batch time and in event time."""
     with Broker(folder / "kafka") as broker:
         connection = Connection(broker.bootstrap_servers)
         _publish_messages(connection)
@@ -62,7 +61,7 @@ def _run_topologies(folder: Path) -> None:
             process = get_jvm_process(spark)
             for settings in (batch, event):
                 StreamingJob(settings, []).run(spark)
-        process.stdin.close()  # the JVM ends by that, and writes its archive
+        process.stdin.close()  # ends the JVM, which writes its archive
         process.wait(_DUMP)
 
 

@@ -1,7 +1,7 @@
-"""Watch over the clocks of a run: this machine's, the brokers', and those that have set the messages' times.
+"""Supervises a run's clocks: this machine's, the brokers', and those of the messages' times.
 
-Batch time goes by this machine's clock, which may be wrong, or be set while a query runs. Where another clock shows
-that, batch time gets a lead over this one (``BatchClock``), or is behind it, until this clock is right again.
+Batch time follows this machine's clock, which may be wrong, or be set while a query runs. If another clock shows that,
+batch time gets a lead over this one (``BatchClock``), which may be negative, until this clock is right again.
 """
 
 import logging
@@ -21,22 +21,22 @@ _SET_BACK = 1.0  # s; a clock that goes back by less is slewed, and the query wa
 
 
 class ClockSupervisor:
-    """Decide before each batch by which lead over the clock batch time goes, and when a query begins again for it.
+    """Decides before each batch which lead batch time has over the clock, and when a query must restart for it.
 
-    ``begin_query`` comes before any other call. ``change_lead`` is called by the thread that runs the batches, and
-    ``is_set_back`` meanwhile by the one that waits for the query.
+    Call ``begin_query`` first. The thread that runs the batches calls ``change_lead``, and the one that waits for the
+    query ``is_set_back``.
 
     Parameters
     ----------
     settings : Settings
         The run's.
     lease : Lease
-        The right to write the checkpoint.
+        The checkpoint's lease.
 
     Attributes
     ----------
     restarts : bool
-        Whether the query must begin again, because the lead has changed or the clock was set back.
+        Whether the query must restart, because the lead has changed or the clock was set back.
 
     """
 
@@ -44,22 +44,22 @@ class ClockSupervisor:
         self.restarts = False
         self._settings = settings
         self._lease = lease
-        self._agreed = False  # the topic's messages, or the brokers, with the clock
-        self._ask_again = 0.0  # the monotonic time before which the brokers aren't asked again
-        self._before_ms: int | None = None  # the time of the query's batch before
+        self._agreed = False  # whether the topic's messages or the brokers agree with the clock
+        self._ask_again = 0.0  # the earliest monotonic time of the next request to the brokers
+        self._before_ms: int | None = None  # the time of the query's previous batch
 
     def begin_query(self, clock: BatchClock, unplanned: int) -> None:
-        """Begin with a query: the checkpoint's clock, and the number of the first batch that the query plans itself."""
+        """Start with a query: the checkpoint's clock, and the number of the first batch that the query plans itself."""
         self.restarts = self._agreed = False
         self._before_ms = None
         self._clock, self._unplanned = clock, unplanned
         self._set_at = _get_offset()
 
     def is_set_back(self) -> bool:
-        """Whether this machine's clock was set back since the last call. If it was put on, other clocks are asked anew.
+        """Whether this machine's clock was set back since the last call. If it was set forward, other clocks are
+        checked anew.
 
-        Spark waits for its next trigger until the clock shows the time that was planned for it. So the query must begin
-        again.
+        Spark waits until the clock shows the planned time of its next trigger. So the query must restart.
         """
         set_now = _get_offset()
         if set_now < self._set_at - _SET_BACK:
@@ -67,11 +67,11 @@ class ClockSupervisor:
             return True
         if set_now > self._set_at + _SET_BACK:
             self._agreed = False
-        self._set_at = max(self._set_at, set_now)  # a clock that was put on may be set back to the right time later
+        self._set_at = max(self._set_at, set_now)  # a clock set forward may be corrected later
         return False
 
     def change_lead(self, batch: Batch) -> bool:
-        """Whether batch time's lead over the clock is changed before a batch, which then begins again with it.
+        """Whether batch time's lead over the clock changes before a batch, which then restarts with it.
 
         Raises
         ------
@@ -98,15 +98,15 @@ class ClockSupervisor:
             log.warning("batch time is no longer %.1f s behind the clock", -lead_ms / 1000)
         else:
             log.warning("batch time is no longer %.1f s ahead of the clock", (lead_ms - ahead_ms) / 1000)
-        self._lease.require()  # brokers may have taken long to answer
+        self._lease.require()  # the brokers' answer may have taken long
         self._clock.set_ahead(batch.number, ahead_ms)
         return True
 
     def _find_lead_of_batches(self, batch: Batch) -> int | None:
-        """The least lead (ms) of a right batch time that goes on from the batch before. None: it stays as it is.
+        """The least lead (ms) of a right batch time that continues the previous batch's. None: it stays.
 
-        A lead is given up when the clock has come to where batch time is, and not bit by bit. A batch that an earlier
-        query planned may have had effects with its time, so it keeps its lead if it can.
+        A lead ends at once, when the clock has reached batch time, not gradually. A batch planned by an earlier query
+        may have had effects with its time, so it keeps its lead if it can.
         """
         ahead_ms = self._clock.ahead_ms
         planned_ms = batch.time_ms - ahead_ms
@@ -118,11 +118,11 @@ class ClockSupervisor:
         return least if batch.number >= self._unplanned and (least == right or answered) else None
 
     def _find_lead_over_wrong_clock(self, batch: Batch, planned_ms: int) -> int:
-        """The lead (ms) that batch time should have: 0, or negative, if this clock is ahead of the brokers'.
+        """The lead (ms) that batch time should have: 0, or negative if this clock is ahead of the brokers'.
 
-        Windows of the future could never be undone, because the watermark doesn't go back. So before a query's first
-        new batch the brokers are asked, if neither the batch before nor a message is nearly as new as the clock. They
-        are asked once, and again when the clock was set.
+        Windows in the future couldn't be undone, because the watermark doesn't go back. So before a query's first new
+        batch the brokers are asked, once and again after the clock was set, unless the previous batch or a message is
+        nearly as new as the clock.
         """
         before = min(0, self._clock.ahead_ms)
         if self._agreed or batch.number < self._unplanned:
@@ -139,13 +139,13 @@ class ClockSupervisor:
         return lead if abs(lead - before) > 1000 * _SET_BACK else before
 
     def _find_lead_of_brokers(self, batch: Batch) -> int | None:
-        """How far (ms) the brokers' clock is ahead of this one, at least 0. None: batch time's lead stays as it is.
+        """How far (ms) the brokers' clock is ahead of this one, at least 0. None: batch time's lead stays.
 
-        The brokers are asked if a message is from the future, or if batch time has a lead. The message decides nothing,
-        because a producer may give it any time. After an answer, or if messages agree with the clock, nothing is asked
-        until the clock is set. Without an answer they are asked again a minute later.
+        The brokers are asked if a message is from the future, or if batch time has a lead. The message alone decides
+        nothing, because a producer may give it any time. After an answer, or if messages agree with the clock, they
+        aren't asked until the clock is set; without an answer, again a minute later.
 
-        A batch that an earlier query planned may have rejected messages already, so its time stays.
+        A batch planned by an earlier query may have rejected messages already, so its time stays.
         """
         lead_ms = self._clock.ahead_ms
         if self._before_ms is not None and batch.time_ms < self._before_ms - 1000 * _SET_BACK:
@@ -172,10 +172,10 @@ class ClockSupervisor:
 
     @property
     def _topic(self) -> str:
-        """The topic of the messages by which brokers are asked."""
+        """The topic of the messages with which brokers are asked for their time."""
         return f"{self._settings.topic}-unskew-clock"
 
 
 def _get_offset() -> float:
-    """The clock, less the time that can't be set (s). It changes when the clock is set."""
+    """The clock minus the monotonic time (s), which changes when the clock is set."""
     return time.time() - time.monotonic()

@@ -1,4 +1,4 @@
-"""The topology's dataflow: source → splitter → router → the stage of the workers, which ends in closed windows.
+"""The topology's dataflow: source → splitter → router → the workers' stage, up to closed windows.
 
 ``streaming_job`` runs it, and ``batch_committer`` publishes the closed windows.
 """
@@ -24,14 +24,14 @@ from unskew.grouping.feedback_loop import FeedbackLoop
 
 @dataclass(frozen=True)
 class Dataflow:
-    """The dataflow of one run, made from its settings by ``of``, which checks them all before anything starts.
+    """The dataflow of one run. ``of`` creates it, after checking all settings.
 
     Attributes
     ----------
     settings : Settings
         The settings.
     stage : WorkerStage
-        What the workers do.
+        The workers' stage.
 
     """
 
@@ -40,13 +40,13 @@ class Dataflow:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """The dataflow of a run with these settings.
+        """Create the dataflow of a run with these settings.
 
         Raises
         ------
         UsageError
-            There is no such source type or grouping, or it has no such field, format or option; or the work can't have
-            one of the settings.
+            The source type or grouping doesn't exist, or lacks a field, format or option; or a setting is invalid for
+            the user's work.
 
         """
         choose_splitter(settings)
@@ -55,11 +55,11 @@ class Dataflow:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What a checkpoint is bound to: with another one of these fields its state would be another run's."""
+        """The fields that identify a checkpoint's run."""
         return self.settings.identity | self.stage.identity
 
     def routing(self, reports: Reports | None = None) -> Routing:
-        """The routing of the sources; it depends on the plans that the checkpoint has now."""
+        """The routing of the sources, which depends on the checkpoint's present plans."""
         settings = self.settings
         options = add_sources(settings.grouping, settings.sources, settings.options)
         of = settings.grouping, settings.workers, settings.location, options, settings.seed
@@ -69,7 +69,7 @@ class Dataflow:
         return replace(routing, plans=plans.at) if planned else routing
 
     def loop(self) -> FeedbackLoop | None:
-        """The feedback loop. None: the grouping has no controller, and the checkpoint never had another W."""
+        """The feedback loop, or None if the grouping has no controller, and the checkpoint never had another W."""
         routing = self.routing()
         if routing.plans is None:
             return None
@@ -77,8 +77,8 @@ class Dataflow:
         return FeedbackLoop(routing.router, self.settings.workers, moving, keyed=self.stage.keyed)
 
     def planner(self, spark: SparkSession) -> Planner | None:
-        """The planner of one query. None: the grouping plans no batches, or each source is to plan its own part."""
-        # (The routing reads the checkpoint, which other groupings need not wait for.)
+        """The planner of one query, or None if the grouping plans no batches, or each source plans its part."""
+        # (The routing reads the checkpoint, for which other groupings needn't wait.)
         return make_planner(spark, self.routing()) if get_grouping(self.settings.grouping).batched else None
 
     def rows(self, spark: SparkSession, query: QueryContext | None = None) -> DataFrame:
@@ -87,16 +87,16 @@ class Dataflow:
         Parameters
         ----------
         spark : SparkSession
-            The session that will run it.
+            The session.
         query : QueryContext, optional
-            What else the query is told.
+            Further parameters of the query.
 
         Returns
         -------
         DataFrame
-            For closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are
-            heartbeats, to be left out. With a keyed operator there is also a column ``result`` (a struct), which is
-            null for counts. A result has a key, worker −1, and a window, whose start is null if states outlive windows.
+            Of closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are
+            heartbeats, to be left out. With a keyed operator, there is also ``result`` (a struct), null for counts. A
+            result has a key, worker −1, and a window, whose start is null if states outlive windows.
 
         """
         query = query or QueryContext()
@@ -107,7 +107,7 @@ class Dataflow:
 
 
 def _require_grouping(settings: Settings) -> None:
-    """Refuse a grouping that doesn't exist, or one that lacks what it needs."""
+    """Refuse a grouping that doesn't exist, or that lacks what it needs."""
     router = create(settings.grouping, settings.workers, seed=settings.seed, **settings.options)
     cost = settings.cost
     if cost.factors and not cost.mean:

@@ -1,4 +1,4 @@
-"""The time between batches: no pause while a backlog is left, and few batches while no messages come.
+"""Chooses the time between batches: no pause during a backlog, and few batches while no messages come.
 
 A batch writes ten small files. An idle stream gets only the batches that its windows and states need.
 """
@@ -14,24 +14,24 @@ from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.settings import Settings
 from unskew.kafka.reader import EndOffsets
 
-_MOST = 60.0  # s; so that an idle run doesn't look like one that hangs
+_MOST = 60.0  # s; so that an idle run doesn't seem to hang
 _LOOK_EVERY = 0.5  # s
 
 
 def choose_trigger(settings: Settings) -> str:
     """Spark's trigger for a run.
 
-    Where it is 0, ``IdleWait`` waits instead. It waits before Spark commits the batch, so Spark's progress counts the
-    wait as a part of the batch's time.
+    If it is 0, ``IdleWait`` waits instead, before Spark commits the batch, so Spark's progress includes the wait in the
+    batch's time.
     """
     return f"{settings.spark_trigger_ms} milliseconds"
 
 
 class IdleWait:
-    """Waits, at the end of a batch, until the next one is needed. It is a context manager.
+    """A context manager that waits at the end of a batch until the next one is needed.
 
-    The heartbeat causes a batch at every trigger. A batch is needed when messages have come or an open window's time is
-    over. States also need one from time to time, because they expire and merge in batches.
+    The heartbeat causes a batch at every trigger. One is needed when messages have come, or an open window has ended,
+    and from time to time for states, which expire and merge in batches.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class IdleWait:
     halt : threading.Event
         Ends every wait.
     draining : threading.Event
-        While it is set, a batch without messages is needed, too: the run ends when the last windows are published.
+        While it is set, batches without messages are needed, too: the run ends when the last windows are published.
 
     """
 
@@ -59,7 +59,7 @@ class IdleWait:
         del self._ends
 
     def __call__(self, report: BatchReport, ahead_ms: int) -> None:
-        """Wait for the trigger after a batch that wasn't full, and after one without messages until one is needed.
+        """Wait for the trigger after a batch that wasn't full, and after one without messages until another is needed.
 
         ``ahead_ms``: how far batch time is ahead of the clock.
         """
@@ -71,7 +71,7 @@ class IdleWait:
             return
         until = time.monotonic() + _MOST
         if self._settings.time == "batch" and batch.watermark_ms < totals.last_window_end_ms:
-            # The first batch after the window's end moves the watermark, and the next one publishes the window. Where
+            # The first batch after the window's end moves the watermark, and the next one publishes the window. If
             # heartbeats are ahead, a batch before its end does.
             slide_ms = self._settings.slide_ms
             next_end_ms = min(totals.last_window_end_ms, (batch.watermark_ms // slide_ms + 1) * slide_ms)
@@ -85,13 +85,13 @@ class IdleWait:
                 return
 
     def _full(self, batch: Batch) -> bool:
-        """Whether the batch took as many messages as its limit allows; Spark rounds each partition's share down."""
+        """Whether the batch reached its limit of messages; Spark rounds each partition's share down."""
         name = self._settings.topic
         before, after = batch.start.get(name, {}), batch.end.get(name, {})
         return sum(after.values()) - sum(before.values()) >= self._settings.batch_limit - len(after)
 
     def _has_arrivals(self, taken: Mapping[str, int]) -> bool:
-        # Of a transaction that is still open, Spark reads nothing: its messages haven't arrived.
+        # Spark doesn't read open transactions: their messages haven't arrived.
         committed = self._settings.connection.reads_committed
 
         def is_stopped() -> bool:

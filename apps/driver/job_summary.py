@@ -16,8 +16,8 @@ class JobSummary:
     grouping : str
         The grouping's name.
     tuples, rejected, late, skipped : int
-        Since the checkpoint was made: tuples counted in closed windows, rejected messages, tuples that were too late,
-        and messages that Kafka had removed before they were read.
+        Since the checkpoint was created: tuples counted in closed windows, rejected messages, late tuples, and messages
+        that Kafka had removed before they were read.
     std_dev, last_std_dev : float
         STD_DEV over all closed windows, and of the last one. They differ if a scheme learns.
     dist_cost : float
@@ -25,19 +25,17 @@ class JobSummary:
     imbalance_fraction : float
         (max − mean load) / tuples, over all closed windows.
     straggling : float
-        The slowest worker's time divided by the mean worker's, each summed over the batches. 1 is ideal.
+        The slowest worker's time divided by the mean, each summed over the batches. 1 is ideal.
     tuples_per_second : float
-        The rate from the end of this run's first batch with tuples to the end of its last. If there is one batch, its
-        rate.
+        The rate from the end of this run's first batch with tuples to the end of its last, or that of an only batch.
     first_batch_seconds, first_result_seconds : float
-        The time from the command's start to the end of the first batch, and to the first published window. 0: there was
-        none.
+        The time from the command's start to the end of the first batch, and to the first published window; 0 if none.
     loads : list of int
         Each worker's tuples in closed windows, [W].
     rebalances, moved_keys : int
-        The number of this run's plans that moved keys, and of the keys that they moved, if these are counted.
+        The number of this run's plans that moved keys, and of the moved keys, if counted.
     planning_seconds : float
-        The time that the controller took for these plans.
+        The controller's time for these plans.
 
     """
 
@@ -60,7 +58,7 @@ class JobSummary:
     planning_seconds: float = 0.0
 
     def __str__(self) -> str:
-        """The balance, in a line."""
+        """The balance in a line."""
         return (
             f"{self.tuples:,} tuples at {self.tuples_per_second:,.0f}/s, STD_DEV {self.std_dev:.2f}, "
             f"DIST_COST {self.dist_cost:.2f}, slowest worker {self.straggling:.2f} × mean"
@@ -68,7 +66,7 @@ class JobSummary:
 
 
 class JobTally:
-    """Sums up a run. It is a listener of the run's batches."""
+    """Sums up a run, as a listener to its batches."""
 
     def __init__(self, grouping: str) -> None:
         self._grouping = grouping
@@ -77,15 +75,15 @@ class JobTally:
         self._slowest = self._mean = 0.0
         self._first = self._result = 0.0
         self._last_std_dev = 0.0
-        # Sums alone, because a run may go on for years. Of batches with tuples: the first one, and the tuples of those
-        # after it, up to the end of the last.
+        # Only sums, because a run may last for years. Of batches with tuples: the first, and the tuples of later ones
+        # up to the end of the last.
         self._first_tuples, self._first_end = 0, 0.0
         self._later_tuples, self._last_end = 0, 0.0
         self._rebalances = self._moved_keys = 0
         self._planning_seconds = 0.0
 
     def __call__(self, report: BatchReport) -> None:
-        """Take in one batch."""
+        """Add a batch."""
         now = time.monotonic()
         self._report = report
         for rebalance in report.rebalances:

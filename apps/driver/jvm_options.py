@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from unskew.deploy.installation.machine import available_cores
 
-#: Spark's own settings: it puts the defaults before the user's options, and the JVM takes the last of two.
+#: Spark puts the defaults before the user's options, and the JVM takes the last of two.
 DEFAULTS, EXTRA = "spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"
 MEMORY = "spark.driver.memory"
 
-#: The optimising compiler (C2) begins at ten times Java's thresholds. With Java's own, much of the CPU time of a run's
-#: first half minute goes into optimising code that runs once, which tasks then lack where cores are busy.
+#: The optimising compiler (C2) starts at ten times Java's thresholds. With Java's, much of the CPU time of a run's
+#: first half minute is spent on optimising code that runs once, and on busy cores is missing for tasks.
 _LATE_OPTIMISATION = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
@@ -21,12 +21,12 @@ _LATE_OPTIMISATION = (
 _COLLECTOR = "-XX:+UseSerialGC"
 #: The options above were measured on two cores. With more, Java chooses.
 _FEW_CORES = 2
-#: Variables from which a JVM takes options of the user's, beside Spark's settings.
+#: Variables with the user's JVM options, besides Spark's settings.
 _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 def add_java_options(conf: Mapping[str, str], ours: list[str], *, local: bool) -> dict[str, str]:
-    """Spark's settings with Java options of ours before those of the user, which win over ours.
+    """Spark's settings with our Java options before the user's, which have precedence.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def add_java_options(conf: Mapping[str, str], ours: list[str], *, local: bool) -
     ours : list of str
         Options that every driver needs.
     local : bool
-        Whether tasks run in the driver. If so, on few cores, the JVM optimises code later than by default, and has the
-        collector with the smallest heap, unless the user names a collector or a memory.
+        Whether tasks run in the driver. If so, on few cores, the JVM optimises code later than by default, and uses the
+        collector with the smallest heap, unless the user sets a collector or a memory.
 
     """
     options = list(ours)

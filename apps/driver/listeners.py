@@ -1,4 +1,4 @@
-"""Listeners to the batches of a run, and followers of Spark's progress."""
+"""Calls listeners to a run's batches, and followers of Spark's progress."""
 
 import json
 import logging
@@ -22,24 +22,24 @@ from unskew.spark.compat import get_jvm
 log = logging.getLogger(__name__)
 
 Message = TypeVar("Message")
-#: Called with a progress of Spark's (``unskew.apps.metrics.query_progress``).
+#: Called with Spark's progress (``unskew.apps.metrics.query_progress``).
 Follower = Callable[[Mapping[str, Any]], None]
 
 _PATIENCE = 10.0  # s
 
 
 class Listeners(Generic[Message]):
-    """Call each listener with the same message. A listener that fails never fails the run.
+    """Calls each listener with the same message. A failing listener never fails the run.
 
-    A listener may fail, for example, because of a closed terminal or a full disk. Its first failure is logged, and it
-    is called again with the next message.
+    A listener may fail because of a closed terminal or a full disk, say. Its first failure is logged, and it is called
+    again with the next message.
 
     Parameters
     ----------
     what : str
         What the messages are about, for the log.
     listeners : sequence of callables
-        The listeners, in the order in which they are called.
+        The listeners, in order of calls.
 
     Attributes
     ----------
@@ -68,15 +68,15 @@ class Listeners(Generic[Message]):
 
 @contextmanager
 def follow_progress(spark: SparkSession, query: str, follower: Follower) -> Iterator[None]:
-    """Call the follower with each progress of the query of this name, until the query has terminated.
+    """Call the follower with each progress of the named query until it terminates.
 
-    A thread of Spark's calls it, after the batch is committed.
+    Spark calls it from another thread, after committing the batch.
     """
     listener = _Listener(query, follower)
     spark.streams.addListener(listener)
     try:
         yield
-        # Events come in order: after this one there is none left to come.
+        # Events come in order: this one is the last.
         if listener.started:
             listener.terminated.wait(_PATIENCE)
     finally:
@@ -120,9 +120,9 @@ class _Listener(StreamingQueryListener):
 
 
 class _JavaListener(JStreamingQueryListener):
-    """What the JVM calls: takes a progress as one JSON text.
+    """The JVM's listener, which gets a progress as one JSON text.
 
-    pyspark's own would ask the JVM for each field of the progress, which took a fifth of a small batch's CPU.
+    PySpark's would request each field of the progress from the JVM, which took a fifth of a small batch's CPU.
     """
 
     def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802

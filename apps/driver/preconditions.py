@@ -1,4 +1,4 @@
-"""What must be true before a run begins: of its topic, and of its checkpoint."""
+"""Checks a run's topic and checkpoint before it begins."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -32,14 +32,14 @@ log = logging.getLogger(__name__)
 
 
 def require_topic(settings: Settings, *, begun: bool) -> None:
-    """Make a missing topic. If the topic has got more partitions since the run began, the run has more sources.
+    """Create a missing topic. If the topic's partitions have grown since the run began, the run has more sources.
 
-    A topic of the user's own, of which only its owner knows what is in it, isn't made unless the settings say so.
+    A user-defined topic isn't created unless the settings say so.
 
     Raises
     ------
     UsageError
-        The topic has another number of partitions than the run has sources, or there is none and it may not be made.
+        The topic has another number of partitions than the run has sources, or is missing and may not be created.
     EnvironmentFault
         The broker can't be reached.
 
@@ -58,15 +58,15 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 
 
 def require_fields(settings: Settings) -> None:
-    """Refuse a field that none of the topic's newest JSON objects has, so that a misspelt one isn't run with.
+    """Refuse a field, perhaps misspelt, that none of the topic's newest JSON objects has.
 
-    It is the key's field of a user's own topic, or a further field that the run reads. For a run that has begun it
-    isn't asked: its messages had the field.
+    The fields are the key's in a user-defined topic, and others that the run reads. A run that has begun isn't checked:
+    its messages had them.
 
     Raises
     ------
     UsageError
-        There are objects, and none has the field. The message names those that they have.
+        There are objects, and none has the field. The message lists their fields.
 
     """
     key_field = settings.key_field if settings.source_type.upper() == "COLUMN" else None
@@ -87,7 +87,7 @@ def require_fields(settings: Settings) -> None:
 
 
 def _list_fields(message: bytes) -> list[str]:
-    """The fields of a JSON object, and with dots those of the objects in it."""
+    """The fields of a JSON object, and with dots those of nested objects."""
     try:
         found = orjson.loads(message[FRAME:] if message[:1] == b"\0" else message)
     except orjson.JSONDecodeError:
@@ -102,18 +102,18 @@ def _list_paths(value: Any, prefix: str) -> Iterator[str]:
 
 
 def require_own_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint, claimed: Mapping[str, Any]) -> None:
-    """Refuse a checkpoint of another run, and one that can't be written. A new one is made this run's.
+    """Refuse a checkpoint of another run, and one that can't be written. Claim a new one for this run.
 
-    Nothing is changed in one that has begun, because another driver may be at work with it.
+    One that has begun isn't changed, because another driver may be using it.
 
-    ``claimed`` is what the checkpoint says about its run, or empty.
+    ``claimed`` is the checkpoint's record of its run, or empty.
 
     Raises
     ------
     UsageError
         The checkpoint belongs to another run.
     EnvironmentFault
-        The checkpoint can't be written, or its states lie as a plan of another version has it.
+        The checkpoint can't be written, or its states were moved by another version's plan.
 
     """
     run, changing = _describe_run(dataflow, claimed)
@@ -126,7 +126,7 @@ def require_own_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint, claimed: 
 
 
 def claim_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
-    """Make the checkpoint this run's, once this driver holds it. A run of another number of workers may resume from it.
+    """Claim the checkpoint for this run, once this driver has its lease. A run with another W may resume from it.
 
     Raises
     ------
@@ -145,21 +145,21 @@ def claim_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
 
 
 def _describe_run(dataflow: Dataflow, claimed: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The fields that the checkpoint's record gets of this run, and the names of those that may differ."""
+    """The fields of this run for the checkpoint's record, and the names of those that may differ."""
     history = WorkerHistory.of(claimed, dataflow.settings.workers).entries()
     new = dataflow.stage.changed_fields(claimed)
     return dataflow.identity | history | new, ("numWorkers", *history, *new)
 
 
 def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
-    """Note which generation this checkpoint's records are of in the topic whose records are overwritten.
+    """Record the generation of this checkpoint's records in the topic whose records are overwritten.
 
-    That is the topic of a keyed operator's results, or that of counts which are published as they change. The
-    generation is later than all that the topic has.
+    That is the topic of a keyed operator's results, or of counts published as they change. The generation is later than
+    all in the topic.
 
-    Batches have numbers from 0 on each checkpoint. Their times don't tell which of two is later either, because clocks
-    are set. So the generation is the number of records that the topic had when this checkpoint came to it. A topic that
-    was made again is another one, and so is the one of another number of workers.
+    Each checkpoint numbers batches from 0, and their times don't order them either, because clocks are set. So the
+    generation is the number of records that the topic had when this checkpoint first used it. A recreated topic is
+    another one, and so is that of another W.
     """
     topics = list_result_topics(settings)
     topic = topics["aggregator"] if settings.emit == "changes" else topics.get("results")
@@ -174,15 +174,15 @@ def number_generation(settings: Settings, checkpoint: Checkpoint) -> None:
 def load_or_create_partitions(
     settings: Settings, checkpoint: Checkpoint, partitions: int
 ) -> TransactionalPartitions | None:
-    """The parts in which the checkpoint's batches are published exactly once. None: the settings say at least once.
+    """The writers that publish the checkpoint's batches exactly once, or None if the settings say at least once.
 
     Parameters
     ----------
     settings, checkpoint
-        The run, and its checkpoint, which the driver holds.
+        The run, and its checkpoint, whose lease the driver has.
     partitions : int
-        How many parts a new checkpoint gets for its counts, and as many for results. One that has begun gets as many
-        as its state has partitions, whose tasks publish changes.
+        How many writers a new checkpoint gets for counts, and as many for results. One that has begun gets as many as
+        its state has partitions, whose tasks publish changes.
 
     Raises
     ------
@@ -196,12 +196,12 @@ def load_or_create_partitions(
 
 
 def delete_commits_topic(settings: Settings) -> None:
-    """Delete the topic with the numbers of a checkpoint's batches, before a checkpoint that nobody needs is removed."""
+    """Delete the topic with a checkpoint's batch numbers, before the checkpoint is removed."""
     found = Checkpoint(settings.location).read_record().get(COMMITS)
     if found is None:
         return
     topic = _make_partitions(settings, found).topic
-    admin = settings.connection.admin()  # a name for it until the answer is here
+    admin = settings.connection.admin()  # named, so that it lives until the answer
     try:
         admin.delete_topics([topic])[topic].result()
     except KafkaException as error:
@@ -215,7 +215,7 @@ def _make_partitions(settings: Settings, found: Mapping[str, Any]) -> Transactio
 
 
 def require_plans(dataflow: Dataflow) -> None:
-    """Refuse a checkpoint whose keys were moved by a plan of another version, because these routers can't follow it.
+    """Refuse a checkpoint whose keys another version's plan moved, which these routers can't follow.
 
     Raises
     ------
@@ -229,15 +229,15 @@ def require_plans(dataflow: Dataflow) -> None:
 
 
 def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool = True) -> None:
-    """Refuse to resume if the topic no longer has the messages that come next.
+    """Refuse to resume if the topic no longer has the next messages.
 
-    If the driver doesn't hold the checkpoint (``held``) yet, nothing is noted in it.
+    Unless the driver has the checkpoint's lease (``held``), nothing is recorded there.
 
     Raises
     ------
     EnvironmentFault
-        The messages are gone, or the topic is another one of the same name, and the settings don't say to skip them. Or
-        an earlier run, which read uncommitted messages, has counted some of a transaction that is still open.
+        The messages are gone, or the topic was recreated, and the settings don't say to skip them. Or an earlier run,
+        which read uncommitted messages, has counted some of a transaction that is still open.
 
     """
     topic = settings.topic
@@ -259,21 +259,21 @@ def require_messages(settings: Settings, checkpoint: Checkpoint, *, held: bool =
 def require_same_topic(
     settings: Settings, checkpoint: Checkpoint, following: Mapping[str, int], found: str | None, *, held: bool = True
 ) -> None:
-    """Refuse to resume in a topic that was deleted and made again: the old one's offsets would skip its messages.
+    """Refuse to resume in a recreated topic, because the old one's offsets would skip its messages.
 
-    If the settings say to skip what is lost, the run resumes at these offsets. The messages before them in the new
-    topic are reported and counted.
+    If the settings say to skip lost messages, the run resumes at these offsets. The new topic's messages before them
+    are reported and counted.
 
     Parameters
     ----------
     settings, checkpoint
-        The run, and its checkpoint, which has the id of the topic that it reads.
+        The run, and its checkpoint, which has its topic's id.
     following : partition → offset
         The offsets at which reading resumes.
     found : str, optional
-        The id of the topic that is there now. None: it isn't known.
+        The present topic's id, if known.
     held : bool
-        Whether the driver holds the checkpoint, so that it may note the topic there.
+        Whether the driver has the checkpoint's lease, and may record the topic there.
 
     Raises
     ------

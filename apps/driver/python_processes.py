@@ -1,4 +1,4 @@
-"""Spark's Python processes: their interpreter, the start of the first one, and their path at the executors."""
+"""Spark's Python processes: interpreter, first start, and search path at the executors."""
 
 import os
 import re
@@ -29,23 +29,23 @@ PYTHONPATH=${{PYTHONPATH#{archives}:}} exec {python} "$@"
 _PATH = "spark.executorEnv.PYTHONPATH"
 _CHOSEN = ("spark.pyspark.python", "spark.executorEnv.PYSPARK_PYTHON")
 _VARIABLE = "PYSPARK_PYTHON"
-_BEGUN = "unskew.python"  # a setting of ours: the session's Python has been started
+_BEGUN = "unskew.python"  # our setting: the session's Python has been started
 
 
 def prepare_python() -> str:
-    """Path of the Python that Spark starts on this machine: the running one, without Spark's archives on its path.
+    """The path of the Python that Spark starts on this machine: the running one, without Spark's archives on its path.
 
-    It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark. If scripts can't be run
-    there, it is the interpreter itself. Spark starts one for each session. If workers keep states, it also starts one
-    for each batch, which says how ``transformWithState`` is to be planned.
+    It is a script in UNSKEW_HOME, with which a process starts half a second faster under Spark, or the interpreter
+    itself if scripts can't run there. Spark starts one per session, and if workers keep states also one per batch, to
+    plan ``transformWithState``.
     """
-    installed = Path(pyspark.__file__).resolve().parent  # Spark's path has no links, where an environment is behind one
-    archives = sorted((installed / "python" / "lib").glob("*.zip"), reverse=True)  # as Spark does
+    installed = Path(pyspark.__file__).resolve().parent  # Spark's path has links resolved
+    archives = sorted((installed / "python" / "lib").glob("*.zip"), reverse=True)  # like Spark
     script = _SCRIPT.format(archives=shlex.quote(":".join(map(str, archives))), python=shlex.quote(sys.executable))
     path = data_directory() / f"python-{sha256(script.encode()).hexdigest()[:12]}"
     if not path.is_file() or path.read_text() != script:  # a crash may have left part of it
         path.parent.mkdir(parents=True, exist_ok=True)
-        own = path.with_suffix(f".{os.getpid()}")  # another process may write it at the same time
+        own = path.with_suffix(f".{os.getpid()}")  # another process may write it meanwhile
         own.write_text(script)
         own.chmod(0o755)
         own.rename(path)
@@ -53,7 +53,7 @@ def prepare_python() -> str:
 
 
 def choose_task_python(master: str, conf: Mapping[str, str]) -> str:
-    """The Python that Spark starts for tasks: the one that the user names, or one that the master's machines have.
+    """The Python that Spark starts for tasks: the user's choice, or one that the master's machines have.
 
     Parameters
     ----------
@@ -66,8 +66,7 @@ def choose_task_python(master: str, conf: Mapping[str, str]) -> str:
     Returns
     -------
     str
-        A path or a name. It is a name for YARN and Kubernetes, because their containers don't have this machine's
-        paths.
+        A path, or for YARN and Kubernetes a name, because their containers don't have this machine's paths.
 
     """
     said = next(filter(None, [*map(conf.get, _CHOSEN), os.environ.get(_VARIABLE)]), None)
@@ -80,7 +79,7 @@ def choose_task_python(master: str, conf: Mapping[str, str]) -> str:
 
 @contextmanager
 def use_driver_python() -> Iterator[None]:
-    """Let a JVM that is started inside the block run our Python where it needs one and would only know a name."""
+    """Let a JVM started in the block use our Python where it would only know a name."""
     before = {name: os.environ.get(name) for name in (_VARIABLE, "PATH")}
     os.environ |= {_VARIABLE: before[_VARIABLE] or prepare_python(), "PATH": _make_search_path()}
     try:
@@ -98,13 +97,12 @@ def _make_search_path() -> str:
 
 
 def require_python(spark: SparkSession, *, states: bool) -> None:
-    """Let a task on each core start the executors' Python, which must have our version and our libraries.
+    """Start the executors' Python in a task on each core, to check its version and libraries.
 
     Raises
     ------
     UsageError
-        The run has states, and the driver's machine doesn't have this Python. Spark starts it there too, to plan a
-        batch.
+        The run has states, and the driver's machine lacks this Python, with which Spark plans batches.
     EnvironmentFault
         A task failed.
 
@@ -126,7 +124,7 @@ def require_python(spark: SparkSession, *, states: bool) -> None:
 
 
 def _find_reason(error: str) -> str:
-    """What went wrong at the executor, in a line: the last that its Python said, or that Spark did."""
+    """The executor's error in a line: the last of its Python's output, or of Spark's."""
     said = re.search(r"Error from python worker:\n(.*?)\n *PYTHONPATH was:", error, re.DOTALL)
     lines = (
         said[1].strip().splitlines() if said else re.findall(r"Cannot run program .+|\w+(?:Exception|Error): .+", error)
@@ -135,20 +133,20 @@ def _find_reason(error: str) -> str:
 
 
 def make_archive_settings(conf: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings by which executors' Pythons import our package from the archive, before their first task.
+    """Spark's settings with which executors' Pythons import our package from the archive before their first task.
 
-    The executors' Python has the libraries, but not our package. The user's own path in ``conf`` comes after it.
+    The executors' Python has the libraries, but not our package. The user's path in ``conf`` comes after it.
     """
     path = os.pathsep.join([ARCHIVE, *filter(None, [conf.get(_PATH)])])
     return {_PATH: path, f"spark.executorEnv.{VERSION}": OWN_VERSION}
 
 
 def start_python(spark: SparkSession) -> None:
-    """Start Spark's Python daemon, from which its Python workers fork, while the first query is being planned.
+    """Start Spark's Python daemon, from which Python workers fork, while the first query is planned.
 
-    Without this, the first batch waits for the daemon, on one core, for a second or more. Only a session's first call
-    starts it, and only where Spark runs on this machine: a cluster's executors have a daemon each. The call doesn't
-    wait for the daemon, and ignores its errors.
+    Without this, the first batch waits a second or more for the daemon, on one core. Only a session's first call starts
+    it, and only if Spark runs on this machine: a cluster's executors each have a daemon. The call doesn't wait for the
+    daemon, and ignores its errors.
     """
     if is_local(spark) and spark.conf.get(_BEGUN, None) is None:
         spark.conf.set(_BEGUN, "true")
@@ -156,5 +154,5 @@ def start_python(spark: SparkSession) -> None:
 
 
 def _run_task(spark: SparkSession) -> None:
-    with suppress(Exception):  # the run's own tasks meet the same error, and the run reports it; or the run is over
+    with suppress(Exception):  # the run's tasks get the same error, which the run reports; or the run has ended
         spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()

@@ -1,11 +1,11 @@
-"""The version of Python, which driver and executors must have in common. Any Python 3 can read this file."""
+"""Checks that driver and executors have the same version of Python. Any Python 3 can read this file."""
 
 import os
 import sys
 
-#: The variable that tells an executor's Python the driver's version.
+#: The variable with the driver's version for executors.
 VERSION = "UNSKEW_PYTHON_VERSION"
-#: This Python's minor version, such as 3.11. Another minor version can't read what it has pickled.
+#: This Python's minor version, such as 3.11. Another one can't read its pickles.
 OWN_VERSION = "{}.{}".format(*sys.version_info[:2])
 
 

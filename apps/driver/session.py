@@ -1,4 +1,4 @@
-"""The Spark session of a run: its settings, its start, and its end, even if its JVM dies."""
+"""Starts and stops a run's Spark session, with its settings, even if its JVM dies."""
 
 import atexit
 import logging
@@ -66,76 +66,76 @@ from unskew.spark.setting_names import (
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Windows, results and their text are UTC wherever the driver runs.
+    # Windows, results and their text are in UTC wherever the driver runs.
     "spark.sql.session.timeZone": "UTC",
-    # The state of all (window, key, worker) may be larger than memory.
+    # The state of all (window, key, worker) may exceed memory.
     PROVIDER: ROCKSDB,
     CHANGELOG: "true",
     # Tasks with and without states share Python workers.
     TRACEBACK: "false",
-    # Larger Arrow batches cost less a tuple: fewer changes between JVM and Python, larger packets.
+    # Larger Arrow batches cost less per tuple: fewer switches between JVM and Python, larger packets.
     ROWS: str(MOST_ROWS),
     "spark.sql.streaming.numRecentProgressUpdates": "20",
-    # Spark's default, but for Kafka: the older source makes Java's timestamps of all, which have no year 294247.
+    # Spark's default without Kafka: the older source converts times to Java's timestamps, which lack the year 294247.
     "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
 }
 
-# Of a checkpoint among this machine's files.
+# For a checkpoint in this machine's files.
 _FILE = {
-    # Spark's default manager starts a process (`readlink`) for each file to see whether it is a link: some thirty a
-    # batch, which cost a fifth of its time. This manager writes and renames the same files.
+    # Spark's default manager starts a process (`readlink`) for each file: some thirty per batch, a fifth of its time.
+    # This manager writes and renames the same files.
     MANAGER: choose_disk_manager(pyspark.__version__),
 }
-# Of a checkpoint on S3.
+# For a checkpoint on S3.
 _S3A = {
-    # Credentials come from the driver's environment, as Spark passes it on, then from AWS's usual sources. S3A's own
-    # list of providers has neither AWS's files nor web identities.
+    # Credentials come from the driver's environment, which Spark passes on, then from AWS's usual sources. S3A's
+    # default providers lack AWS's files and web identities.
     "spark.hadoop.fs.s3a.aws.credentials.provider": (
         "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,"
         "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider,"
         "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
     ),
-    # Spark's default manager writes a log under another name and renames it. S3 has no renaming: S3A copies and
-    # removes, in some 20 requests. This manager writes the file at its own name by one PUT: all of it or nothing.
+    # Spark's default manager renames each log after writing it. S3 can't rename: S3A copies and removes, in some 20
+    # requests. This manager writes the file atomically with one PUT.
     MANAGER: "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
-    # Spark looks whether a file exists before it writes it: S3A needn't look once more.
+    # Spark checks whether a file exists before it writes it: S3A needn't check again.
     "spark.hadoop.fs.s3a.performance.flags": "create",
 }
-# Of a checkpoint on Google's store.
+# For a checkpoint on Google Cloud Storage.
 _GS = {
-    # From 3.5 on, Hadoop names its own connector for gs://, and has a size that Google's connector can't read.
+    # From 3.5 on, Hadoop has a connector for gs://, and a default size that Google's connector can't parse.
     "spark.hadoop.fs.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.gs.impl": "com.google.cloud.hadoop.fs.gcs.GoogleHadoopFS",
     "spark.hadoop.fs.gs.block.size": str(64 << 20),
-    # As our own client does by default. The connector would take the machine's account alone.
+    # Our client's default. The connector would use only the machine's account.
     "spark.hadoop.fs.gs.auth.type": "APPLICATION_DEFAULT",
 }
 
-# The state's partitions are fixed when a checkpoint is made; each costs every batch a commit of some 50 ms.
+# The state's partitions are fixed when a checkpoint is created; each costs a commit of some 50 ms per batch.
 _LEAST_PARTITIONS = 4
 # Simulated cost is spent asleep, so tasks may outnumber cores; but each task has a Python process.
 _MOST_TASKS = 128
-# Python workers fork from this module's process, which has imported what tasks need.
+# Python workers fork from this module's process, which has tasks' imports.
 _OUR_DAEMON = {DAEMON: OWN_DAEMON}
-# Spark makes up a secret for itself. Other users of this machine reach its ports, but don't know the secret.
+# Spark generates a secret, which other users of this machine don't know, though they reach its ports.
 _OWN_SECRET = {"spark.authenticate": "true"}
-# As on a cluster: a Python worker that dies costs its task an attempt, not the run.
+# As on a cluster: if a Python worker dies, an attempt of its task fails, not the run.
 _ATTEMPTS = 4
-# Logs of Spark that are kept, beside those of processes that run.
+# Spark's logs to keep, besides those of running processes.
 _LOGS = 20
-_MADE = threading.Lock()  # held by the run that makes, or has made, this process' session
+_MADE = threading.Lock()  # held by the run that creates, or has created, this process's session
 _TEMPORARY = "unskew-run-"
-# The JVM's sockets close a moment before its process has ended.
+# The JVM's sockets close shortly before its process ends.
 _ENDS_WITHIN = 5.0  # s
 
 
 @contextmanager
 def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[SparkSession]:
-    """The Spark session of a run, or of several runs with these groupings. It is stopped at the end.
+    """Start a Spark session for one or several runs with these groupings, and stop it at the end.
 
-    In LOCAL mode, if tuples have a simulated cost, Spark has as many threads as workers, or as sources if these are
-    more. So workers wait side by side. Otherwise it has two threads for each core, so that one task runs while another
-    waits for its Python process. There are at most 128 threads. In CLUSTER mode, our package is sent to the executors.
+    In LOCAL mode, if tuples have a simulated cost, Spark has as many threads as workers or sources, so that workers
+    wait in parallel. If not, it has two threads per core, so that one task runs while another waits for its Python
+    process. There are at most 128 threads. In CLUSTER mode, our package is sent to the executors.
     """
     side_by_side = max(settings.workers, settings.sources) if settings.cost.mean else 2 * (os.cpu_count() or 1)
     master = settings.master or f"local[{min(side_by_side, _MOST_TASKS)},{_ATTEMPTS}]"
@@ -146,11 +146,11 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
         **settings.conf,
         **({**_OUR_DAEMON, **make_archive_settings(settings.conf)} if settings.mode == "CLUSTER" else {}),
     }
-    # While the JVM starts, the groupings are compiled once here, not in every Python worker side by side.
+    # While the JVM starts, the groupings are compiled once here, instead of in every Python worker.
     with ThreadPoolExecutor(1) as pool:
         warmed = pool.submit(lambda: [warm_kernels(name) for name in names])
         spark = start_spark(settings.name, master, _LEAST_PARTITIONS, conf, settings.location)
-        # Of the executors' Python. As settings, everybody would see the secret on the JVM's command line.
+        # For the executors' Python. As settings, they would show the secret on the JVM's command line.
         spark.sparkContext.environment.update(list_variables())
         if PARTITIONS not in conf:
             spark.conf.set(PARTITIONS, _choose_partitions(stage, spark))
@@ -162,14 +162,14 @@ def open_session(settings: Settings, groupings: Sequence[str] = ()) -> Iterator[
 
 @contextmanager
 def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSession]:
-    """A session beside the user's, in the same Spark, with a run's settings. The user's session stays as it is.
+    """A session next to the user's, in the same Spark, with a run's settings. The user's session stays unchanged.
 
-    Settings that only a new Spark can have are left as they are.
+    Settings that need a new Spark stay unchanged.
 
     Raises
     ------
     UsageError
-        It is a session of Spark Connect, or its Spark lacks the Kafka connector.
+        It is a Spark Connect session, or its Spark lacks the Kafka connector.
 
     """
     if is_remote(spark):
@@ -195,21 +195,21 @@ def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSes
 
 
 def require_no_session() -> None:
-    """Refuse to make a session where there is one, which it would be, and which would end with the run.
+    """Refuse to create a session if there is one, because the run would use that, and stop it at its end.
 
     Raises
     ------
     UsageError
-        This process has a Spark session, or a run is about to make one.
+        This process has a Spark session, or a run is creating one.
 
     """
-    # (`getActiveSession` is of this thread alone.)
+    # (`getActiveSession` is only this thread's.)
     if SparkContext._active_spark_context is not None or _MADE.locked():  # noqa: SLF001
         raise _make_session_error()
 
 
 def claim_session() -> None:
-    """Note that a run makes this process' session. Raises as ``require_no_session``."""
+    """Claim this process's session for a run. Raises as ``require_no_session``."""
     require_no_session()
     if not _MADE.acquire(blocking=False):  # another thread was faster
         raise _make_session_error()
@@ -220,7 +220,7 @@ def _make_session_error() -> UsageError:
 
 
 def release_session() -> None:
-    """Let another run of this process make a session."""
+    """Let another run of this process create a session."""
     _MADE.release()
 
 
@@ -232,7 +232,7 @@ def _ship_package(spark: SparkSession, stage: WorkerStage) -> None:
 
 
 def _choose_partitions(stage: WorkerStage, spark: SparkSession) -> int:
-    """How many partitions the state of a new checkpoint gets, unless the user's settings of Spark say it."""
+    """The number of state partitions of a new checkpoint, unless the user's Spark settings have one."""
     settings = stage.settings
     if stage.by_worker:
         return min(settings.workers, _MOST_TASKS)
@@ -243,7 +243,7 @@ def _choose_partitions(stage: WorkerStage, spark: SparkSession) -> int:
 
 
 def get_log_file() -> Path:
-    """The file of Spark's own log of this process."""
+    """The file of this process's Spark log."""
     return data_directory() / "logs" / f"spark-{os.getpid()}.log"
 
 
@@ -259,24 +259,24 @@ def start_spark(
     master : str
         ``local[N]`` or a cluster's URL.
     partitions : int
-        Number of partitions of the windowed state. It is fixed once a checkpoint is made.
+        Number of partitions of the windowed state, fixed once a checkpoint is created.
     conf : mapping, optional
         Any Spark settings. They have precedence over ours.
     location : Location, optional
-        The location of the checkpoint. Default: among this machine's files.
+        The checkpoint's location. Default: this machine's files.
 
     Raises
     ------
     EnvironmentFault
-        There is no usable Java, there are no jars, or the master can't be reached.
+        Java or the jars are missing, or the master can't be reached.
 
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     local = master.startswith("local")
-    # The user's own secret wins over the one of our cluster.
+    # The user's secret has precedence over our cluster's.
     secret = None if conf and not AUTHENTICATED.keys().isdisjoint(conf) else read_secret(master)
-    # Of the JVM that only puts Spark's command line together: it is to start quickly.
+    # For the JVM that only composes Spark's command line, and should start quickly.
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     location = location or Location("")
     log = get_log_file()
@@ -301,10 +301,10 @@ def start_spark(
             spark = builder.getOrCreate()
     except Exception as error:
         raise EnvironmentFault(f"Spark did not start on {master} ({_get_first_line(error)}); its log: {log}") from error
-    # On the JVM's command line, where settings are, everybody would see the secrets.
+    # Settings are on the JVM's command line, where everybody would see the secrets.
     for each in location.secrets.items():
         get_java_session(spark).sparkContext().hadoopConfiguration().set(*each)
-    # pyspark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit has started the driver.
+    # PySpark itself knows only the environment's PYSPARK_PYTHON, unless spark-submit started the driver.
     spark.sparkContext.pythonExec = choose_task_python(master, dict(spark.sparkContext.getConf().getAll()))
     return spark
 
@@ -320,7 +320,7 @@ def _make_java_options(log: Path) -> list[str]:
 
 
 def _remove_old_logs(folder: Path) -> None:
-    """Remove the logs of processes that have ended, but for the newest."""
+    """Remove all but the newest logs of processes that have ended."""
     with suppress(FileNotFoundError):  # another process removes them, too
         for old in sorted(folder.glob("spark-*.log*"), key=lambda path: path.stat().st_mtime)[:-_LOGS]:
             pid = old.name.removeprefix("spark-").partition(".")[0]
@@ -330,10 +330,10 @@ def _remove_old_logs(folder: Path) -> None:
 
 @cache
 def _make_temporary_folder() -> Path:
-    """The folder for the temporary files of this process and its JVM; it is removed when this process ends.
+    """The folder for temporary files of this process and its JVM, removed when this process ends.
 
-    Spark leaves files there when it is killed, and empty folders (``artifacts-…``) even when it isn't. The folders of
-    processes that were killed are removed, too.
+    Spark leaves files there when killed, and empty folders (``artifacts-…``) always. Folders of killed processes are
+    removed, too.
     """
     for left in Path(gettempdir()).glob(f"{_TEMPORARY}*"):
         if not is_locked(left):
@@ -347,10 +347,10 @@ def _make_temporary_folder() -> Path:
 
 @contextmanager
 def _bind_loopback() -> Iterator[None]:
-    """Let a JVM that is started meanwhile listen on this machine's own interface alone.
+    """Let a JVM started in the block listen only on the loopback interface.
 
-    By default Spark listens on the address by which other machines see this one. The variable is for its RPC, its
-    blocks and its pages alike. Spark's settings (``spark.driver.host``) win over the variable.
+    By default Spark listens on the address that other machines see. The variable applies to RPC, blocks and UI. Spark's
+    settings (``spark.driver.host``) have precedence over it.
     """
     if "SPARK_LOCAL_IP" in os.environ:  # the user's choice
         yield
@@ -364,9 +364,9 @@ def _bind_loopback() -> Iterator[None]:
 
 @contextmanager
 def _share_secret(secret: str) -> Iterator[None]:
-    """Let a JVM that is started meanwhile know a cluster's secret.
+    """Pass a cluster's secret to a JVM started in the block.
 
-    Other users see the JVM's settings on its command line. They don't see its variables.
+    Other users see settings on the JVM's command line, but not variables.
     """
     before = os.environ.get(SECRET)
     os.environ[SECRET] = secret
@@ -381,7 +381,7 @@ def _share_secret(secret: str) -> Iterator[None]:
 
 @contextmanager
 def _keep_interrupt() -> Iterator[None]:
-    """Keep our handler of Ctrl-C: pyspark sets its own, which cancels jobs in the middle."""
+    """Keep our handler of Ctrl-C, because PySpark's cancels running jobs."""
     ours = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -390,7 +390,7 @@ def _keep_interrupt() -> Iterator[None]:
 
 @contextmanager
 def _redirect_stderr(log: Path) -> Iterator[None]:
-    """Send to the log what processes started meanwhile write to stderr: the JVM's notices."""
+    """Redirect stderr of processes started in the block, such as the JVM's notices, to the log."""
     sys.stderr.flush()
     terminal = os.dup(2)
     with log.open("ab") as file:
@@ -411,18 +411,18 @@ def _get_first_line(error: Exception) -> str:
 
 
 def _make_location_settings(location: Location) -> Mapping[str, str]:
-    """Spark's settings for a checkpoint at the location; the user's settings win over them."""
+    """Spark's settings for a checkpoint at the location; the user's settings have precedence."""
     return {"file": _FILE, "s3a": _S3A, "gs": _GS}.get(location.scheme, {}) | location.spark
 
 
 @contextmanager
 def keep_session(spark: SparkSession, log_file: Path) -> Iterator[None]:
-    """Use this session and stop it at the end. If its JVM dies, the user gets one line, and the log gets the rest.
+    """Use this session, and stop it at the end. If its JVM dies, the user gets one line, and the log the rest.
 
     Raises
     ------
     EnvironmentFault
-        The JVM died: it was killed, or was out of memory.
+        The JVM was killed or ran out of memory.
 
     """
     process: Popen[bytes] = get_jvm_process(spark)
@@ -452,10 +452,10 @@ def _get_exit_status(process: Popen[bytes]) -> int | None:
 
 @contextmanager
 def _redirect_noise(log_file: Path, spark: SparkSession) -> Iterator[None]:
-    """Send to the file what other libraries log, and the stack trace that each thread has for a JVM that is gone."""
+    """Redirect other libraries' logs, and the threads' stack traces after the JVM's end, to the file."""
     root, own = logging.getLogger(), logging.getLogger("unskew")
     others = logging.FileHandler(log_file, delay=True)
-    # Without a handler of its own: stderr, as without any handler.
+    # Without a handler: stderr, Python's default.
     ours = logging.NullHandler() if own.handlers else logging.lastResort or logging.NullHandler()
     server = get_accumulator_server(spark)
     server.handle_error = lambda *_: root.error("the accumulators' connection is gone", exc_info=True)

@@ -1,4 +1,4 @@
-"""Our package on its way to executors whose Python lacks it."""
+"""Sends our package to executors whose Python lacks it."""
 
 import atexit
 import os
@@ -15,27 +15,26 @@ from pyspark.sql import SparkSession
 
 from unskew.spark.compat import is_remote
 
-#: The archive's name, which is on the path of executors' Pythons.
+#: The archive's name on the path of executors' Pythons.
 ARCHIVE = "unskew.zip"
-_written: list[Path] = []  # the archive of this process, once it is written
+_written: list[Path] = []  # this process's archive, once written
 _writing = threading.Lock()
 
 
 def ship_to_executors(spark: SparkSession) -> None:
     """Send this installation's ``unskew`` to the session's executors, whose Python then needn't have it.
 
-    Call it before a query starts. In classic PySpark all sessions of the application have it then
-    (``SparkContext.addPyFile``), through Spark Connect this session alone (``addArtifacts``). Called again, it changes
-    nothing.
+    Call it before a query starts. In classic PySpark all sessions of the application then have it
+    (``SparkContext.addPyFile``), through Spark Connect only this one (``addArtifacts``). Further calls change nothing.
 
-    Only ``unskew`` is sent. The executors' Python must have the packages that it imports, because most are compiled:
+    Only ``unskew`` is sent. The executors' Python must have the packages that it imports, most of which are compiled:
     ``mmh3``, ``numba``, ``numpy`` and ``pyarrow``, for ``keyed_map`` also ``orjson``, ``pandas`` and ``protobuf``, and
-    for ``kafka_sink`` ``confluent-kafka`` and ``orjson``. It must have the driver's minor version, as Spark itself
-    demands. The setting ``spark.python.daemon.module`` must not name our daemon (``spark_settings(installed=False)``),
-    because the archive comes after the daemon's start.
+    for ``kafka_sink`` ``confluent-kafka`` and ``orjson``. It must have the driver's minor version, as Spark demands.
+    The setting ``spark.python.daemon.module`` must not name our daemon (``spark_settings(installed=False)``), because
+    the archive arrives after the daemon's start.
 
-    For a stream of ``keyed_map``, the Python of Spark's driver must have ``unskew``, too: through Spark Connect that of
-    the server. Spark plans the states by it, and sends no files to it.
+    For a stream of ``keyed_map``, the Python of Spark's driver (through Spark Connect: the server's) must have
+    ``unskew``, too: Spark plans the states with it, and sends it no files.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def ship_to_executors(spark: SparkSession) -> None:
 
     Notes
     -----
-    The archive is in a temporary folder until this process ends, because executors that come later fetch it, too.
+    The archive is in a temporary folder until this process ends, because later executors fetch it, too.
 
     Examples
     --------
@@ -59,12 +58,12 @@ def ship_to_executors(spark: SparkSession) -> None:
 
 
 def get_archive(folder: Callable[[], Path]) -> Path:
-    """The archive of our package that this process sends. There is one, as Spark takes no other file of that name.
+    """The archive of our package that this process sends: only one, because Spark refuses other files of that name.
 
     Parameters
     ----------
     folder : function → Path
-        It makes the folder, unless the archive is written already. The folder must last as long as the process.
+        Creates the folder, if the archive isn't written yet. The folder must last as long as the process.
 
     """
     with _writing:
@@ -80,9 +79,9 @@ def _make_folder() -> Path:
 
 
 def write_archive(folder: Path) -> Path:
-    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources, and their compiled files.
+    """Write the archive for ``SparkContext.addPyFile`` to the folder: our sources and their compiled files.
 
-    A Python of another version ignores the compiled files. Any Python ignores a compiled file of another source.
+    Python ignores compiled files of another version or another source.
     """
     archive = folder / ARCHIVE
     root = Path(str(resources.files("unskew")))

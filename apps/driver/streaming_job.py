@@ -1,4 +1,4 @@
-"""A run of the topology: one streaming query, from its start to its orderly end."""
+"""Runs the topology: one streaming query from its start to its orderly end."""
 
 import logging
 import math
@@ -57,10 +57,10 @@ from unskew.spark.setting_names import PARTITIONS
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY = 0.2  # s; each look asks the JVM
+_LOOK_EVERY = 0.2  # s; each look calls the JVM
 _CLOCK_TICK = 0.002  # s; Spark's clock shows whole ms
-_ATTEMPTS = 5  # tries of a batch, if Python started too late or another driver was still at work
-_SILENT = 600.0  # s without a batch of another driver's; the longest batches must be shorter
+_ATTEMPTS = 5  # of a batch, if Python started too late or another driver was still running
+_SILENT = 600.0  # s without another driver's batch; the longest batches must be shorter
 _LOOK_AT_HOLDER = 10.0  # s
 
 
@@ -71,9 +71,9 @@ class JobOutcome:
     Attributes
     ----------
     drained : bool
-        Whether all messages that the topic had at the start are counted, and their windows are published.
+        Whether all messages that the topic had at the start are counted, and their windows published.
     batches : int
-        The number of batches done in this run.
+        The number of batches in this run.
     unheard : int
         The number of failed calls of listeners and followers.
 
@@ -85,19 +85,19 @@ class JobOutcome:
 
 
 class StreamingJob:
-    """A run of the topology. ``stop`` may be called from any thread, and from a signal handler.
+    """A run of the topology. ``stop`` may be called from any thread or signal handler.
 
-    It is made before Spark starts, so that an error of the topic or of the checkpoint is reported at once.
+    Create it before Spark starts, so that errors of the topic or the checkpoint are reported at once.
 
     Parameters
     ----------
     settings : Settings
-        What to run.
+        The run's.
     listeners : sequence of callables
-        Called with each batch's report, after its results are published and before Spark commits it. A listener that
-        fails doesn't stop the run.
+        Called with each batch's report, after its results are published and before Spark commits it. Failing listeners
+        don't stop the run.
     followers : sequence of callables
-        Called with Spark's progress of the query after each batch, from another thread.
+        Called with Spark's progress after each batch, from another thread.
 
     Raises
     ------
@@ -118,7 +118,7 @@ class StreamingJob:
         self._listeners = Listeners("batches", listeners)
         self._followers = Listeners("progress", [*followers, self._commit_offsets])
         self._stop = threading.Event()
-        self.counted = -1  # what ``end_offset_sum`` was when the run was drained
+        self.counted = -1  # ``end_offset_sum`` when the run was drained
         self._draining = threading.Event()
         if settings.until_drained:
             self._draining.set()
@@ -127,7 +127,7 @@ class StreamingJob:
         self._count_bytes = False
         self._group: ConsumerGroup | None = None
         self._last: BatchReport | None = None
-        self._newest = -1  # batch that Spark has committed
+        self._newest = -1  # committed batch
         self._batches = 0
         self._checkpoint = Checkpoint(settings.location)
         self._lease = Lease(settings.location)
@@ -139,16 +139,16 @@ class StreamingJob:
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
         require_own_checkpoint(self._dataflow, self._checkpoint, claimed)
         require_messages(settings, self._checkpoint, held=False)
-        self._admin = settings.connection.admin()  # kept: to connect takes longer than an answer
+        self._admin = settings.connection.admin()  # kept, because connecting takes longer than an answer
         self._topic: str | None = None
 
     @property
     def end_offset_sum(self) -> int:
-        """The sum of the topic's end offsets when the run was made, or was last told to drain: all that it ever had."""
+        """The sum of the topic's end offsets when the run was created or last told to drain: all messages ever."""
         return self._drain.end_offset_sum
 
     def drain(self) -> None:
-        """End the run when all messages that the topic has now are counted, and their windows published.
+        """End the run when all present messages of the topic are counted, and their windows published.
 
         Raises
         ------
@@ -165,15 +165,15 @@ class StreamingJob:
         self._stop.set()
 
     def await_turn(self) -> bool:
-        """Wait as long as another driver, which has taken the checkpoint from this one, goes on with it.
+        """Wait while another driver, which has taken the checkpoint from this one, continues it.
 
-        A service manager starts a driver again that has ended for another one. If it took the checkpoint back, the two
-        would take turns for ever. The other one is at work as long as it plans batches, at least one a minute.
+        A service manager restarts a driver that has ended for another one. If it took the checkpoint back, the two
+        would alternate for ever. The other one is running as long as it plans batches, at least one per minute.
 
         Returns
         -------
         bool
-            Whether the run may begin. False: it was stopped meanwhile.
+            Whether the run may begin; False if it was stopped meanwhile.
 
         """
         seen, since = None, time.monotonic()
@@ -193,7 +193,7 @@ class StreamingJob:
         return not self._stop.is_set()
 
     def run(self, spark: SparkSession) -> JobOutcome:
-        """Run until the topic is drained, the time is over, or the run is stopped.
+        """Run until the topic is drained, the time is up, or the run is stopped.
 
         Raises
         ------
@@ -208,7 +208,7 @@ class StreamingJob:
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf
         start_python(spark)
         self._lease.acquire()
-        self._checkpoint = Checkpoint(settings.location)  # another driver may have gone on with it since
+        self._checkpoint = Checkpoint(settings.location)  # another driver may have continued it
         claim_checkpoint(self._dataflow, self._checkpoint)
         require_messages(settings, self._checkpoint)
         self._topic = self._checkpoint.read_record().get("topicId")
@@ -218,7 +218,7 @@ class StreamingJob:
         number_generation(settings, self._checkpoint)
         drained = self._query(spark, publisher, deadline, flush_at=None)
         if drained and settings.time == "event":
-            # Event time stands still when tuples stop coming: once all are counted, a second query sets it forward.
+            # Event time stands still without tuples: once all are counted, a second query advances it.
             last = self._drain.end_ms(TotalsLog(settings.location).newest(self._newest))
             flush = datetime.fromtimestamp(last / 1000 + settings.lateness, UTC)
             drained = self._query(spark, publisher, deadline, flush)
@@ -228,7 +228,7 @@ class StreamingJob:
     def _query(
         self, spark: SparkSession, publisher: ResultPublisher, deadline: float, flush_at: datetime | None
     ) -> bool:
-        """Whether the query was drained; it runs again where a clock, a large message or a late Python ended it."""
+        """Whether the query was drained. It restarts if a clock, a large message or a late Python ended it."""
         late = 0
         while True:
             done = self._batches
@@ -303,7 +303,8 @@ class StreamingJob:
             self._await_next_trigger(self._checkpoint.planned_ms(unplanned - 1))
 
         def end_of_batch(df: DataFrame, number: int) -> None:
-            # A flag says that the query was halted: an error's text quotes this function's lines, so it proves nothing.
+            # A flag, because an error's text quotes this function's lines, and so doesn't prove that the query was
+            # halted.
             batch = None if self._halt.is_set() else self._checkpoint.batch(number)
             self._lease.require()
             if batch is None or self._clocks.change_lead(batch):
@@ -315,7 +316,7 @@ class StreamingJob:
             if self._last is not None:
                 idle(self._last, clock.ahead_ms)
             self._await_next_trigger(batch.planned_ms)
-            self._lease.require()  # or Spark would commit the batch while the other driver is at it
+            self._lease.require()  # or Spark would commit the batch while the other driver runs it
 
         query = (
             rows.writeStream.queryName(settings.name)
@@ -326,20 +327,20 @@ class StreamingJob:
         )
         own = {name: value for name, value in self._dataflow.stage.conf.items() if name not in settings.conf}
         if changes is not None and publisher.commits is not None:
-            # A partition of the state is a part. Parts are noted before, perhaps by a driver with other cores.
+            # Each state partition has a writer. Writers were recorded earlier, perhaps by a driver with other cores.
             own[PARTITIONS] = str(publisher.commits.of("aggregator"))
         with override_settings(spark, own):
             return query.start()
 
     def _await_next_trigger(self, planned_ms: int) -> None:
-        """Wait until the next batch may begin after one that was planned then, because its heartbeat has told so."""
+        """Wait for the next trigger after a batch planned then, if heartbeats have a lead."""
         lead_ms = self._settings.heartbeat_lead_ms
         until = find_next_trigger_ms(planned_ms, lead_ms) / 1000 + _CLOCK_TICK
         if lead_ms and (left := until - time.time()) > 0:
             self._halt.wait(min(left, lead_ms / 1000))
 
     def _publish_changes(self, publisher: ResultPublisher) -> ChangePublisher:
-        """What the query's tasks do with the counts that have changed."""
+        """The publisher of changed counts in the query's tasks."""
         settings = self._settings
         generation = self._checkpoint.read_record()[GENERATION]["number"]
         ahead_ms = self._checkpoint.clock.ahead_ms
@@ -377,7 +378,7 @@ class StreamingJob:
 
     def _is_drained(self, *, flushing: bool) -> bool:
         report, drain = self._last, self._drain
-        # The report comes before Spark commits the batch, so its commit is waited for too.
+        # The report comes before Spark commits the batch, so wait for the commit, too.
         if report is None or not drain.is_reached(report, flushing=flushing) or self._newest < report.batch.number:
             return False
         self.counted = drain.end_offset_sum
@@ -388,6 +389,6 @@ class StreamingJob:
         stop_between_batches(query)
         error = query.exception()
         if error is not None and not self._halted:
-            self._lease.require()  # what another driver does can make any part of this query fail
+            self._lease.require()  # another driver can make any part of this query fail
             require_messages(self._settings, self._checkpoint)
             raise translate_failure(error) from error

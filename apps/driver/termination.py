@@ -1,4 +1,4 @@
-"""The end of a query: whether all messages are counted, how it is stopped between two batches, and why it failed."""
+"""Ends queries: whether all messages are counted, stops between batches, and reasons of failures."""
 
 import re
 import time
@@ -17,24 +17,24 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.transactions import TransactionInterrupted
 
 _LOOK_EVERY = 0.05  # s
-# Spark and Py4J wrap an error several times over.
+# Spark and Py4J wrap errors several times.
 _WRAPPERS = ("StreamingQueryException", "ForeachBatchUserFuncException", "Py4JJavaError", "SparkException")
-# Spark waits 10 s, always: a busy machine may take longer to import pyspark.
+# Spark always waits 10 s: a busy machine may take longer to import pyspark.
 _LATE = "Python worker failed to connect back"
-_RAISED = "[USER_RAISED_EXCEPTION] "  # before the text of an error that a column raises; the plan has the text alone
-# Spark writes no entry of its logs twice. The first is of a log, the second of its files.
+_RAISED = "[USER_RAISED_EXCEPTION] "  # precedes an error raised by a column; the plan has only the text
+# Spark writes no log entry twice. The first is from a log, the second from its files.
 _CONTESTED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using")
 
 
 class Drain:
-    """Whether all messages are counted that the topic had at some moment, such as when the run began.
+    """Checks whether all messages that the topic had at a time, such as the run's start, are counted.
 
     Parameters
     ----------
     dataflow : Dataflow
         The run's.
     ends : mapping
-        Partition → the offset before which it had messages.
+        Partition → its end offset then.
 
     """
 
@@ -45,13 +45,13 @@ class Drain:
 
     @property
     def end_offset_sum(self) -> int:
-        """The number of messages that the topic had ever had then: the sum of its end offsets."""
+        """The sum of the end offsets: all messages that the topic had ever had then."""
         return sum(self._ends.values())
 
     def is_reached(self, report: BatchReport, *, flushing: bool) -> bool:
-        """Whether after a batch all messages are counted, and their windows published.
+        """Whether all messages are counted and their windows published after a batch.
 
-        Event time stands still when no tuples come. So by event time only a flushing query waits for windows.
+        Event time stands still without tuples. So in event time only a flushing query waits for windows.
         """
         taken = report.batch.end[self._settings.topic]
         if any(taken.get(str(p), 0) < offset for p, offset in self._ends.items()):
@@ -60,7 +60,7 @@ class Drain:
         return not waits_for_windows or self._over(report)
 
     def end_ms(self, totals: Totals) -> int:
-        """When the last window ends (ms). By event time, which a flush advances, when the last state's TTL ends."""
+        """The end of the last window (ms), or in event time, which a flush advances, of the last state's TTL."""
         return totals.last_window_end_ms + (self._stage.tail_ms if self._settings.time == "event" else 0)
 
     def _over(self, report: BatchReport) -> bool:
@@ -72,40 +72,40 @@ class Drain:
 
 
 class QueryHalted(Exception):
-    """Ends a query at the start of a batch. The previous batch is committed, and this one has written nothing."""
+    """Ends a query at the start of a batch, after the previous one is committed, and before this one writes."""
 
 
 class RepeatableFault(EnvironmentFault):
-    """The query failed, and resumes if it is started again."""
+    """The query failed, but resumes if restarted."""
 
     why: str
 
 
 class LatePython(RepeatableFault):
-    """A Python process didn't start in time. Spark asks such a process for the states' schemas of a batch."""
+    """A Python process, which Spark needs for the schemas of a batch's states, didn't start in time."""
 
     why = "the machine is busy"
 
 
 class ContestedCheckpoint(RepeatableFault):
-    """Another driver, from which this driver has taken the checkpoint, has planned or committed the batch."""
+    """A driver from which this one has taken the checkpoint has planned or committed the batch."""
 
     why = "the driver before this one was still at work"
 
 
 class LargeMessage(EnvironmentFault):
-    """A message came that is so large that Spark's usual number of rows for Python could be too many bytes."""
+    """A message is so large that Spark's usual number of rows for Python could be too many bytes."""
 
 
 def stop_between_batches(query: StreamingQuery) -> None:
-    """Stop a query when no batch is running. In the middle of one, Spark's threads would log stack traces."""
+    """Stop a query when no batch is running. During one, Spark's threads would log stack traces."""
     while query.isActive and query.status["isTriggerActive"]:
         time.sleep(_LOOK_EVERY)
     query.stop()
 
 
 def translate_failure(error: StreamingQueryException) -> UsageError | EnvironmentFault:
-    """The error to raise for a query that failed."""
+    """The error to raise for a failed query."""
     text, line = str(error), describe_cause(error)
     if _find_misuse(error):
         return UsageError(line)
@@ -139,5 +139,5 @@ def describe_cause(error: StreamingQueryException) -> str:
 
 
 def _find_misuse(error: StreamingQueryException) -> re.Match[str] | None:
-    """What a task has refused, for a mistake of the user's."""
+    """A task's error for a user's mistake, if any."""
     return re.search(rf"{UsageError.__name__}: (.+)", str(error))

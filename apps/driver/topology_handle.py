@@ -1,4 +1,4 @@
-"""A run in the background: a thread with its Spark session, and what its user may ask of it meanwhile."""
+"""Runs a topology in a background thread with a Spark session."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ from unskew.durations import Duration, parse_seconds
 
 
 class TopologyHandle:
-    """A topology that runs, until it is stopped or has nothing left to do. It is a context manager, which stops it.
+    """A running topology, and a context manager that stops it.
 
-    ``Topology.start`` makes it.
+    ``Topology.start`` returns it.
 
     Parameters
     ----------
     settings : Settings
-        What to run.
+        The run's.
     listeners, followers : sequences of callables
         As for ``unskew.apps.driver.streaming_job.StreamingJob``.
     spark : SparkSession, optional
@@ -74,13 +74,13 @@ class TopologyHandle:
             self._ended.set()
 
     def __enter__(self) -> Self:
-        """The run itself, which has begun."""
+        """The handle itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop the run after the current batch, and wait for its end. Raise as ``wait``, unless the block has."""
+        """Stop the run after the current batch, and wait for its end. Raise as ``wait``, unless the block raised."""
         self.stop()
         if error is None:
             self.wait()
@@ -90,26 +90,26 @@ class TopologyHandle:
 
     @property
     def topics(self) -> dict[str, str]:
-        """Result topics by role, which is aggregator, distribution, rejected, or results (of a work with states)."""
+        """Result topics by role: aggregator, distribution, rejected, and results (of a keyed operator)."""
         return list_result_topics(self._settings)
 
     @property
     def end_offset_sum(self) -> int:
-        """How many messages the topic had ever had when the run began, or was last told to drain."""
+        """How many messages the topic had ever had when the run began or was last told to drain."""
         return self._run.end_offset_sum
 
     @property
     def has_begun(self) -> bool:
-        """Whether the run has begun, with the start of Spark. Before that it waits for another driver to end."""
+        """Whether the run has begun to start Spark. Before that, it may wait for another driver to end."""
         return self._begun.is_set()
 
     @property
     def outcome(self) -> JobOutcome | None:
-        """How the run ended, or None if it hasn't, or was stopped before it began."""
+        """How the run ended; None if it hasn't, or was stopped before it began."""
         return self._outcome
 
     def stop(self) -> None:
-        """End the run after the current batch. It doesn't wait for that."""
+        """End the run after the current batch, without waiting for it."""
         self._run.stop()
 
     def wait(self, timeout: Duration | None = None, *, drained: bool = False) -> bool:
@@ -118,9 +118,9 @@ class TopologyHandle:
         Parameters
         ----------
         timeout : timedelta, number (s) or str, optional
-            How long to wait. Default: as long as it takes.
+            How long to wait. Default: no limit.
         drained : bool
-            Whether the run ends when all messages that the topic has now are counted, and their windows published.
+            Whether the run ends when all present messages of the topic are counted, and their windows published.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class TopologyHandle:
         Raises
         ------
         UsageError, EnvironmentFault
-            The run failed; it resumes from its checkpoint if it is started again.
+            The run failed. Restarted, it resumes from its checkpoint.
 
         """
         limit = None if timeout is None else parse_seconds("timeout", timeout)
@@ -144,13 +144,13 @@ class TopologyHandle:
         return self._outcome.drained and self._run.counted == self._run.end_offset_sum
 
     def balance(self) -> JobSummary:
-        """How even the workers are so far. Printed, it is a line.
+        """The balance so far, which prints as one line.
 
         Returns
         -------
         JobSummary
             ``std_dev`` (STD_DEV), ``dist_cost`` (DIST_COST), ``straggling`` (the slowest worker's time divided by the
-            mean worker's), ``tuples_per_second``, ``loads`` ([W] tuples), and others.
+            mean), ``tuples_per_second``, ``loads`` ([W] tuples), and others.
 
         """
         return self._tally.summary()

@@ -1,12 +1,12 @@
-"""Plans that are made at a batch's beginning, when its sources ask for them. They serve users' queries.
+"""Makes plans for users' queries at the start of a batch, when its sources request them.
 
-The driver's service (``plan_service``) makes the plan state of a batch from the one before and the reports since then,
-whose batches Spark has committed. It writes the state, whole and once, and only then answers. So a batch that runs
-again has the same plan, whatever the next attempt measures. The workers run after all sources of their batch, and find
-its state beside the checkpoint, as the sources do.
+The driver's service (``plan_service``) makes a batch's plan state from the previous one and the reports since then of
+batches that Spark has committed. It writes the state once before it answers. So a batch that runs again has the same
+plan, whatever the next attempt measures. The workers run after all sources of their batch, and read its state next to
+the checkpoint, like the sources.
 
-Reports lie in the driver's memory, and are lost with it. They are hints: without them the plan stays as it is, and
-workers report again what they have released (``unskew.apps.driver.plans.feedback_loop.begin_batch``).
+Reports are in the driver's memory, and may be lost with it: the plan then stays, and workers report again what they
+have released (``unskew.apps.driver.plans.feedback_loop.begin_batch``).
 """
 
 import threading
@@ -39,12 +39,12 @@ from unskew.spark.micro_batches import get_run_id
 
 @dataclass(frozen=True)
 class PlanClient:
-    """The plan states of a query's batches, in a source's task: batch → PlanState or None.
+    """Requests the plan states of a query's batches in a source's task: batch → PlanState or None.
 
     Parameters
     ----------
     address : PlannerAddress
-        Where the driver's service listens.
+        The driver's service.
     checkpoint : str or Location
         The query's checkpoint location.
 
@@ -54,7 +54,7 @@ class PlanClient:
     checkpoint: Where
 
     def __call__(self, batch: int) -> PlanState | None:
-        """The state at the start of a batch. None: there is no plan yet.
+        """The state at the start of a batch, or None if there is no plan yet.
 
         Raises
         ------
@@ -69,7 +69,7 @@ class PlanClient:
 
 
 class BatchPlanner:
-    """The plans of one call, batch after batch.
+    """Makes the plans of one call, batch after batch.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class BatchPlanner:
     reports : Reports
         Where the query's tasks send their reports.
     planned : callable, optional
-        Called with the reports of the batch before, when the plan state of a batch is written. No source waits for it.
+        Called with the previous batch's reports, after a batch's plan state is written. No source waits for it.
 
     """
 
@@ -93,12 +93,12 @@ class BatchPlanner:
     ) -> None:
         self._loop, self._checkpoint, self._reports, self._planned = loop, checkpoint, reports, planned
         self._service: PlanService | None = None
-        self._beginning = threading.Lock()  # held while the store is asked, so no other call has to wait for it
+        self._beginning = threading.Lock()  # held during requests to the store, so that no other call waits for them
         self._newest = self._tried = -1
         self._run: str | None = None
 
     def join(self, service: PlanService) -> PlanClient:
-        """Answer the sources by a service. What they ask with."""
+        """Register with a service, and return the sources' client."""
         self._service = service
         return PlanClient(service.add(self), self._checkpoint)
 
@@ -114,34 +114,34 @@ class BatchPlanner:
             self._planned(reports)
 
     def close(self) -> None:
-        """Nobody waits for more than an answer that is being made."""
+        """Do nothing: sources wait only for answers in progress."""
 
     @property
     def _address(self) -> str:
         return Location.of(self._checkpoint).address
 
     def begin(self, batch: int, run: str) -> TaskReports | None:
-        """Write a batch's plan state if its sources haven't asked yet.
+        """Write a batch's plan state at its sources' first request.
 
         Returns
         -------
         TaskReports or None
-            The reports of the batch before, for ``planned``. None: another source of the batch has asked before.
+            The previous batch's reports, for ``planned``, or None if it wasn't the first request.
 
         """
         with self._beginning:
             known = self._run == run
             if batch != self._newest:
-                # Another run may have had batches in between, whose reports aren't here.
+                # Another run may have had batches in between, whose reports are missing here.
                 self._write(batch, self._newest if known else None)
             again, self._newest, self._run = batch == self._newest, batch, run
             if again:
                 return None
-            # Taken only now: if the plan fails, the next attempt makes it of the same reports.
+            # Taken only now, so that after a failure the next attempt has the same reports.
             return self._reports.take(batch - 1)
 
     def _write(self, batch: int, since: int | None) -> None:
-        """Write the plan state, or go on with what an earlier driver, or an attempt of this one, has written."""
+        """Write the plan state, or use the one that an earlier driver or attempt has written."""
         again, self._tried = self._tried == batch, batch
         own = begin_batch(self._loop, self._checkpoint, batch, self._reports.until(batch - 1), since)
         if not own and self._newest >= 0 and not again:
@@ -160,7 +160,8 @@ def _refuse_other_call(batch: int, address: str) -> EnvironmentFault:
 def prepare_feedback(
     spark: SparkSession, routing: Routing, *, moving: bool
 ) -> tuple[FeedbackLoop, ListenAddress] | None:
-    """The loop of a stream with a checkpoint, and where its driver listens. None: its grouping needs no feedback.
+    """The loop of a stream with a checkpoint, and its driver's listen address, or None if its grouping needs no
+    feedback.
 
     Nothing is written or started.
 
@@ -171,14 +172,14 @@ def prepare_feedback(
     routing : Routing
         The routing.
     moving : bool
-        Whether workers have states that move with their keys, if the grouping moves keys.
+        Whether states move with their keys, if the grouping moves keys.
 
     Raises
     ------
     UsageError
-        The grouping needs feedback, and there is no driver of this process, or the routing has a name.
+        The grouping needs feedback, but this process has no driver, or the routing has a name.
     EnvironmentFault
-        A plan that these routers can't follow has moved the checkpoint's states.
+        A plan moved the checkpoint's states that these routers can't follow.
 
     """
     router = routing.router()
@@ -199,9 +200,9 @@ def add_feedback(
     moving: bool,
     planned: Callable[[TaskReports], None] = lambda _: None,
 ) -> Routing:
-    """The routing of a stream with a checkpoint: with reports to the driver and plans, if its grouping needs these.
+    """The routing of a stream with a checkpoint, with reports to the driver and plans if its grouping needs them.
 
-    The driver remembers the call as long as this process lasts. So check all arguments of a call first.
+    The driver keeps the call as long as this process lasts. So check all arguments first.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def add_plans(
     place: ListenAddress,
     planned: Callable[[TaskReports], None] = lambda _: None,
 ) -> Routing:
-    """The routing of a stream with a checkpoint, with reports to the driver and the plans that a loop makes of them.
+    """The routing of a stream with a checkpoint, with reports to the driver and plans made from them.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def add_plans(
     loop : PlanLoop
         Makes the plans.
     place : ListenAddress
-        Where the driver listens.
+        The driver's listen address.
     planned
         As for ``BatchPlanner``.
 

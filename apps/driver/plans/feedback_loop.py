@@ -1,7 +1,7 @@
-"""The driver's part of the feedback loop: a batch's reports become the plan state of the next batch.
+"""The driver's part of the feedback loop: turns a batch's reports into the next batch's plan state.
 
-A topology makes it at the batch's end. A user's query has no end of a batch that is ours, so that the next one's
-sources ask for it (``unskew.apps.driver.plans.batch_planner``).
+A topology makes it at the batch's end. In users' queries we have no code there, so the next batch's sources request it
+(``unskew.apps.driver.plans.batch_planner``).
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from unskew.grouping.feedback_loop import FeedbackLoop, Interval, MigrationRepor
 
 
 class PlanLoop(Protocol):
-    """What makes the plans of a query: a ``FeedbackLoop``, or a ``SplitJoinLoop``."""
+    """Makes a query's plans: a ``FeedbackLoop`` or a ``SplitJoinLoop``."""
 
     @property
     def workers(self) -> int:
@@ -29,12 +29,12 @@ class PlanLoop(Protocol):
 
 
 def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
-    """End a batch: write the plan state of the next batch, unless it is written already.
+    """End a batch: write the next batch's plan state, unless it exists.
 
     Returns
     -------
     tuple of Rebalance
-        The plans that moved keys, if this batch is the first that was routed by them.
+        The plans that moved keys, if this batch is the first under them.
 
     """
     begin_batch(loop, checkpoint, batch + 1, {batch: reports}, batch)
@@ -45,30 +45,30 @@ def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskRe
 def begin_batch(
     loop: PlanLoop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None
 ) -> bool:
-    """Begin a batch: write its plan state, unless it is written already.
+    """Begin a batch: write its plan state, unless it exists.
 
-    In a batch without rows no source asks for a plan, but some workers may be called, or all. So tuples, times and
-    monitors are those of the newest batch with tuples. What a worker has released is as of the newest batch that called
-    it: as long as the plan is pending, it writes its file anew in each of them.
+    In a batch without rows no source requests a plan, but workers may be called. So tuples, times and monitors are the
+    newest batch's with tuples. Releases are as of the newest batch that called the worker: while the plan is pending,
+    it writes its file anew in each.
 
-    Nobody waits for a query's end of a batch here. So reports may be lost with their driver, after the batch has been
-    committed. Then the plan state has none of what workers have released before: their files may be newer. A worker
-    that is called again releases anew, and reports that.
+    Nothing waits for the end of a batch here, so reports may be lost with their driver after the batch is committed.
+    The plan state then has no earlier releases, because workers' files may be newer. Workers that are called again
+    release anew, and report that.
 
     Parameters
     ----------
     loop, checkpoint, batch
         The query's loop, its checkpoint, and the batch.
     reports : mapping
-        Number → the reports of a batch before this one, as far as they are known.
+        Number → the known reports of an earlier batch.
     since : int or None
-        The batch of the plan state before, if the reports of it and of all later batches are known. None: some may be
+        The batch of the previous plan state, if the reports of it and all later batches are known. None: some may be
         lost.
 
     Returns
     -------
     bool
-        Whether nobody else has written the batch's plan state.
+        Whether this call wrote the batch's plan state.
 
     """
     plans = PlanStateLog(checkpoint)
@@ -96,7 +96,7 @@ def _collect_migrations(reports: TaskReports) -> dict[int, MigrationReport]:
 
 
 def _make_interval(batch: int, reports: TaskReports, workers: int) -> Interval:
-    """What the batch's tasks report to the loop. ``workers`` is W by the plan that the batch was routed by."""
+    """The batch's reports to the loop. ``workers`` is W under the batch's plan."""
     return Interval(
         batch,
         {worker: report.monitor for worker, report in reports.workers.items() if report.monitor is not None},
@@ -108,14 +108,14 @@ def _make_interval(batch: int, reports: TaskReports, workers: int) -> Interval:
 
 
 def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
-    """Write how many workers a checkpoint has had up to the newest planned batch, unless its plan state has it."""
+    """Record a checkpoint's number of workers up to the newest planned batch, unless its plan state has it."""
     plans = PlanStateLog(checkpoint)
     if plans.at(batch) is None:
         plans.write(0, PlanState(workers))
 
 
 def require_known_plans(loop: FeedbackLoop, checkpoint: Where) -> None:
-    """Refuse a checkpoint whose states were moved by a plan that the loop's routers can't follow.
+    """Refuse a checkpoint whose states a plan moved that the loop's routers can't follow.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""The service for every plan of a batch: a thread of the driver that answers the tasks of sources.
+"""The service for all plans of a batch: a thread of the driver that answers sources' tasks.
 
-A call of ours, such as ``keyed_map``, adds what answers for it (``PlanAnswerer``): ``batch_planner`` the plan states of
-the feedback loop, ``planner`` the quotas of groupings that plan a batch before it is routed. All calls of a process
-share one service. Each task asks over a separate connection, and its question begins with the number of its call.
+Each call of a library function, such as ``keyed_map``, adds a ``PlanAnswerer``: ``batch_planner`` for plan states of
+the feedback loop, ``planner`` for quotas of groupings that plan batches before routing. All calls of a process share
+one service. Each task has a connection, and its requests begin with the call's number.
 """
 
 import errno
@@ -30,15 +30,15 @@ from unskew.spark.compat import is_remote
 
 log = logging.getLogger(__name__)
 
-#: Settings of Spark: a port for the server (0: any free one), and whether there is one.
+#: Spark settings: the server's port (0: any free one), and whether there is one.
 PORT, ENABLED = "spark.unskew.planner.port", "spark.unskew.planner.enabled"
 RETRIES = "spark.port.maxRetries"
 
 _LAST_PORT = 65_535
-_MOMENT = 0.2  # s; until the next connection is tried
-_UNPROVEN = 64  # connections that haven't proved yet that they know the secret
-_PROVING = 1.0  # s that each of these has, if others wait for its place
-_GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt of it has won
+_MOMENT = 0.2  # s, between attempts to accept connections
+_UNPROVEN = 64  # the most connections that haven't yet proved to know the secret
+_PROVING = 1.0  # s that each of these has if others wait
+_GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or another attempt was faster
 
 
 class ListenAddress(NamedTuple):
@@ -47,13 +47,13 @@ class ListenAddress(NamedTuple):
     Attributes
     ----------
     host : str
-        The driver's address, as executors reach it.
+        The driver's address for executors.
     bind : str, optional
         The address to listen on. Default: ``host``.
     port : int
         The port. 0: any free one.
     retries : int
-        Where a port is taken, so many of the next ones are tried, as Spark does with its own ports.
+        How many next ports are tried if one is taken, as Spark does.
 
     """
 
@@ -64,22 +64,22 @@ class ListenAddress(NamedTuple):
 
 
 class PlanAnswerer(Protocol):
-    """What answers the sources of one call."""
+    """Answers the sources of one call."""
 
     def answer(self, source: Connection, question: Mapping[str, Any]) -> None:
         """Answer one attempt of a source. Errors are sent to it."""
 
     def close(self) -> None:
-        """Answer no more. Sources that wait are refused."""
+        """Stop answering, and refuse waiting sources."""
 
 
 class PlanService:
-    """Answers the sources of all calls until ``close``, or as long as its process lasts.
+    """Answers the sources of all calls until ``close``, or the process's end.
 
     Attributes
     ----------
     address : PlannerAddress
-        Where it listens, and the secret by which it knows its tasks.
+        Where it listens, and its tasks' secret.
 
     Raises
     ------
@@ -91,28 +91,28 @@ class PlanService:
     def __init__(self, place: ListenAddress) -> None:
         host, bind, port, retries = place
         self._calls: dict[int, PlanAnswerer] = {}
-        self._claims: dict[str, tuple[str, PlanAnswerer]] = {}  # checkpoint → the run that asked last, and its call
+        self._claims: dict[str, tuple[str, PlanAnswerer]] = {}  # checkpoint → the last run, and its call
         self._numbers = itertools.count()
         self._connections = threading.Condition()  # of `_open` and `_unproven`
         self._open: set[socket.socket] = set()
-        self._unproven: dict[socket.socket, float] = {}  # and since when (monotonic), the oldest first
+        self._unproven: dict[socket.socket, float] = {}  # and since when (monotonic), oldest first
         self._closed = False
         self._server = _open_socket((bind or host).strip("[]"), port, retries if port else 0)
         self.address = PlannerAddress(host.strip("[]"), self._server.getsockname()[1], secrets.token_bytes(32))
         threading.Thread(target=self._accept, name="unskew planner", daemon=True).start()
 
     def add(self, call: PlanAnswerer) -> PlannerAddress:
-        """Answer for one call more. What its sources ask with."""
+        """Add a call, and return the address for its sources."""
         with self._connections:
             number = next(self._numbers)
             self._calls[number] = call
         return replace(self.address, call=number)
 
     def claim(self, checkpoint: str, run: str, call: PlanAnswerer) -> bool:
-        """Note that a run of a query asks by a call. False: it has asked by another one before, so both are in it.
+        """Record that a query's run uses a call. False: it has used another one before, so both are in it.
 
-        Spark lets a checkpoint have one run at a time. So if another run has asked by another call, that run is over,
-        and its call is forgotten.
+        Spark allows a checkpoint one run at a time. So if another run has used another call, that run has ended, and
+        its call is dropped.
         """
         with self._connections:
             last, other = self._claims.get(checkpoint, (run, call))
@@ -124,14 +124,14 @@ class PlanService:
             return True
 
     def close(self) -> None:
-        """Listen no longer. Tasks that wait are refused."""
+        """Stop listening, and refuse waiting tasks."""
         with self._connections:
             self._closed = True
             still, calls = [self._server, *self._open], [*self._calls.values()]
         for call in calls:
             call.close()
         for each in still:
-            shut_socket(each)  # or `accept` and those who read would go on
+            shut_socket(each)  # or `accept` and readers would go on
         self._server.close()
 
     def _accept(self) -> None:
@@ -148,15 +148,15 @@ class PlanService:
                 except RuntimeError:
                     self._end(connected)
                     raise
-            except (OSError, RuntimeError) as error:  # too many open files, or no more threads
+            except (OSError, RuntimeError) as error:  # too many open files or threads
                 if not self._closed:
                     log.warning("the query's planner can't take a connection: %s", error)
                     time.sleep(_MOMENT)
 
     def _make_room(self) -> None:
-        """Wait until one more may come of those that haven't proved themselves, or end the oldest of them.
+        """Wait for room for another unproved connection, or end the oldest one.
 
-        Tasks prove themselves at once, and many at a time wait for each other here. Whoever holds a place doesn't.
+        Tasks prove themselves at once, so many can take turns. Intruders don't.
         """
         with self._connections:
             while len(self._unproven) >= _UNPROVEN:
@@ -180,7 +180,7 @@ class PlanService:
             if self._closed:
                 shut_socket(connected)
         try:
-            # What goes wrong with the connection itself can't be told to the task, and it notices.
+            # The task itself notices errors of the connection, and can't be sent them.
             with (
                 suppress(OSError, EOFError, AuthenticationError),
                 accept_connection(connected, self.address.secret) as source,
@@ -198,7 +198,7 @@ class PlanService:
             self._end(connected)
 
     def _answer(self, source: Connection) -> None:
-        """Answer the questions of one task, until it has gone."""
+        """Answer one task's requests until it has gone."""
         question: dict[str, Any] = unpack_values(QUESTION, source.recv_bytes())
         with self._connections:
             call = self._calls.get(question["call"])
@@ -212,9 +212,9 @@ _opened: dict[ListenAddress, PlanService] = {}
 
 
 def get_plan_service(place: ListenAddress) -> PlanService:
-    """The service of this process that listens there. The first call starts it.
+    """The process's service at a listen address, started by the first call.
 
-    Nothing ends it: a DataFrame's end says nothing, because a query runs without it, and others may be made of it.
+    Nothing ends it: queries outlive their DataFrame, and others may be made from it.
 
     Raises
     ------
@@ -242,16 +242,17 @@ def _open_socket(at: str, port: int, retries: int) -> socket.socket:
                 f"the query's planner can't listen at {at}:{port}{to} ({error.strerror or error}); "
                 f"spark.driver.bindAddress and {PORT} name another address and port"
             ) from error
-    raise AssertionError  # the last one has returned or raised
+    raise AssertionError  # the last attempt returned or raised
 
 
 def require_listen_address(spark: SparkSession, what: str, valid: str) -> ListenAddress:
-    """Where a server of this session listens, for what needs feedback from the workers.
+    """The listen address of a server of this session, for what needs feedback from the workers.
 
     Raises
     ------
     UsageError
-        There is no driver of ours. It says what needs one, and what is valid without; or as ``choose_listen_address``.
+        This process has no driver (the message says what needs one, and what is valid without); or as
+        ``choose_listen_address``.
 
     """
     place = choose_listen_address(spark)
@@ -264,14 +265,14 @@ def require_listen_address(spark: SparkSession, what: str, valid: str) -> Listen
 
 
 def choose_listen_address(spark: SparkSession) -> ListenAddress | None:
-    """Where a server of this session listens.
+    """The listen address of a server of this session.
 
-    None: there is no driver of ours (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
+    None: this process has no driver (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
 
     Raises
     ------
     UsageError
-        ``spark.unskew.planner.port`` is no port.
+        ``spark.unskew.planner.port`` isn't a port.
 
     """
     if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":

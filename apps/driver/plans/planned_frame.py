@@ -1,15 +1,15 @@
-"""PLANNED over a DataFrame that isn't a stream, without Python at the executors.
+"""PLANNED for DataFrames that aren't streams, without Python at the executors.
 
-Spark SQL counts the rows, the driver makes the plan, and Spark SQL routes by it. What the plan moves or splits is in
-small tables, which are joined by broadcast. All else goes to its home, by Spark's own hash of the key.
+Spark SQL counts the rows, the driver makes the plan, and Spark SQL routes with it. What the plan moves or splits is in
+small tables, for broadcast joins. All else goes to its home, by Spark's hash of the key.
 
-Hot keys and buckets are counted by sketches, where Spark has ``approx_top_k`` (4.1 and later), so that keys aren't
-shuffled to be counted. A hot key's count is then an estimate. By that a worker gets at most 1 % of the mean load more,
-or else each key is counted. Costs are summed by key.
+From Spark 4.1 on, which has ``approx_top_k``, sketches count hot keys and buckets without a shuffle of the keys. Hot
+keys' counts are then estimates, which add at most 1 % of the mean load to a worker, or else each key is counted. Costs
+are summed by key.
 
-A key that the plan splits is divided by chance: each of its rows draws one of the key's workers, as often as the plan
-says. So a worker has some √n rows more or fewer than planned, of n rows that are drawn. A bucket that the plan splits
-is divided by the hashes of its keys, and each of these stays whole.
+A split key is divided randomly: each row draws one of the key's workers, in the plan's proportions. So of n rows drawn,
+a worker has some √n more or fewer than planned. A split bucket is divided by its keys' hashes, and each key stays
+whole.
 """
 
 import math
@@ -31,17 +31,17 @@ from unskew.grouping.planned.quotas import Quotas
 from unskew.spark.compat import has_function
 from unskew.spark.micro_batches import get_driver_batch
 
-#: A name for the column of the workers, where users don't see it.
+#: The name of the workers' column if users don't see it.
 WORKER = "__unskew_worker"
 _KEY, _BUCKET, _ROW, _COST = "__unskew_key", "__unskew_bucket", "__unskew_row", "__unskew_cost"
 _OWN = "__unskew_own"
-_SOURCE = 0  # of the whole DataFrame
-_SEED = 0  # of what is divided afresh
-_BITS = 53  # of a number that a row draws, as many as a double has
-#: A sketch tracks so many times as many keys as can be hot: at least 7 times, to find them all.
+_SOURCE = 0  # the whole DataFrame
+_SEED = 0  # without earlier plans
+_BITS = 53  # of a row's random number: a double's
+#: A sketch tracks this multiple of the most keys that can be hot: at least 7, to find them all.
 _TRACKED = 20
-_MOST_TRACKED = 3 << 17  # of which a task's sketch takes some 20 MB
-#: How much of the mean load a worker may get because hot keys were estimated.
+_MOST_TRACKED = 3 << 17  # a task's sketch then takes some 20 MB
+#: The most additional load of a worker, over the mean, from estimates of hot keys.
 _ERROR = 0.01
 
 
@@ -52,16 +52,16 @@ class PlannedBySpark(Planned):
         return (keys.view(np.int64) % (BUCKETS * self.workers)).view(np.uint64)
 
     def find_buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The bucket of each key; a bucket's is itself."""
+        """The bucket of each key, or of each bucket itself."""
         return self._buckets(keys)
 
     def find_overfull(self, counts: SourceCounts) -> NDArray[np.bool_]:
-        """Which workers would be beyond their caps if each key were at its home, bool[W]."""
+        """Which workers would exceed their caps if each key were at its home, bool[W]."""
         loads = np.bincount(bucket_homes(self._buckets(counts.keys)), counts.loads, self.workers)
         return loads > self._caps(float(counts.tuples))
 
     def list_remembered(self) -> NDArray[np.int64]:
-        """The hashes of the keys of which replicas are remembered, each once."""
+        """The distinct hashes of the keys with remembered replicas."""
         keys = np.unique(self._replicas.key)
         return keys[keys >= BUCKETS * self.workers].view(np.int64)
 
@@ -75,7 +75,7 @@ class KeyLoads(NamedTuple):
     Attributes
     ----------
     keys : uint64[k]
-        Their hashes, ascending.
+        The hashes, ascending.
     loads : float64[k]
         The sum of each key's costs.
     tuples : int64[k]
@@ -89,16 +89,16 @@ class KeyLoads(NamedTuple):
 
 
 class KeyDivision(NamedTuple):
-    """How the loads of k keys are divided between W workers, in p parts.
+    """The division of k keys' loads between W workers, in p parts.
 
     Attributes
     ----------
     key : int64[p]
-        The number of the key of each part. A key has at least one part.
+        The number of each part's key. A key has at least one part.
     worker : int32[p]
-        The worker of each part.
+        Each part's worker.
     amounts : float64[p]
-        The load of each part. It is 0 only if the key's load is.
+        Each part's load, which is 0 only if the key's is.
     workers : int
         W.
 
@@ -110,17 +110,17 @@ class KeyDivision(NamedTuple):
     workers: int
 
     def count_divided(self) -> int:
-        """How many keys have several parts."""
+        """The number of keys with several parts."""
         return int((np.bincount(self.key) > 1).sum())
 
     def find_fullest(self) -> float:
-        """The load of the fullest worker, over the mean. 1 if there is no load."""
+        """The fullest worker's load over the mean; 1 without load."""
         loads = np.bincount(self.worker, self.amounts, self.workers)
         return float(loads.max() / loads.mean()) if loads.any() else 1.0
 
 
 def count_loads(df: DataFrame, key: Column, cost: Column) -> KeyLoads:
-    """Count a DataFrame by every key, by a job of Spark's. ``key`` and ``cost`` are as for ``route_frame``."""
+    """Count a DataFrame per key, in a Spark job. ``key`` and ``cost`` are as for ``route_frame``."""
     hashed = df.select(F.xxhash64(F.lit(_SEED), key).alias(_KEY), cost.alias(_COST))
     found = hashed.groupBy(_KEY).agg(F.sum(_COST).alias("load"), F.count("*").alias("tuples")).toArrow()
     keys, loads, tuples = (found.column(name).to_numpy() for name in (_KEY, "load", "tuples"))
@@ -130,7 +130,7 @@ def count_loads(df: DataFrame, key: Column, cost: Column) -> KeyLoads:
 
 
 def divide_keys(counted: KeyLoads, workers: int, slack: float) -> tuple[Quotas, KeyDivision]:
-    """Divide keys between W workers afresh: k keys have at most k + W − 1 parts."""
+    """Divide k keys between W workers, in at most k + W − 1 parts, regardless of earlier plans."""
     planner = PlannedBySpark(workers, seed=_SEED, slack=slack, threshold=0.0, balance="cost")
     quotas = planner.divide([SourceCounts(int(counted.tuples.sum()), counted.keys, counted.loads)])[0]
     away = np.searchsorted(counted.keys, quotas.keys)
@@ -147,14 +147,14 @@ def divide_keys(counted: KeyLoads, workers: int, slack: float) -> tuple[Quotas, 
 def divide_frame(
     df: DataFrame, key: Column, counted: KeyLoads, workers: int, slack: float
 ) -> tuple[DataFrame, KeyDivision]:
-    """Add the column ``WORKER``, as ``divide_keys`` says. No plan is kept, and none of an earlier batch followed.
+    """Add the column ``WORKER`` according to ``divide_keys``. No plan is kept or followed.
 
     Parameters
     ----------
     df, key
         As for ``route_frame``.
     counted : KeyLoads
-        What ``count_loads`` has counted of these.
+        The result of ``count_loads`` for these.
     workers : int
         W ≥ 1.
     slack : float
@@ -167,26 +167,26 @@ def divide_frame(
 
 
 def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: Column | None = None) -> DataFrame:
-    """Add an int column with each row's worker. The DataFrame is counted at once, by a job of Spark's.
+    """Add an int column with each row's worker. The call runs a Spark job that counts the DataFrame.
 
     Parameters
     ----------
     df : DataFrame
-        It isn't a stream. Its tasks give their rows in the same order in each attempt (``stabilise_order``).
+        Not a stream. Its tasks give rows in the same order in each attempt (``stabilise_order``).
     key : Column
         The key, of any type that Spark hashes. Null is a separate key.
     routing : Routing
-        It has a grouping that plans batches. With a checkpoint, and in ``foreachBatch`` of a session without Spark
-        Connect, keys keep their replicas from batch to batch.
+        Its grouping plans batches. With a checkpoint, and in ``foreachBatch`` without Spark Connect, keys keep their
+        replicas between batches.
     name : str
         The name of the new column.
     cost : Column, optional
-        Each row's cost, double, from 0 to ``MOST_COST``. The plan is then made of sums of costs, not of counts.
+        Each row's cost, double, from 0 to ``MOST_COST``. The plan then balances costs, not counts.
 
     Raises
     ------
     UsageError
-        In ``foreachBatch`` the checkpoint isn't the query's own.
+        In ``foreachBatch`` the checkpoint isn't the query's.
     EnvironmentFault
         The checkpoint can't be read or written.
 
@@ -199,17 +199,17 @@ def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: C
 def route_pair(
     left: DataFrame, left_key: Column, right: DataFrame, right_key: Column, routing: Routing, cost: Column | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """Add the column ``WORKER`` to two DataFrames, such that equal keys meet: the rows of a join.
+    """Add the column ``WORKER`` to a join's two DataFrames, so that equal keys meet.
 
-    The first one is counted at once, and routed as by ``route_frame``. A row of the second one goes to every worker
-    that may have rows of its key in the first one. That is one worker, unless the plan splits the key.
+    The first is counted and routed as by ``route_frame``. A row of the second goes to every worker that may have rows
+    of its key in the first: one, unless the plan splits the key.
 
     Parameters
     ----------
     left, left_key, routing, cost
         As for ``route_frame``, whose errors it raises.
     right, right_key
-        The second DataFrame and its key, which has the type of the first one's.
+        The second DataFrame and its key, of the first one's type.
 
     """
     plans = _open_plans(left.sparkSession, routing)
@@ -239,19 +239,19 @@ def _make_planner(routing: Routing) -> PlannedBySpark:
 
 
 def _open_plans(spark: SparkSession, routing: Routing) -> tuple[BatchPlans, int]:
-    """The plans of the query whose batch this is, if it is one, and the batch's number."""
+    """The plans of the query whose batch this is, if any, and the batch's number."""
     batch = get_driver_batch(spark)
     checkpoint = None if batch is None else routing.checkpoint
     if checkpoint is not None:
-        require_own_query(spark, checkpoint)  # no task checks it, as the driver alone writes there
+        require_own_query(spark, checkpoint)  # no task checks it, because only the driver writes there
     return BatchPlans(lambda _: _make_planner(routing), checkpoint, routing.name), batch or 0
 
 
 def _plan_frame(hashed: DataFrame, of: tuple[BatchPlans, int], routing: Routing) -> Quotas:
-    """Count a DataFrame with hashed keys by a job of Spark's, and plan who gets how much of what."""
+    """Count a DataFrame with hashed keys in a Spark job, and plan its quotas."""
     plans, batch = of
     answer = plans.join(None, batch, _SOURCE)
-    if answer.startswith(QUOTAS):  # what this batch's earlier attempt was routed by
+    if answer.startswith(QUOTAS):  # of this batch's earlier attempt
         return unpack_value(Quotas, answer[len(QUOTAS) :])
     planner = _make_planner(routing)
     planner.load(answer[1:])
@@ -260,26 +260,26 @@ def _plan_frame(hashed: DataFrame, of: tuple[BatchPlans, int], routing: Routing)
 
 
 def _find_first_key(quotas: Quotas, routing: Routing) -> int:
-    """The first of the quotas that are of keys: those before it are of buckets."""
+    """The first quota of a key: those before it are of buckets."""
     return int(np.searchsorted(quotas.keys, np.uint64(BUCKETS * routing.workers)))
 
 
 def _assign_buckets(hashed: DataFrame, quotas: Quotas, routing: Routing) -> DataFrame:
-    """The DataFrame with the column ``WORKER``: the worker of each row's bucket, or of its key's part of the bucket."""
+    """Add the column ``WORKER``: the worker of each row's bucket, or of its key's part of the bucket."""
     home = F.floor(F.col(_BUCKET) / BUCKETS).cast("int")
     return _join_quotas(hashed, quotas, range(_find_first_key(quotas, routing)), _BUCKET, F.xxhash64(_KEY), home)
 
 
 def _choose_workers(hashed: DataFrame, quotas: Quotas, routing: Routing) -> DataFrame:
-    """The DataFrame with the column ``WORKER``, and without those of ``_hash_keys``."""
-    # A separate column: within an expression Spark would count only the rows for which that is evaluated.
+    """Add the column ``WORKER``, and remove those of ``_hash_keys``."""
+    # A separate column: in an expression Spark would count only the rows for which it is evaluated.
     shared = _assign_buckets(hashed.withColumn(_ROW, F.monotonically_increasing_id()), quotas, routing)
     alone = range(_find_first_key(quotas, routing), len(quotas.keys))
     return _join_quotas(shared, quotas, alone, _KEY, F.xxhash64(_ROW), F.col(WORKER)).drop(_KEY, _BUCKET, _ROW, _COST)
 
 
 def _count_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
-    """What a router counts: keys alone if they are hot or remembered, the others by their buckets."""
+    """Count as a router does: hot or remembered keys alone, the others by bucket."""
     tracked = _choose_tracked(planner)
     if tracked is not None and has_function(hashed.sparkSession, "approx_top_k"):
         counted, keys, estimates = _count_frequent_keys(hashed, planner, tracked)
@@ -290,16 +290,16 @@ def _count_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
 
 
 def _choose_tracked(planner: PlannedBySpark) -> int | None:
-    """How many keys a sketch of the frequent ones tracks. None: it would be too large, or loads aren't counts."""
+    """How many keys a sketch of frequent keys tracks; None if it would be too large, or loads aren't counts."""
     most = _TRACKED * planner.workers
     if planner.uses_cost or most > _MOST_TRACKED * planner.threshold:
         return None
-    # As many as its table has room for: three quarters of a power of two.
+    # The capacity of its table: three quarters of a power of two.
     return 3 << max(0, math.ceil(math.log2(most / planner.threshold / 3)))
 
 
 def _mark_remembered(df: DataFrame, planner: PlannedBySpark) -> DataFrame:
-    """The DataFrame with the column ``remembered``, which is null for keys of which no replica is remembered."""
+    """Add the column ``remembered``, which is null for keys without a remembered replica."""
     remembered = planner.list_remembered()
     if not len(remembered):
         return df.withColumn("remembered", F.lit(None).cast("boolean"))
@@ -310,10 +310,10 @@ def _mark_remembered(df: DataFrame, planner: PlannedBySpark) -> DataFrame:
 def _count_frequent_keys(
     hashed: DataFrame, planner: PlannedBySpark, tracked: int
 ) -> tuple[SourceCounts, NDArray[np.uint64], NDArray[np.float64]]:
-    """Count the remembered keys and the buckets exactly, and the frequent keys nearly so, in one pass.
+    """Count remembered keys and buckets exactly, and frequent keys approximately, in one pass.
 
-    Both are sketches of a task's rows, so that no keys are shuffled. One that tracks as many items as there are is
-    exact. A frequent key's estimate may be too high, as ``_separate_hot_keys`` says, and is never too low.
+    Both use sketches of a task's rows, so that no keys are shuffled. One that tracks all items is exact. A frequent
+    key's estimate may be too high (see ``_separate_hot_keys``), but never too low.
     """
     items = BUCKETS * planner.workers + len(planner.list_remembered())
     marked = _mark_remembered(hashed.select(_KEY, _BUCKET), planner)
@@ -332,7 +332,7 @@ def _count_frequent_keys(
 
 
 def _read_top(top: pa.ChunkedArray) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-    """The items and counts that ``approx_top_k`` has found."""
+    """The items and counts of ``approx_top_k``."""
     entries = pa.concat_arrays([chunk.flatten() for chunk in top.chunks])
     item, count = (entries.field(name).to_numpy(zero_copy_only=False) for name in ("item", "count"))
     return item.astype(np.int64).view(np.uint64), count.astype(np.float64)
@@ -345,32 +345,32 @@ def _separate_hot_keys(
     tracked: int,
     planner: PlannedBySpark,
 ) -> SourceCounts | None:
-    """Take the hot ones of the frequent keys out of their buckets.
+    """Separate hot keys from their buckets.
 
     Parameters
     ----------
     counted : SourceCounts
-        The exact counts of the buckets, and of the remembered keys.
+        The exact counts of buckets and remembered keys.
     keys : uint64[n]
-        The frequent keys: all whose count is above twice the greatest error of the sketch.
+        The frequent keys: all whose count is above twice the sketch's greatest error.
     estimates : float64[n]
         Their counts, which may be too high by the error.
     tracked : int
-        How many keys the sketch has tracked.
+        How many keys the sketch tracked.
     planner : PlannedBySpark
-        Whose counts they are.
+        The planner whose counts they are.
 
     Returns
     -------
     SourceCounts or None
-        A bucket and its hot keys have together what is in the bucket. None: keys that leave a worker may have less
-        than it seems by more than ``_ERROR`` of the mean load, so that the worker would be left with too much.
+        A bucket and its hot keys have the bucket's load together. None: keys that leave a worker may be overestimated
+        by more than ``_ERROR`` of the mean load, so that too much would remain at the worker.
 
     Notes
     -----
     The sketch is that of Anderson et al., *A High-Performance Algorithm for Identifying Frequent Items in Data
     Streams*, IMC 2017. Its error is at most the others' load / (tracked/3 − hot keys) with near certainty (theorem 4).
-    And it lists no key whose estimate isn't above twice the error.
+    It lists only keys whose estimate is above twice the error.
 
     """
     workers, total = planner.workers, counted.tuples
@@ -393,15 +393,15 @@ def _separate_hot_keys(
 
 
 def _count_all_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
-    """Count each key, by a shuffle of all keys."""
+    """Count each key, with a shuffle of all keys."""
     load = F.sum(_COST) if planner.uses_cost else F.count("*")
     counted = hashed.groupBy(_KEY, _BUCKET).agg(load.alias("load"), F.count("*").alias("tuples"))
-    # With both sums this is the same aggregate as that of the keys. Otherwise Spark would make it anew for the total.
+    # With both sums this is the same aggregate as the keys', which Spark would otherwise compute again.
     total = counted.agg(F.sum("load").alias("total"), F.sum("tuples").alias("rows"))
     least = F.when(F.col("rows") > 0, F.col("total") * (planner.threshold / planner.workers))
     alone = (F.col("load") > 0) & (F.col("load") >= least)
     counted = _mark_remembered(counted.crossJoin(F.broadcast(total)), planner)
-    # A hash that is a bucket's number belongs to that bucket.
+    # A hash equal to a bucket's number belongs to that bucket.
     of_bucket = ~(alone | F.col("remembered").isNotNull()) | (F.col(_KEY) == F.col(_BUCKET))
     found = (
         counted.groupBy(F.when(of_bucket, F.col(_BUCKET)).otherwise(F.col(_KEY)).alias("key"))
@@ -415,7 +415,7 @@ def _count_all_keys(hashed: DataFrame, planner: PlannedBySpark) -> SourceCounts:
 
 
 def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Column, otherwise: Column) -> DataFrame:
-    """The DataFrame with the column ``WORKER``: what the rows draw of these quotas, and ``otherwise`` without one."""
+    """Add the column ``WORKER``: what the rows draw from these quotas, or ``otherwise`` without one."""
     if not which:
         return df.withColumn(WORKER, otherwise)
     drawers = [_make_alias_table(*quotas.get_parts(quota)) for quota in which]
@@ -438,11 +438,11 @@ def _join_quotas(df: DataFrame, quotas: Quotas, which: range, on: str, drawn: Co
 def _make_alias_table(
     workers: NDArray[np.int32], amounts: NDArray[np.float64]
 ) -> tuple[list[float], list[int], list[int]]:
-    """How to draw one of n workers as often as its amount says, by one number from [0, n).
+    """The table with which a random number in [0, n) draws one of n workers in proportion to its amount.
 
-    Its whole part is a slot. In slot i worker ``own[i]`` is drawn if the fraction is below ``share[i]``, and
-    ``other[i]`` if not. This is the alias method: Walker, *An Efficient Method for Generating Discrete Random Variables
-    with General Distributions*, ACM TOMS, 1977.
+    Its integer part is a slot i, which draws ``own[i]`` if the fraction is below ``share[i]``, and ``other[i]`` if not.
+    This is the alias method: Walker, *An Efficient Method for Generating Discrete Random Variables with General
+    Distributions*, ACM TOMS, 1977.
 
     >>> _make_alias_table(np.array([7, 9], np.int32), np.array([3.0, 1.0]))
     ([1.0, 0.5], [7, 9], [7, 7])

@@ -1,4 +1,4 @@
-"""The routing of a stream's sources with one planner for them all, where the grouping plans batches (PLANNED)."""
+"""Routes a stream's sources with one planner for all, for groupings that plan batches (PLANNED)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,19 +13,19 @@ from unskew.grouping.planned.interface import BatchGrouping
 
 
 def make_planner(spark: SparkSession, routing: Routing) -> Planner | None:
-    """A planner of a stream's sources, which the caller closes.
+    """A planner of a stream's sources, to be closed by the caller.
 
-    None: the grouping plans no batches, or there is no driver of ours (``choose_listen_address``). Then each source
-    plans its own part.
+    None: the grouping plans no batches, or this process has no driver (``choose_listen_address``), so that each source
+    plans its part.
     """
     place = choose_listen_address(spark) if get_grouping(routing.grouping).batched else None
     return None if place is None else Planner(_make_router_factory(routing), routing.checkpoint, place, routing.name)
 
 
 def add_planner(df: DataFrame, routing: Routing, name: str = "") -> Routing:
-    """The routing of a DataFrame of the user's, with plans if it is a stream whose grouping plans batches.
+    """The routing of a user's DataFrame, with plans if it is a stream whose grouping plans batches.
 
-    All such DataFrames of this process share a planner. ``name`` replaces that of the routers.
+    All such DataFrames of this process share a planner. ``name`` replaces the routers'.
     """
     spark = df.sparkSession
     place = choose_listen_address(spark) if df.isStreaming and get_grouping(routing.grouping).batched else None
@@ -41,7 +41,7 @@ def add_planner(df: DataFrame, routing: Routing, name: str = "") -> Routing:
 
 
 def _make_router_factory(routing: Routing) -> Callable[[int], BatchGrouping]:
-    """Makes the router that plans a batch."""
+    """Batch → the router that plans it."""
 
     def router(batch: int) -> BatchGrouping:
         made = routing.router(routing.plan_state(batch).workers)

@@ -1,13 +1,13 @@
-"""The planner of a query divides each batch between the workers, in waves. Its sources ask the driver's plan service.
+"""The planner of a query divides each batch between the workers, in waves, at its sources' requests.
 
-Sources read their parts of a batch side by side, as many at a time as Spark has slots. A source says that it is there,
-counts its part, sends its counts, and gets its quotas. A *wave* is whoever is counting: the planner answers when all
-sources that have said they are there have sent their counts, or have gone. So nobody waits for a source that has no
-slot. A batch's waves have one plan together, as ``BatchGrouping.wave`` says.
+As many sources as Spark has slots read a batch at the same time. A source announces itself, counts its part, sends the
+counts, and gets its quotas. The sources that count at the same time are a *wave*: the planner answers when all
+announced sources have sent their counts or have gone. So none waits for a source without a slot. A batch's waves share
+one plan (``BatchGrouping.wave``).
 
-Beside a checkpoint a wave's plan is written before it is answered, whole and once. Whoever asks again for a source of a
-batch gets what was written: a task that runs again, a speculative one, or a task of the next driver. The waves that a
-driver has written stand, and the next one plans the rest of the batch.
+With a checkpoint, a wave's plan is written once, before the answer. Repeated requests for a source of a batch get what
+was written: from a task that runs again, a speculative one, or one of the next driver. A driver's written waves stay
+valid, and the next driver plans the rest of the batch.
 """
 
 import hashlib
@@ -35,32 +35,32 @@ log = logging.getLogger(__name__)
 
 FOLDER = ("unskew", "waves")
 _WAVE = "wave"
-# A replay needs the waves of its own batch, and the last one before it.
+# A replay needs its batch's waves, and the last one before.
 _KEEP = 3  # batches
 
-#: Makes a new router for a batch, whose W may be that of an earlier run.
+#: Creates a router for a batch, whose W may be an earlier run's.
 Routers: TypeAlias = Callable[[int], BatchGrouping]
 
 
 class StaleRequest(UserError):
-    """The batch that a source asks for is over, or its planner."""
+    """The requested batch or its planner has ended."""
 
     exit_code = 1
 
 
 class DataFramePlans:
-    """The plans of a DataFrame's queries, for sources that ask over their connections, until ``close``.
+    """Answers requests of the sources of a DataFrame's queries, until ``close``.
 
     Parameters
     ----------
     routers : batch → BatchGrouping
-        Makes a new router for a batch.
+        Creates a router for a batch.
     checkpoint : str or Location, optional
-        The query's checkpoint location. Without it the replicas last as long as this object and the query.
+        The query's checkpoint location. Without it, replicas last as long as this object and the query.
     name : str
-        A name for them, if the same query has others.
+        A name, if the query has other plans.
     active : callable, optional
-        The ids of the queries that run. The plans of others are forgotten when a new query asks.
+        The ids of the running queries. A new query's request drops the plans of others.
 
     """
 
@@ -77,7 +77,7 @@ class DataFramePlans:
         self._closed = False
 
     def close(self) -> None:
-        """Plan no more. Sources that wait are refused."""
+        """Stop planning, and refuse waiting sources."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -104,12 +104,12 @@ class DataFramePlans:
                 source.send_bytes(QUOTAS + self._answer_counts(query, source, batch, number, counts))
         finally:
             with self._changed:
-                if not self._closed:  # whoever still waits is refused: no plan is made for them
+                if not self._closed:  # refuses the waiting sources: they get no plan
                     query.leave(source)
                 self._changed.notify_all()
 
     def _forget_ended(self, new: str) -> None:
-        """Forget the plans of queries that have ended, if a new one asks. Mere tidying: it may fail."""
+        """Drop the plans of ended queries if a new one requests plans. It may fail without harm."""
         if self._active is None or new in self._queries:
             return
         try:
@@ -123,7 +123,7 @@ class DataFramePlans:
     def _answer_counts(
         self, query: "BatchPlans", source: Connection, batch: int, number: int, counts: SourceCounts
     ) -> bytes:
-        """The quotas of a source that has counted. It waits for the others of its wave."""
+        """Wait for the wave of a source that has counted, and return its quotas."""
         with self._changed:
             query.count(source, batch, number, counts)
             self._changed.notify_all()
@@ -132,7 +132,7 @@ class DataFramePlans:
 
 
 class Planner(PlanService):
-    """The planner of one DataFrame's queries, until ``close``.
+    """Serves one DataFrame's queries until ``close``.
 
     Parameters
     ----------
@@ -154,15 +154,15 @@ class Planner(PlanService):
         self.address = self.add(self._plans)
 
     def summary(self, batch: int) -> PlanSummary | None:
-        """How a query's newest batch was planned. None: it has another number, or no source has counted.
+        """How a query's newest batch was planned; None if it has another number, or no source has counted.
 
-        (How long sources waited is known to them alone.)
+        (Only the sources know how long they waited.)
         """
         return self._plans.summary(batch)
 
 
 class BatchPlans:
-    """The plans of one query's batches, one after the other. The caller has the planner's lock.
+    """The plans of one query's batches, in sequence. The caller has the planner's lock.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class BatchPlans:
         self._refused: dict[int, Exception] = {}
 
     def join(self, source: Connection | None, batch: int, number: int) -> bytes:
-        """Note that a source is there. Returns its quotas if the plan has them, else what it counts with."""
+        """Record that a source is there. Return its quotas if planned, else what it needs for counting."""
         if batch > self._batch:
             self._begin(batch)
         self._require(batch)
@@ -194,7 +194,7 @@ class BatchPlans:
         return REPLICAS + self._router.for_sources()
 
     def count(self, source: Connection | None, batch: int, number: int, counts: SourceCounts) -> None:
-        """Note a source's counts."""
+        """Record a source's counts."""
         self._require(batch)
         self._counting.pop(source, None)
         self._refused.pop(number, None)
@@ -203,7 +203,7 @@ class BatchPlans:
         self._plan_if_counted()
 
     def leave(self, source: Connection | None) -> None:
-        """Note that an attempt of a source has gone."""
+        """Record that an attempt of a source has gone."""
         if self._counting.pop(source, None) is not None:
             self._plan_if_counted()
 
@@ -229,7 +229,7 @@ class BatchPlans:
             raise StaleRequest(f"batch {batch} is over")
 
     def _begin(self, batch: int) -> None:
-        """Begin a batch: its sources plan together. What an earlier driver has planned of it stands."""
+        """Begin a batch, in which an earlier driver's plans stay valid."""
         before, first = self._router, self._batch < 0
         self._router = router = self._routers(batch)
         if before is not None and before.identity == router.identity:
@@ -254,7 +254,7 @@ class BatchPlans:
             self._adopt(found)
 
     def _adopt(self, data: bytes) -> None:
-        """Let a wave's plan stand, as the next one of the batch."""
+        """Adopt a wave's plan as the next one of the batch."""
         values: dict[str, Any] = unpack_values(_WAVE, data)
         assert self._router is not None
         self._router.load(values["state"])
@@ -262,7 +262,7 @@ class BatchPlans:
         self._number += 1
 
     def _plan_if_counted(self) -> None:
-        """Plan the wave if nobody is counting, except attempts at sources that another attempt has counted."""
+        """Plan the wave if no source is counting, except attempts of sources that another attempt has counted."""
         assert self._router is not None
         while self._counted and all(n in self._counted or n in self._planned for n in self._counting.values()):
             sources, before = sorted(self._counted), self._router.save()
@@ -286,16 +286,16 @@ class BatchPlans:
 
 
 class WaveLog:
-    """The plans of waves beside a checkpoint, each in a file: ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
+    """The plans of waves in a checkpoint's files ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
 
-    Routers with other parameters or another W have waves of their own, so that none adopts what it can't follow.
+    Routers with other parameters or another W have separate waves, so that none adopts what it can't follow.
 
     Parameters
     ----------
     checkpoint : str or Location
         The query's checkpoint location.
     identity : str
-        The routers' (``Grouping.identity``).
+        The routers' ``Grouping.identity``.
     name : str
         The planner's name.
 
@@ -304,32 +304,32 @@ class WaveLog:
     def __init__(self, checkpoint: Where, identity: str, name: str = "") -> None:
         router = hashlib.sha256(identity.encode()).hexdigest()[:16]
         self._folder = Location.of(checkpoint).folder(*FOLDER, f"{name or 'query'}-{router}")
-        self._there: set[str] | None = None  # the files that this driver knows of
+        self._there: set[str] | None = None  # the files known to this driver
 
     def read(self, batch: int, number: int) -> bytes | None:
-        """A wave's plan. None: it wasn't written."""
+        """A wave's plan, or None if it wasn't written."""
         try:
             return self._folder.read(_format_name(batch, number))
         except FileNotFoundError:
             return None
 
     def before(self, batch: int) -> bytes | None:
-        """The router's state after the last wave of the batches before. None: there is none."""
+        """The router's state after the last wave of earlier batches, if any."""
         for name in sorted((name for name in self._list_waves() if _parse_batch(name) < batch), reverse=True):
-            with suppress(FileNotFoundError):  # a list may have what is no longer there
+            with suppress(FileNotFoundError):  # a listing may have removed files
                 values: dict[str, Any] = unpack_values(_WAVE, self._folder.read(name))
                 return values["state"]
         return None
 
     def create(self, batch: int, number: int, data: bytes) -> bytes:
-        """Write a wave's plan, or leave what is there. Returns what is there now."""
+        """Write a wave's plan unless there is one, and return the one that is there."""
         name = _format_name(batch, number)
         written = data if self._folder.create(name, data) else self._folder.read(name)
         self._list_waves().add(name)
         return written
 
     def forget(self, batch: int) -> None:
-        """Remove the plans of a batch and of those before it, except the last wave's of all. Mere tidying."""
+        """Remove the plans of a batch and of earlier ones, except the very last wave's."""
         with suppress(EnvironmentFault):
             known = self._list_waves()
             old = sorted(name for name in known if _parse_batch(name) <= batch)

@@ -96,8 +96,7 @@ class OperatorCalls:
         return self._call_guarded("on_close", call, keys)
 
     def upgrade(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """``KeyedOperator.upgrade`` for rows with states of an older schema; None if the operator has no such
-        schema."""
+        """``KeyedOperator.upgrade`` for rows with states of an older schema, or None if it is unknown."""
         old = pa.schema([field for field in rows.schema if field.name not in (KEY, LAST)])
         if old not in self.work.previous_schemas:
             return None
@@ -158,7 +157,7 @@ def _slice_slots(tuples: pa.RecordBatch, start: int, stop: int, keys: int) -> pa
 def _narrow_failure(
     call: Callable[[int, int], object], start: int, stop: int, error: Exception
 ) -> tuple[int, int, Exception]:
-    """The fewest neighbouring keys on which a call fails, by bisection; methods keep nothing, so can be called again."""
+    """The fewest neighbouring keys on which a call fails, by bisection: methods keep nothing between calls."""
     while stop - start > 1:
         half = (start + stop) // 2
         for part in ((start, half), (half, stop)):

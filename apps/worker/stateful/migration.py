@@ -78,8 +78,7 @@ class StateTransfers:
         return self._read(plan, (sender, batch))
 
     def write(self, sender: int, plan: int, batch: int, rows: Mapping[int, pa.RecordBatch], schema: pa.Schema) -> int:
-        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``. Return its size
-        (bytes)."""
+        """Write a worker's file with the rows for each receiver, of this schema with ``WINDOW``; returns its size."""
         receivers = sorted(rows)
         described = schema.with_metadata({_RECEIVERS: ",".join(map(str, receivers)).encode()})
         sink = pa.BufferOutputStream()
