@@ -25,7 +25,7 @@ _SERIES = {"timeseries", "stat", "bargauge"}
 _UNITS = {name for name in vars(units).values() if isinstance(name, str)}
 _OWN_UNITS = ("si:", "prefix:", "suffix:", "count:", "currency:", "time:")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
-_PROMETHEUS_NAMES = {m.prometheus_name: m for m in METRICS if m.subject.prometheus}
+_PROMETHEUS_NAMES = {m.prometheus_name: m for m in METRICS if m.is_number}
 _FIELDS = {(m.subject.name, m.name) for m in METRICS}
 
 

@@ -123,7 +123,7 @@ def _fields(value: dict[str, Any], path: str) -> Iterator[str]:
 def _metrics() -> Iterator[str]:
     for each in METRICS:
         labels = f" by {', '.join(each.subject.labels)}" if each.subject.labels else ""
-        shown = f" · {each.prometheus_name}" if each.subject.prometheus else ""
+        shown = f" · {each.prometheus_name}" if each.is_number else ""
         yield f"metric {each.subject.name} {each.name} ({each.kind}, {each.unit}){labels}{shown}"
 
 

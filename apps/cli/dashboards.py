@@ -217,5 +217,5 @@ def _describe(subject: catalogue.Subject) -> str:
 
 def _make_row(subject: str, metric: catalogue.Metric) -> str:
     kind = " (counter)" if metric.kind == "counter" else ""
-    prometheus = f"`{metric.prometheus_name}`" if metric.subject.prometheus else "–"
+    prometheus = f"`{metric.prometheus_name}`" if metric.is_number else "–"
     return f"| {subject} | `{metric.name}` | {metric.unit}{kind} | {metric.meaning} | {prometheus} |"

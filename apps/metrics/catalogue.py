@@ -57,8 +57,8 @@ class Subject:
         What the timestamp of its points is; a batch that is replayed has the same one.
     labels : dict
         Label → meaning, beyond ``COMMON``.
-    prometheus : bool
-        Whether Prometheus gets it too. It doesn't if a key or a text would become a label.
+    is_ranking : bool
+        Whether the samples of one time are the whole: of those before, none is valid any more.
 
     """
 
@@ -66,7 +66,7 @@ class Subject:
     meaning: str
     time: str
     labels: dict[str, str]
-    prometheus: bool = True
+    is_ranking: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,11 @@ class Metric:
     unit: str
     meaning: str
     kind: Kind = "gauge"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether Prometheus and OpenTelemetry get it, too. They get no text: a key would become a label."""
+        return self.kind != "text"
 
     @property
     def prometheus_name(self) -> str:
@@ -155,7 +160,7 @@ HOT_KEY = Subject(
     "One of the ten keys with the most tuples in a closed window",
     "the window's end",
     _RANK,
-    prometheus=False,
+    is_ranking=True,
 )
 OPEN_WINDOW = Subject(
     "open_window",
@@ -171,7 +176,7 @@ QUERY = Subject("query", "The streaming query, after each micro-batch", "the bat
 SOURCE = Subject("source", "A source after each micro-batch", "the batch's time", _SOURCE)
 WORKERS = Subject("workers", "The number of workers", "the batch's time", {})
 SCHEME = Subject("scheme", "Numbers that the grouping publishes of itself", "the batch's time", _INTERNAL)
-EVENT = Subject("event", "An event that dashboards mark", "the batch's time", _KIND, prometheus=False)
+EVENT = Subject("event", "An event that dashboards mark", "the batch's time", _KIND)
 REBALANCE = Subject(
     "rebalance", "A plan that moved keys, after the first batch that was routed by it", "the batch's time", {}
 )

@@ -1,7 +1,8 @@
 """An OpenTelemetry collector, to which samples are sent as metrics, and batches as traces, by OTLP over gRPC.
 
 Names and units are chosen so that a collector's exporter for Prometheus makes of them the names that this project's own
-page has: rules and dashboards hold for both. As there, no key is a label.
+page has: rules and dashboards hold for both. As there, no key is a label. OpenTelemetry's SDK can't say that a rank is
+gone: the collector drops it once it is old.
 """
 
 import logging
@@ -93,12 +94,10 @@ def make_metrics(samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> list[Ot
     """The numbers of samples as OpenTelemetry's metrics, each with all its points."""
     points: dict[str, tuple[Metric, list[NumberDataPoint]]] = {}
     for sample, common in samples:
-        if not sample.subject.prometheus:
-            continue
         labels = {**common, **sample.labels}
         at = sample.time_ms * 1_000_000 or time.time_ns()
         for metric in list_metrics(sample.subject):
-            if metric.name in sample.values and metric.kind != "text":
+            if metric.name in sample.values and metric.is_number:
                 value = metric.in_prometheus(float(sample.values[metric.name]))
                 points.setdefault(metric.prometheus_name, (metric, []))[1].append(NumberDataPoint(labels, 0, at, value))
     return [_make_metric(metric, of) for metric, of in points.values()]

@@ -54,6 +54,7 @@ class Exporter:
     def __init__(self, port: int, host: str = LOOPBACK, refresh: Callable[[], None] | None = None) -> None:
         self._refresh = refresh
         self._values: dict[tuple[str, Labels], dict[str, float]] = {}
+        self._ranked: dict[str, int] = {}  # subject → time of the ranking
         self._lock = threading.Lock()
         registry = CollectorRegistry()
         registry.register(self)
@@ -83,13 +84,22 @@ class Exporter:
         self._thread.join()
 
     def write(self, samples: Iterable[Sample], common: Mapping[str, str]) -> None:
-        """Set the values of the samples' series."""
+        """Set the values of the samples' series. A new ranking removes the ranks of the one before."""
         with self._lock:
             for sample in samples:
-                if sample.subject.prometheus:
-                    labels = tuple({**common, **sample.labels}.items())
-                    numbers = {name: float(value) for name, value in sample.values.items()}
+                if sample.subject.is_ranking:
+                    self._begin_ranking(sample)
+                labels = tuple({**common, **sample.labels}.items())
+                numbers = {name: float(value) for name, value in sample.values.items() if not isinstance(value, str)}
+                if numbers:
                     self._values.setdefault((sample.subject.name, labels), {}).update(numbers)
+
+    def _begin_ranking(self, sample: Sample) -> None:
+        """Remove the ranking of another time: the new one may have fewer ranks."""
+        name = sample.subject.name
+        if self._ranked.get(name) != sample.time_ms:
+            self._values = {series: numbers for series, numbers in self._values.items() if series[0] != name}
+            self._ranked[name] = sample.time_ms
 
     def forget(self) -> None:
         """Remove all series, because another run's series follow."""

@@ -2,14 +2,16 @@
 
 import socket
 
+import numpy as np
 import pytest
 
 from tests.apps.conftest import settings  # noqa: F401
 from tests.http import series
+from unskew.apps.aggregator.observer import Distribution, HotKey
 from unskew.apps.checkpoint.versions import Totals, TotalsLog
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON, METRICS, Sample
-from unskew.apps.metrics.metrics_reporter import MetricsReporter
+from unskew.apps.metrics.metrics_reporter import MetricsReporter, sample_window
 from unskew.apps.metrics.outputs import Destinations, Exporter, Outputs
 from unskew.errors import UsageError
 
@@ -45,6 +47,35 @@ def test_values_are_in_base_units_and_no_key_becomes_a_label():
             "unskew_window_std_dev_ratio": 0.125,
             "unskew_window_duration_seconds": 2.5,
             "unskew_window_imbalance": 3,
+            "unskew_hot_key_tuples": 5,
+        }
+        assert not any("Turkey" in series for series in page(exporter))
+
+
+def test_a_window_with_fewer_keys_removes_the_ranks_that_it_lacks():
+    """Windows may come in one call, and the samples of a window that comes again replace themselves."""
+
+    def window(end: int, *tuples: int) -> list[Sample]:
+        hottest = [HotKey(f"key {rank}", each, each, 1) for rank, each in enumerate(tuples)]
+        loads = np.array([sum(tuples), 0])
+        distribution = Distribution(end - 1000, end, loads, loads, loads, len(tuples), hottest)
+        return list(sample_window(distribution, Totals(tuples=sum(tuples), loads=loads.tolist())))
+
+    def ranks(exporter) -> dict[str, float]:
+        found = {name: value for name, value in page(exporter).items() if name.startswith("unskew_hot_key_tuples")}
+        return {name.split('rank="')[1].split('"')[0]: value for name, value in found.items()}
+
+    with Exporter(0, "127.0.0.1") as exporter:
+        exporter.write([*window(1000, 9, 8, 7), *window(2000, 6, 5)], LABELS)
+        assert ranks(exporter) == {"1": 6, "2": 5}
+        exporter.write(window(2000, 6, 5), LABELS)
+        assert ranks(exporter) == {"1": 6, "2": 5}
+        exporter.write(window(3000, *range(20, 10, -1)), LABELS)
+        assert ranks(exporter) == {str(rank): 21 - rank for rank in range(1, 11)}
+        exporter.write(window(4000, 1), LABELS)
+        assert ranks(exporter) == {"1": 1}
+        assert {"unskew_worker_tuples", "unskew_hot_key_counts", "unskew_hot_key_holders"} <= {
+            name.split("{")[0] for name in page(exporter)
         }
 
 

@@ -63,13 +63,11 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 def test_its_exporter_gives_metrics_the_names_that_our_page_has(collector):
     with OtlpWriter(collector.address) as writer:
-        for subject in {
-            metric.subject.name: metric.subject for metric in METRICS if metric.subject.prometheus
-        }.values():
-            values = {metric.name: 100 for metric in catalogue.list_metrics(subject) if metric.kind != "text"}
+        for subject in {metric.subject.name: metric.subject for metric in METRICS if metric.is_number}.values():
+            values = {metric.name: 100 for metric in catalogue.list_metrics(subject) if metric.is_number}
             writer.write([Sample(subject, 5, values, dict.fromkeys(subject.labels, "0"))], COMMON)
     assert writer.lost == 0
-    assert collector.names() == {metric.prometheus_name for metric in METRICS if metric.subject.prometheus}
+    assert collector.names() == {metric.prometheus_name for metric in METRICS if metric.is_number}
 
 
 def test_it_gets_a_batch_as_a_trace(collector):

@@ -73,12 +73,17 @@ def test_every_window_is_the_same_everywhere(spark, settings, connection, topic,
         assert scraped["metric"]["grouping"] == "DYNAMIC_KEY"
         # Prometheus has the last window.
         for (subject, time_ms, *label), fields in truth.items():
-            if time_ms == last and subject != "hot_key":
-                for name, value in fields.items():
-                    labels = f'{{worker="{label[0]}"}}' if label else ""
-                    metric = catalogue.get_metric(subject, name)
-                    series, expected = metric.prometheus_name + labels, pytest.approx(metric.in_prometheus(value))
-                    assert float(first(server, series)["value"][1]) == expected, series
+            if time_ms == last:
+                numbers = {catalogue.get_metric(subject, name): value for name, value in fields.items()}
+                for metric, value in numbers.items():
+                    if metric.is_number:
+                        labels = dict(zip(metric.subject.labels, label, strict=True))
+                        chosen = ",".join(f'{name}="{of}"' for name, of in labels.items())
+                        series = f"{metric.prometheus_name}{{{chosen}}}"
+                        expected = pytest.approx(metric.in_prometheus(value))
+                        assert float(first(server, series)["value"][1]) == expected, series
+        hot = sum(name == "hot_key" and time_ms == last for name, time_ms, *_ in truth)
+        assert len(server.query("unskew_hot_key_tuples")) == hot
         with urllib.request.urlopen(outputs.exporter.url) as answer:
             promtool("check", "metrics", page=answer.read())
         total = first(server, "unskew_run_tuples_total")
