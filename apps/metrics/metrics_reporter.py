@@ -268,9 +268,10 @@ class MetricsReporter:
         self._continuous = settings.run_time is None and not settings.until_drained
         self._trigger = settings.trigger
         self._batches = self._slow = 0
-        # Prometheus' page has the run's totals before the first batch after a restart.
+        # Prometheus' page has the run's totals, or zeros, before the first batch: its rates need a value before it.
         totals = TotalsLog(settings.location).newest(Checkpoint(settings.location).newest_batch())
-        outputs.begin([self._kind(0), *self._sample_batches(0), *_sample_totals(totals)], self._common)
+        begun = [self._kind(0), *self._sample_batches(0), *_sample_totals(totals, settings.workers)]
+        outputs.begin(begun, self._common)
 
     def batch(self, report: "BatchReport") -> None:
         """Take in a batch's report."""
@@ -337,7 +338,8 @@ def _sample_event(kind: str, text: str, time_ms: int) -> Sample:
     return Sample(catalogue.EVENT, time_ms, {"text": text}, {"kind": kind})
 
 
-def _sample_totals(totals: Totals) -> Iterator[Sample]:
+def _sample_totals(totals: Totals, workers: int) -> Iterator[Sample]:
     yield sample_run(totals, 0)
-    for worker, tuples in enumerate(totals.loads):
-        yield Sample(catalogue.WORKER, 0, {"closed": tuples}, {"worker": str(worker)})
+    closed = dict(enumerate(totals.loads))
+    for worker in range(workers):
+        yield Sample(catalogue.WORKER, 0, {"closed": closed.get(worker, 0)}, {"worker": str(worker)})

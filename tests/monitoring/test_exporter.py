@@ -5,6 +5,7 @@ import socket
 import numpy as np
 import pytest
 
+from tests.apps import local_settings
 from tests.apps.conftest import settings  # noqa: F401
 from tests.http import series
 from unskew.apps.aggregator.observer import Distribution, HotKey
@@ -109,6 +110,17 @@ def test_counters_go_on_where_the_checkpoint_is(settings):
     assert found["unskew_run_tuples_total"] == 700
     assert found["unskew_run_rejected_total"] == 3
     assert closed == [300, 200]
+
+
+@pytest.mark.parametrize(("workers", "loads", "shown"), [(2, [], [0, 0]), (3, [7, 2], [7, 2, 0]), (1, [7, 2], [7])])
+def test_each_worker_of_the_run_is_counted_from_its_beginning(workers, loads, shown, tmp_path):
+    """Otherwise an increase would lack the first windows; and a worker that is no more would be an idle one."""
+    run = local_settings.settings(workers=workers, checkpoint=str(tmp_path))
+    if loads:
+        TotalsLog(run.checkpoint).write(4, Totals(tuples=sum(loads), loads=loads))
+    with Outputs(Destinations(None, 0)) as outputs:
+        MetricsReporter(run, outputs)
+        assert [value for series, value in page(outputs.exporter).items() if "worker_closed_total" in series] == shown
 
 
 def test_names_are_unique_and_labels_are_none_of_the_common_ones():
