@@ -4,6 +4,7 @@ The variables are the data sources, runs, groupings and workers that a user sele
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
@@ -20,8 +21,8 @@ from grafana_foundation_sdk.models.dashboard import (
     VariableSort,
 )
 
-from unskew.apps.metrics import catalogue
-from unskew.apps.metrics.catalogue import COMMON
+from unskew.apps.metrics.catalogue import COMMON, get_metric
+from unskew.dashboards.grafana import promql
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux, read_events
 from unskew.dashboards.grafana.promql import PROMETHEUS
 
@@ -40,12 +41,24 @@ DATA_SOURCES = {
 }
 
 
+DataSource = Literal["influxdb", "prometheus"]
+
+
 #: Mark → (kinds of event, colour).
 MARKS = {
     "Starts and restarts": (("start", "restart"), "#7f7f7f"),
     "Scale-ups": (("scale_up",), "#2ca02c"),
     "Scale-downs": (("scale_down",), "#9467bd"),
     "Rebalances": (("rebalance",), "#ff7f0e"),
+}
+
+_SCHEME, _PLAN = get_metric("scheme", "value"), get_metric("rebalance", "plan")
+#: Mark → where Prometheus sees it: it has no events, but gauges that change.
+_CHANGES = {
+    "Starts and restarts": promql.appear(get_metric("query", "batch")),
+    "Scale-ups": promql.grow(_SCHEME, 'internal="scale_ups"'),
+    "Scale-downs": promql.grow(_SCHEME, 'internal="scale_downs"'),
+    "Rebalances": f"{promql.grow(_PLAN)} or {promql.appear(_PLAN)}",
 }
 
 
@@ -65,7 +78,7 @@ def page(
     description: str,
     rows: Sequence[Row],
     *,
-    data_sources: Sequence[str] = ("influxdb",),
+    source: DataSource = "influxdb",
     workers: bool = False,
 ) -> Dashboard:
     """A dashboard of those rows of panels.
@@ -80,8 +93,8 @@ def page(
         How the dashboard answers it.
     rows : sequence of Row
         Panels with their height. They share the width of their row.
-    data_sources : sequence of str
-        Data sources of its panels; the first one lists the runs.
+    source : str
+        The data source of its panels, variables and marks: there is no need for another one.
     workers : bool
         Whether workers can be selected.
 
@@ -105,15 +118,13 @@ def page(
             .keep_time(True)
         )
     )
-    # The marks come from InfluxDB, whatever the panels' data source is.
-    for name in sorted({"influxdb", *data_sources}):
-        made = made.with_variable(data_source(name))
+    made = made.with_variable(data_source(source))
     for name in ("run", "grouping", *(["worker"] if workers else [])):
-        made = made.with_variable(tag(name, prometheus=data_sources[0] == "prometheus"))
+        made = made.with_variable(tag(name, source))
     for number, (panel, beside) in enumerate(((panel, len(row)) for row in rows for panel in row), 1):
         made = made.with_panel(_Placed(panel, number, _COLUMNS // beside))
     result = made.build()
-    result.annotations = AnnotationContainer([_mark(name, *how) for name, how in MARKS.items()])
+    result.annotations = AnnotationContainer([_mark(name, source) for name in MARKS])
     return result
 
 
@@ -131,7 +142,7 @@ class _Placed(Builder[Panel]):
         return built
 
 
-def data_source(name: str) -> DatasourceVariable:
+def data_source(name: DataSource) -> DatasourceVariable:
     """The variable of a data source; its first value is ours, where that is provisioned."""
     label, uid = DATA_SOURCES[name]
     return (
@@ -143,10 +154,12 @@ def data_source(name: str) -> DatasourceVariable:
     )
 
 
-def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
+def tag(name: str, source: DataSource = "influxdb") -> QueryVariable:
     """The variable of a tag: any of its values in the time range, or all; for ``worker``, those of selected runs."""
-    if prometheus:
-        known = catalogue.get_metric("run", "tuples").prometheus_name
+    if source == "prometheus":
+        known = get_metric("run", "tuples").prometheus_name
+        if name == "worker":
+            known = promql.select_series(get_metric("worker", "closed"))
         query, where = f"label_values({known}, {name})", PROMETHEUS
     else:
         predicate = "r.run =~ /^${run:regex}$/" if name == "worker" else 'r._measurement == "batch"'
@@ -156,7 +169,7 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
         .label(_LABELS[name])
         .description({"run": COMMON["run"], "grouping": "groupingType", "worker": "0 … W − 1"}[name])
         .datasource(where)
-        .query({"query": query, "refId": "A", **({"qryType": 1} if prometheus else {})})
+        .query({"query": query, "refId": "A", **({"qryType": 1} if where is PROMETHEUS else {})})
         .multi(True)
         .include_all(True)
         .all_value(".*")
@@ -166,7 +179,14 @@ def tag(name: str, *, prometheus: bool = False) -> QueryVariable:
     )
 
 
-def _mark(name: str, kinds: Sequence[str], colour: str) -> AnnotationQuery:
-    target = Flux(read_events(kinds)).build()
+def _mark(name: str, source: DataSource) -> AnnotationQuery:
+    kinds, colour = MARKS[name]
+    mark = AnnotationQuery(name=name, datasource=INFLUXDB, enable=True, icon_color=colour)
+    if source == "prometheus":
+        mark.datasource, mark.title_format = PROMETHEUS, promql.LEGEND
+        target = promql.query(_CHANGES[name]).build()
+    else:
+        target = Flux(read_events(kinds)).build()
     target.ref_id = "Anno"
-    return AnnotationQuery(name=name, datasource=INFLUXDB, enable=True, icon_color=colour, target=target)
+    mark.target = target
+    return mark

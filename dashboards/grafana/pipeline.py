@@ -28,7 +28,7 @@ def pipeline() -> Dashboard:
             _show_state(),
             _show_waits(),
         ],
-        data_sources=("prometheus",),
+        source="prometheus",
     )
 
 

@@ -10,14 +10,17 @@ from unskew.apps.metrics.catalogue import Metric
 #: The data source, behind a variable: a dashboard can be pointed at another Prometheus.
 PROMETHEUS = DataSourceRef(type_val="prometheus", uid="${prometheus}")
 
+#: A run's name in a legend.
+LEGEND = "{{grouping}} · {{stream}}"
+
 # A run's name without its grouping, which stands first in the legend.
 _NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[a-z]+")'
-_LEGEND = "{{grouping}} · {{stream}}"
+_SELECTED = ('run=~"$run"', 'grouping=~"$grouping"')
 
 
 def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
     """A series for each run and each value of the labels ``by``."""
-    legend = " · ".join([_LEGEND, *(f"{label} {{{{{label}}}}}" for label in by)])
+    legend = " · ".join([LEGEND, *(f"{label} {{{{{label}}}}}" for label in by)])
     return Dataquery().expr(_NAMED.format(expression)).legend_format(legend).ref_id("A").range()
 
 
@@ -45,6 +48,16 @@ def now(gauge: Metric, by: Sequence[str] = ()) -> str:
     return f"{_labels('max', by)} ({select_series(gauge)})"
 
 
+def appear(gauge: Metric) -> str:
+    """A gauge at the moment at which it appears."""
+    return f"{now(gauge)} unless {_labels('max')} ({_before(gauge)})"
+
+
+def grow(gauge: Metric, *where: str) -> str:
+    """A gauge's sum, at each moment at which it is higher than the moment before."""
+    return f"{_sum()} ({select_series(gauge, *where)}) > {_sum()} ({_before(gauge, *where)})"
+
+
 def busiest(load: Metric) -> str:
     """The largest of a run's workers, divided by their mean."""
     return f"{now(load)} / {_labels('avg')} ({select_series(load)})"
@@ -66,9 +79,14 @@ def age(timestamp: Metric) -> str:
     return f"time() - {now(timestamp)}"
 
 
-def select_series(metric: Metric) -> str:
-    """The metric's series of the selected runs."""
-    return f'{metric.prometheus_name}{{run=~"$run", grouping=~"$grouping"}}'
+def select_series(metric: Metric, *where: str) -> str:
+    """The metric's series of the selected runs for which further conditions on labels hold."""
+    return f"{metric.prometheus_name}{{{', '.join([*_SELECTED, *where])}}}"
+
+
+def _before(gauge: Metric, *where: str) -> str:
+    """A gauge as it was at the moment before, which is one step of the query ago."""
+    return f"{select_series(gauge, *where)} offset $__interval"
 
 
 def _per_second(counter: Metric) -> str:

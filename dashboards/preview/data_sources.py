@@ -224,8 +224,7 @@ class DataSources:
         marks = []
         for annotation in dashboard["annotations"]["list"]:
             answer = self.answer(annotation["datasource"]["uid"], annotation["target"], selection)
-            times = answer.columns["time"] if isinstance(answer, Table) else ()
-            marks += [Mark(time, annotation["name"], annotation["iconColor"]) for time in times]
+            marks += [Mark(time, annotation["name"], annotation["iconColor"]) for time in _list_times(answer)]
         return marks
 
 
@@ -245,6 +244,14 @@ def fill_labels(text: str, labels: Mapping[str, Any]) -> str:
     return re.sub(
         r"\$\{__field\.labels\.(\w+)\}|\{\{\s*(\w+)\s*\}\}", lambda f: str(labels.get(f[1] or f[2], "")), text
     )
+
+
+def _list_times(answer: Answer) -> list[datetime]:
+    """The times of events: those in a table, or where a series is above 0, as Grafana takes them."""
+    if isinstance(answer, Table):
+        return list(answer.columns["time"])
+    points = (point for series in answer for point in zip(series.times, series.values, strict=True))
+    return [time for time, value in points if value > 0]
 
 
 def _in_time(table: Any) -> bool:

@@ -139,7 +139,15 @@ def test_where_an_alert_begins_is_a_line_unless_it_is_far_away(figures, tmp_path
     for highest, shown in ((3.0, [2.0]), (1.2, [])):
         answer = [Series({}, "KEY · a", [NOON, NOON + timedelta(minutes=1)], [1.0, highest])]
         axes = drawn(figures, "pipeline", "Is Kafka uneven?", answer, tmp_path)
-        assert [line.get_ydata()[0] for line in axes.lines if line.is_dashed()] == shown
+        heights = [set(line.get_ydata()) for line in axes.lines if line.is_dashed()]  # a mark's are two
+        assert [height for height in heights if len(height) == 1] == [{each} for each in shown]
+
+
+def test_prometheus_marks_where_a_series_is_above_0():
+    answer = [Series({}, "KEY · a", [NOON, NOON + timedelta(minutes=1)], [0.0, 2.0])]
+    marks = sources(answer).marks(checked_in.dashboards()["pipeline"], selection())
+    assert {mark.time for mark in marks} == {NOON + timedelta(minutes=1)}
+    assert [mark.kind for mark in marks] == ["Starts and restarts", "Scale-ups", "Scale-downs", "Rebalances"]
 
 
 MANY = [f"{grouping} · zipf-s4-w100" for grouping in list(COLOURS)[:12]]

@@ -15,13 +15,19 @@ from unskew.apps.metrics.outputs import Exporter
 from unskew.dashboards.checked_in import dashboards
 from unskew.deploy.servers.stack import RULES
 
-BEGUN, EVERY = 100, 2  # s
+BEGUN, EVERY, RANGE = 100, 2, 120  # s
 
 
 def expression(title: str) -> str:
     """The query of a panel, with all runs selected."""
     (panel,) = (panel for panel in dashboards()["pipeline"]["panels"] if panel["title"] == title)
-    return re.sub(r"\$(run|grouping)", ".*", panel["targets"][0]["expr"])
+    return select_all(panel["targets"][0]["expr"])
+
+
+def select_all(query: str) -> str:
+    """A query with all runs selected, of the time range and the interval that tests have."""
+    times = {"$__range": f"{RANGE}s", "$__interval": f"{EVERY}s"}
+    return re.sub(r"\$(\w+)", lambda found: times.get(found[0], ".*"), query)
 
 
 def judged(promtool, folder, *tests, rules=()):
@@ -87,6 +93,42 @@ def test_a_real_server_has_no_rate_after_a_runs_end(ending, prometheus):
         awaited(lambda: server.query("up == 0"), "a scrape that found nothing")
         assert server.query("increase(unskew_run_tuples_total[1m]) > 0"), "the minute still has samples"
         assert server.query(rate) == []
+
+
+KEY = 'run="zipf-s1-w4-kg", grouping="KEY"'
+#: Mark → series, a sample each two seconds; and the moments (s) that are marked.
+CHANGES = {
+    "Starts and restarts": (
+        {f"unskew_query_batch_timestamp_seconds{{{KEY}}}": "_ _ 7 7 8 9 stale _ _ 11 12 12"},
+        [4, 18],
+    ),
+    "Scale-ups": (
+        {
+            f'unskew_scheme_value{{{KEY}, internal="scale_ups", source="0"}}': "_ 0 0 1 1 1 3 stale _ 3 3 4",
+            f'unskew_scheme_value{{{KEY}, internal="scale_ups", source="1"}}': "_ 2 2 2 2 3 3 stale _ 3 3 3",
+            f'unskew_scheme_value{{{KEY}, internal="hot", source="1"}}': "_ 0 1 2 3 4 5 stale _ 6 7 8",
+        },
+        [6, 10, 12, 22],
+    ),
+    "Scale-downs": (
+        {f'unskew_scheme_value{{{KEY}, internal="scale_downs", source="0"}}': "_ 0 0 0 2 2 2 2 2 2 2 2"},
+        [8],
+    ),
+    "Rebalances": ({f"unskew_rebalance_plan{{{KEY}}}": "_ _ _ 1 1 1 2 2 stale _ 4 4"}, [6, 12, 20]),
+}
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("mark", dashboards()["pipeline"]["annotations"]["list"], ids=lambda mark: mark["name"])
+def test_what_happens_is_marked_once(mark, promtool, tmp_path):
+    series, moments = CHANGES[mark["name"]]
+    marked = f"count(({select_all(mark['target']['expr'])}) > 0)"
+    asked = [
+        {"expr": marked, "eval_time": f"{at}s", "exp_samples": [{"value": 1}] if at in moments else []}
+        for at in range(0, 24, EVERY)
+    ]
+    given = [{"series": name, "values": values} for name, values in series.items()]
+    judged(promtool, tmp_path, {"input_series": given, "promql_expr_test": asked})
 
 
 ALARMED = {

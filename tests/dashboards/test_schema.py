@@ -36,8 +36,9 @@ type Plain<T> = T extends string ? `${T}`
   : T extends (infer U)[] ? Plain<U>[]
   : T extends object ? { [K in keyof T]: Plain<T[K]> }
   : T;
-// The schema knows no data source but the built-in one's queries.
-type Mark = AnnotationQuery<DataQuery & { query: string }>;
+// The schema knows no data source but the built-in one's queries, and not what Prometheus' marks have besides.
+type PromQL = { expr: string; legendFormat: string; range: boolean };
+type Mark = AnnotationQuery<DataQuery & ({ query: string } | PromQL)> & { titleFormat?: string };
 type Page = Plain<Omit<Dashboard, 'annotations'> & { annotations: { list: Mark[] } }>;
 """
 
