@@ -9,7 +9,7 @@ from typing import Any
 FOLDER = Path(__file__).with_name("generated") / "unskew"
 
 #: In the order of reading.
-NAMES = ("overview", "workers", "keys", "pipeline", "groupings")
+NAMES = ("overview", "workers", "keys", "pipeline", "groupings", "balance")
 
 
 def dashboards(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:

@@ -1,10 +1,11 @@
-"""The five dashboards, and the text of the JSON files that Grafana reads, made of the code."""
+"""The dashboards, and the text of the JSON files that Grafana reads, made of the code."""
 
 import json
 from typing import Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
+from unskew.dashboards.grafana.balance import balance
 from unskew.dashboards.grafana.groupings import groupings
 from unskew.dashboards.grafana.keys import keys
 from unskew.dashboards.grafana.overview import overview
@@ -18,6 +19,7 @@ DASHBOARDS = {
     "keys": keys,
     "pipeline": pipeline,
     "groupings": groupings,
+    "balance": balance,
 }
 
 

@@ -33,7 +33,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from unskew.apps.metrics import catalogue
-from unskew.dashboards.grafana import alerts, flux
+from unskew.dashboards.grafana import alerts, flux, promql
 from unskew.dashboards.grafana.flux import INFLUXDB, Flux
 from unskew.dashboards.grafana.promql import PROMETHEUS
 from unskew.grouping.registry import COLOURS, FAMILIES
@@ -63,6 +63,7 @@ _WIDE, _NARROW = 2, 1  # px
 #: What each label's values end with → dashes for each, in turn.
 ENDINGS: dict[str, Sequence[str]] = {
     "source": "0123456789",
+    "rank": "1234567890",
     "stage": (
         "addBatch",
         "queryPlanning",
@@ -244,6 +245,13 @@ def over_time(subject: str, name: str, **how: Any) -> tuple[str, Flux]:
     """A metric's unit, and the metric in the course of time: ``flux.over_time`` has the further arguments."""
     found = catalogue.get_metric(subject, name)
     return UNITS[found.unit], Flux(flux.over_time(found, **how))
+
+
+def now(subject: str, name: str, by: Sequence[str] = (), *where: str) -> tuple[str, Query]:
+    """A gauge's unit in Prometheus, and the gauge as it is: ``promql.now`` has the further arguments."""
+    gauge = catalogue.get_metric(subject, name)
+    unit = units.PercentUnit if gauge.unit == "percent" else UNITS[gauge.unit]
+    return unit, promql.query(promql.now(gauge, by, *where), by)
 
 
 def _complete(panel: Panel, title: str, description: str, unit: str, query: Query, height: int) -> Panel:

@@ -1,14 +1,12 @@
 """Pipeline: does the run keep up with its topic, and where does the time go."""
 
-from collections.abc import Sequence
-
 from grafana_foundation_sdk.models import units
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import panels, promql
 from unskew.dashboards.grafana.page import Row, page
-from unskew.dashboards.grafana.panels import UNITS, Query
+from unskew.dashboards.grafana.panels import UNITS
 
 
 def pipeline() -> Dashboard:
@@ -38,7 +36,7 @@ def _show_newest() -> Row:
         panels.numbers(
             "How many messages wait?",
             "Messages in the topic that no micro-batch has taken yet.",
-            *_now("query", "lag"),
+            *panels.now("query", "lag"),
         ),
         panels.numbers(
             "How old is the newest batch?",
@@ -122,7 +120,7 @@ def _show_speed() -> Row:
         panels.lines(
             "How long does a batch take?",
             "The micro-batch from trigger to commit.",
-            *_now("query", "duration"),
+            *panels.now("query", "duration"),
         ),
     ]
 
@@ -133,17 +131,17 @@ def _show_rates() -> Row:
         panels.lines(
             "How much arrives?",
             "Messages per second that arrived between the last two triggers.",
-            *_now("query", "input_rate"),
+            *panels.now("query", "input_rate"),
         ),
         panels.lines(
             "How much can it process?",
             "Messages per second that the last micro-batch processed. If more arrive, the run falls behind.",
-            *_now("query", "processed_rate"),
+            *panels.now("query", "processed_rate"),
         ),
         panels.lines(
             "How long does routing take?",
             "Time spent in the grouping in a batch, all sources together.",
-            *_now("batch", "routing"),
+            *panels.now("batch", "routing"),
         ),
     ]
 
@@ -161,7 +159,7 @@ def _show_gaps() -> Row:
         panels.numbers(
             "How long did it take to recover?",
             "From the newest restart until no more messages waited than when the run was stopped.",
-            *_now("query", "recovery"),
+            *panels.now("query", "recovery"),
             8,
         ).no_value("Not restarted, or not yet recovered"),
         panels.lines(
@@ -180,14 +178,14 @@ def _show_stages_and_sources() -> Row:
             "stage",
             "Where does a batch's time go?",
             "Duration of each stage of a micro-batch, as Spark's progress names it; addBatch is the work.",
-            *_now("stage", "duration", by=["stage"]),
+            *panels.now("stage", "duration", by=["stage"]),
             9,
         ),
         panels.each(
             "source",
             "Does one source fall behind?",
             "Messages that wait in each Kafka partition.",
-            *_now("source", "lag", by=["source"]),
+            *panels.now("source", "lag", by=["source"]),
             9,
         ),
     ]
@@ -200,21 +198,21 @@ def _show_partitions() -> Row:
             "Is Kafka uneven?",
             "The most messages that arrive in one of the topic's partitions, divided by the mean of all, over the "
             "last minute. 1 is even. Only the producers can mend it: a grouping balances the workers.",
-            *_now("query", "partition_skew"),
+            *panels.now("query", "partition_skew"),
             alert="KafkaPartitionsUneven",
         ),
         panels.each(
             "source",
             "How much arrives in each partition?",
             "Messages that arrived per second in each Kafka partition, over the last minute.",
-            *_now("source", "arrival_rate", by=["source"]),
+            *panels.now("source", "arrival_rate", by=["source"]),
         ),
         panels.each(
             "source",
             "How fast does each source fall behind?",
             "By how many messages a second the lag of each Kafka partition grew, over the last minute. Below 0 it "
             "catches up.",
-            *_now("source", "lag_velocity", by=["source"]),
+            *panels.now("source", "lag_velocity", by=["source"]),
         ),
     ]
 
@@ -225,17 +223,17 @@ def _show_state() -> Row:
         panels.lines(
             "How big is the state?",
             "Rows of open windows in the state store: one for each window, key and worker.",
-            *_now("query", "state_rows"),
+            *panels.now("query", "state_rows"),
         ).no_value("No open windows: a keyed operator has states"),
         panels.lines(
             "How much memory does the state use?",
             "Memory that the state store uses.",
-            *_now("query", "state_memory"),
+            *panels.now("query", "state_memory"),
         ),
         panels.band(
             "How large are the workers' states?",
             "Bytes of a keyed operator's states at each worker; the tooltip names the worker.",
-            *_now("worker_states", "size", by=["worker"]),
+            *panels.now("worker_states", "size", by=["worker"]),
         ).no_value("No keyed operator"),
     ]
 
@@ -246,23 +244,17 @@ def _show_waits() -> Row:
         panels.lines(
             "How many states does a key have?",
             "If the grouping splits keys: the fragments that workers sent to mergers, per key.",
-            *_now("states", "replication"),
+            *panels.now("states", "replication"),
         ).no_value("No keyed operator whose keys are split"),
         panels.lines(
             "How long do merges take?",
             "Time at work of the slowest merger, where the states of a key become one.",
-            *_now("states", "merge"),
+            *panels.now("states", "merge"),
         ).no_value("No keyed operator whose keys are split"),
         panels.each(
             "source",
             "Does a transaction hold messages back?",
             "Messages behind the beginning of an open transaction, in each Kafka partition. They wait for its end.",
-            *_now("source", "held_back", by=["source"]),
+            *panels.now("source", "held_back", by=["source"]),
         ),
     ]
-
-
-def _now(subject: str, name: str, by: Sequence[str] = ()) -> tuple[str, Query]:
-    """A gauge's unit, and the gauge as it is: a series for each run and each value of the labels ``by``."""
-    gauge = get_metric(subject, name)
-    return UNITS[gauge.unit], promql.query(promql.now(gauge, by), by)

@@ -38,24 +38,60 @@ def rate(counter: Metric, by: Sequence[str] = ()) -> str:
     return f"{_sum(by)} (increase({chosen}[1m]) / {since} and {chosen})"
 
 
-def increase(counter: Metric) -> str:
+def increase(counter: Metric, by: Sequence[str] = ()) -> str:
     """The increase of a counter in the time range."""
-    return f"{_sum()} (increase({select_series(counter)}[$__range]))"
+    return f"{_sum(by)} (increase({select_series(counter)}[$__range]))"
 
 
-def now(gauge: Metric, by: Sequence[str] = ()) -> str:
+def spread(load: Metric) -> str:
+    """STD_DEV (%) of the workers' loads in the time range, which are a counter.
+
+    It misses no window, however seldom the scrapes are. An increase is extrapolated, but those of all workers alike.
+    """
+    loads = increase(load, ["worker"])
+    return f"100 * {_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)"
+
+
+def weighted_mean(gauge: Metric, weight: Metric, stamp: Metric) -> str:
+    """The mean of a gauge in the time range with the weights of another one. Where there are no weights they are equal.
+
+    Each window or batch that a scrape has seen counts once: ``stamp`` is a gauge that is another one in each.
+    """
+    weighted = _mean_of_seen(f"{now(gauge)} * {now(weight)}", stamp)
+    return f"{weighted} / {_mean_of_seen(now(weight), stamp)} or {_mean_of_seen(now(gauge), stamp)}"
+
+
+def ratio(above: Metric, below: Metric, load: Metric, stamp: Metric) -> str:
+    """The sum of a gauge over that of another one, of the batches in the time range that a scrape has seen.
+
+    Batches without a load don't count: in these, the gauges are those of the batch before.
+    """
+    return " / ".join(_mean_of_seen(f"{now(each)} and {now(load)} > 0", stamp) for each in (above, below))
+
+
+def share(gauge: Metric, whole: Metric, by: Sequence[str]) -> str:
+    """What part of another gauge it is, for each value of the labels ``by``."""
+    return f"{now(gauge, by)} / on (run, grouping) group_left () {now(whole)}"
+
+
+def now(gauge: Metric, by: Sequence[str] = (), *where: str) -> str:
     """A gauge as it is."""
-    return f"{_labels('max', by)} ({select_series(gauge)})"
+    return f"{_labels('max', by)} ({select_series(gauge, *where)})"
+
+
+def total(gauge: Metric, by: Sequence[str]) -> str:
+    """The sum of a gauge's series as they are, for each value of the labels ``by``."""
+    return f"{_sum(by)} ({select_series(gauge)})"
 
 
 def appear(gauge: Metric) -> str:
     """A gauge at the moment at which it appears."""
-    return f"{now(gauge)} unless {_labels('max')} ({_before(gauge)})"
+    return f"{now(gauge)} unless {_before('max', gauge)}"
 
 
 def grow(gauge: Metric, *where: str) -> str:
     """A gauge's sum, at each moment at which it is higher than the moment before."""
-    return f"{_sum()} ({select_series(gauge, *where)}) > {_sum()} ({_before(gauge, *where)})"
+    return f"{_sum()} ({select_series(gauge, *where)}) > {_before('sum', gauge, *where)}"
 
 
 def busiest(load: Metric) -> str:
@@ -84,9 +120,15 @@ def select_series(metric: Metric, *where: str) -> str:
     return f"{metric.prometheus_name}{{{', '.join([*_SELECTED, *where])}}}"
 
 
-def _before(gauge: Metric, *where: str) -> str:
+def _before(aggregation: str, gauge: Metric, *where: str) -> str:
     """A gauge as it was at the moment before, which is one step of the query ago."""
-    return f"{select_series(gauge, *where)} offset $__interval"
+    return f"{_labels(aggregation)} ({select_series(gauge, *where)} offset $__interval)"
+
+
+def _mean_of_seen(expression: str, stamp: Metric) -> str:
+    """The mean in the time range of an expression's values at the moments at which ``stamp`` has changed."""
+    changed = f"{expression} unless {now(stamp)} == {_before('max', stamp)}"
+    return f"avg_over_time(({changed})[$__range:$__interval])"
 
 
 def _per_second(counter: Metric) -> str:

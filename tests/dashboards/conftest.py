@@ -91,8 +91,9 @@ def planned(report: BatchReport) -> BatchReport:
 
 
 def until_scraped(server: prometheus.PrometheusServer, run: str) -> None:
-    """Until its last state has been seen more than once, for there to be rates."""
+    """Until its last window has been seen, and its counters more than once, for there to be rates."""
     query = (
-        f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m] ) > 5 and unskew_run_tuples_total == {len(STREAM)}'
+        f'count_over_time(unskew_run_tuples_total{{run="{run}"}}[1m]) > 5 and unskew_run_tuples_total == {len(STREAM)} '
+        f"and on (run) sum by (run) (unskew_worker_closed_total) == {len(STREAM)}"
     )
     awaited(lambda: server.query(query), query)

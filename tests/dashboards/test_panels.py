@@ -1,5 +1,8 @@
 """Every panel's own query has an answer of real servers that a real run has filled, and the right one."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
 from tests.dashboards.conftest import RUNS, STREAM
@@ -40,6 +43,8 @@ def test_what_happened_is_marked(seen):
     assert [mark.kind for mark in marks].count("Starts and restarts") == len(RUNS)
     assert {"Scale-ups", "Rebalances"} <= {mark.kind for mark in marks}
     assert all(seen.selection.start <= mark.time <= seen.selection.stop for mark in marks)
+    of_prometheus = {mark.kind for mark in seen.sources.marks(dashboards()["balance"], seen.selection)}
+    assert {"Starts and restarts", "Rebalances"} <= of_prometheus
 
 
 def test_shares_are_of_the_whole_load(seen):
@@ -57,6 +62,14 @@ def test_the_whole_ranges_std_dev_is_that_of_the_loads(seen):
         variance = sum((share - 25) ** 2 for share in shares[name]) / 4
         assert shown[name] == pytest.approx(variance**0.5)
     assert shown[NAMES["DYNAMIC_KEY"]] < shown[NAMES["KEY"]]
+
+
+def test_prometheus_alone_has_the_same_std_dev(seen):
+    """To its last window, for which the fixture waits: the range ends after a scrape of it."""
+    name, (start, stop) = NAMES["DYNAMIC_KEY"], (seen.selection.start, seen.selection.stop + timedelta(seconds=2))
+    later = replace(seen, selection=Selection(start, stop))
+    of_influxdb, of_prometheus = (newest(panel(later, of, "How uneven? STD_DEV")) for of in ("overview", "balance"))
+    assert of_prometheus[name] == pytest.approx(of_influxdb[name])
 
 
 def test_the_table_sums_up_what_the_gauges_show(seen):

@@ -125,11 +125,12 @@ def test_overrides_are_found_as_grafana_finds_them():
 
 
 def test_lines_of_one_grouping_can_be_told_apart():
-    for title, label, values in (
-        ("Does one source fall behind?", "source", [str(source) for source in range(10)]),
-        ("Where does a batch's time go?", "stage", ["addBatch", "queryPlanning", "walCommit", "latestOffset"]),
+    for dashboard, title, label, values in (
+        ("pipeline", "Does one source fall behind?", "source", [str(source) for source in range(10)]),
+        ("pipeline", "Where does a batch's time go?", "stage", ["addBatch", "queryPlanning", "walCommit"]),
+        ("balance", "What share do the hottest keys have?", "rank", [str(rank) for rank in range(1, 11)]),
     ):
-        panel = Panel(spec_of("pipeline", title), [])
+        panel = Panel(spec_of(dashboard, title), [])
         names = [f"KEY · zipf-s10-w4 · {label} {value}" for value in values]
         assert len({panel.line(name) for name in names}) == len(values)
         assert len({panel.colour(name) for name in names}) == 1

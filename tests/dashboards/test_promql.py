@@ -3,31 +3,39 @@
 import json
 import re
 import time
+from dataclasses import dataclass
+from itertools import accumulate, chain
 
+import numpy as np
 import pytest
 import yaml
 
+from tests.http import series
 from tests.monitoring.conftest import prometheus, prometheus_program, promtool  # noqa: F401
 from tests.waiting import awaited
+from unskew.apps.aggregator.observer import Distribution, HotKey
+from unskew.apps.checkpoint.versions import Totals
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
+from unskew.apps.metrics.metrics_reporter import sample_loads, sample_window
 from unskew.apps.metrics.outputs import Exporter
 from unskew.dashboards.checked_in import dashboards
 from unskew.deploy.servers.stack import RULES
+from unskew.grouping.measures import std_dev
 
 BEGUN, EVERY, RANGE = 100, 2, 120  # s
 
 
-def expression(title: str) -> str:
+def expression(title: str, dashboard: str = "pipeline") -> str:
     """The query of a panel, with all runs selected."""
-    (panel,) = (panel for panel in dashboards()["pipeline"]["panels"] if panel["title"] == title)
+    (panel,) = (panel for panel in dashboards()[dashboard]["panels"] if panel["title"] == title)
     return select_all(panel["targets"][0]["expr"])
 
 
 def select_all(query: str) -> str:
     """A query with all runs selected, of the time range and the interval that tests have."""
     times = {"$__range": f"{RANGE}s", "$__interval": f"{EVERY}s"}
-    return re.sub(r"\$(\w+)", lambda found: times.get(found[0], ".*"), query)
+    return re.sub(r"\$[a-z_]\w*", lambda found: times.get(found[0], ".*"), query)
 
 
 def judged(promtool, folder, *tests, rules=()):
@@ -128,6 +136,108 @@ def test_what_happens_is_marked_once(mark, promtool, tmp_path):
         for at in range(0, 24, EVERY)
     ]
     given = [{"series": name, "values": values} for name, values in series.items()]
+    judged(promtool, tmp_path, {"input_series": given, "promql_expr_test": asked})
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run's page as scrapes find it."""
+
+    series: dict[str, str]  #: Its values, one for each scrape; then it is gone, because the run has ended.
+    windows: list[Distribution]  #: All that closed.
+    seen: list[Distribution]  #: The newest one of each scrape that finds another one than the scrape before.
+    busy: list[list[float]]  #: Each worker's time at work (s), in the newest batch of each such scrape.
+
+
+WORKERS = 3
+#: How many windows close before each scrape but the first one.
+CLOSED = [1, 3, 0, 2, 1, 0, 0, 4, 1, 0, 1]
+
+
+def record(seed: int) -> Recorded:
+    """A batch for each window, and batches without tuples; the last window has few keys."""
+    draws = np.random.default_rng(seed)
+    common = {"run": "zipf-s1-w3-kg", "source_type": "T", "grouping": "KEY", "workers": str(WORKERS)}
+    scrapes: list[dict[str, float]] = []
+    windows: list[Distribution] = []
+    times: list[list[float]] = []
+    totals = Totals()
+    with Exporter(0, "127.0.0.1") as exporter:
+        exporter.write([Sample(catalogue.WORKER, 0, {"closed": 0}, {"worker": str(w)}) for w in range(WORKERS)], common)
+        scrapes.append(series(exporter.url))
+        for scrape, new in enumerate(CLOSED, 1):
+            for _ in range(new):
+                end, keys = 1000 * (1 + len(windows)), 2 if scrape == len(CLOSED) else int(draws.integers(3, 30))
+                hottest = [HotKey(f"k{at}", 50 - at, 1, int(draws.integers(1, 4))) for at in range(min(keys, 10))]
+                loads = draws.integers(100, 900, WORKERS)
+                windows.append(Distribution(end - 1000, end, loads, loads, loads // 9, keys, hottest))
+                totals = totals.with_window(loads.tolist(), 0, keys)
+                times.append(draws.random(WORKERS).tolist())
+                exporter.write(sample_loads(loads.tolist(), times[-1], end), common)
+                exporter.write(sample_window(windows[-1], totals), common)
+                exporter.write([Sample(catalogue.QUERY, end, {"batch": end / 1000})], common)
+            if not new:
+                exporter.write(sample_loads([0] * WORKERS, [], 0), common)
+                exporter.write([Sample(catalogue.QUERY, 0, {"batch": 1000 + scrape})], common)
+            scrapes.append(series(exporter.url))
+    values = {name: [scrape.get(name, "stale") for scrape in scrapes] for name in dict.fromkeys(chain(*scrapes))}
+    newest = [count - 1 for count, new in zip(accumulate(CLOSED), CLOSED, strict=True) if new]
+    return Recorded(
+        {name: " ".join(map(str, [*of, "stale"])) for name, of in values.items()},
+        windows,
+        [windows[at] for at in newest],
+        [times[at] for at in newest],
+    )
+
+
+def near(query: str, value: float, at: float) -> dict[str, object]:
+    """A query has one value at this moment (s), which is this one."""
+    return {"expr": f"count(abs(({query}) - {value}) < 1e-9)", "eval_time": f"{at}s", "exp_samples": [{"value": 1}]}
+
+
+@pytest.mark.programs
+def test_balance_in_a_time_range_is_that_of_its_windows(promtool, tmp_path, seed):
+    """While the run goes on, and after its end."""
+    run = record(seed)
+    keys, pairs = (sum(each) for each in zip(*((w.distinct_keys, w.keys.sum()) for w in run.seen), strict=True))
+    expected = {
+        "How uneven? STD_DEV": std_dev(sum(window.tuples for window in run.windows)),
+        "At what cost? DIST_COST": pairs / keys,
+        "How slow is the slowest worker?": sum(map(max, run.busy)) / sum(sum(busy) / WORKERS for busy in run.busy),
+    }
+    ended = EVERY * (1 + len(CLOSED))
+    asked = [
+        near(expression(title, "balance"), of, at) for title, of in expected.items() for at in (ended - 1, ended + 20)
+    ]
+    given = [{"series": name, "values": values} for name, values in run.series.items()]
+    judged(promtool, tmp_path, {"input_series": given, "promql_expr_test": asked})
+
+
+@pytest.mark.programs
+def test_lines_are_of_the_newest_window_and_end_with_their_run(promtool, tmp_path, seed):
+    """Ranks that the newest window lacks are gone."""
+    run = record(seed)
+    last = run.windows[-1]
+    name, tuples = "zipf-s1-w3-kg", int(last.tuples.sum())
+    expected = {
+        ("How uneven is the load?", "run"): {name: std_dev(last.tuples) / 100},
+        ("Do the workers stay together?", "worker"): {str(w): of / tuples for w, of in enumerate(last.tuples)},
+        ("How many keys does each worker hold?", "worker"): {str(w): of for w, of in enumerate(last.keys)},
+        ("How long is each worker at work in a batch?", "worker"): {str(w): of for w, of in enumerate(run.busy[-1])},
+        ("How hot is the hottest key?", "run"): {name: last.hottest[0].tuples},
+        ("How many workers does the hottest key have?", "run"): {name: last.hottest[0].workers},
+        ("What share do the hottest keys have?", "rank"): {"1": 50 / tuples, "2": 49 / tuples},
+    }
+    ended = EVERY * (1 + len(CLOSED))
+    asked = []
+    for (title, label), values in expected.items():
+        shown = expression(title, "balance")
+        asked.append({"expr": shown, "eval_time": f"{ended}s", "exp_samples": []})
+        asked.append(near(f"count({shown})", len(values), ended - 1))
+        for one, value in values.items():
+            chosen = f'({shown}) and on ({label}) label_replace(vector(1), "{label}", "{one}", "", "")'
+            asked.append(near(chosen, value, ended - 1))
+    given = [{"series": name, "values": values} for name, values in run.series.items()]
     judged(promtool, tmp_path, {"input_series": given, "promql_expr_test": asked})
 
 
