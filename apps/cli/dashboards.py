@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from time import sleep
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from unskew.apps.metrics import catalogue
 from unskew.dashboards import checked_in
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.option_style import METRICS
+
+if TYPE_CHECKING:
+    from unskew.dashboards.preview.data_sources import DataSources
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +120,9 @@ def preview(
     prometheus_url: Annotated[
         str | None,
         typer.Option(
-            help="Prometheus' URL (default: that of `unskew stack`).", envvar="PROMETHEUS_URL", rich_help_panel=METRICS
+            help="Prometheus' URL (default: that of `unskew stack`). Some dashboards need no InfluxDB.",
+            envvar="PROMETHEUS_URL",
+            rich_help_panel=METRICS,
         ),
     ] = None,
     start: Annotated[
@@ -164,15 +169,16 @@ def preview(
     sources = DataSources.of(influx_url, influx_token, influx_org, influx_bucket, prometheus_url)
 
     def cut(chosen: Selection) -> Selection:
-        return trim_selection(chosen, sources.influxdb) if start is None else chosen
+        return trim_selection(chosen, sources) if start is None else chosen
 
+    drawn = names or _choose_dashboards(sources)
     if follow:
-        _until_interrupted(lambda: save(names or known, sources, cut(select()), output, _EVERY), output / PAGE)
+        _until_interrupted(lambda: save(drawn, sources, cut(select()), output, _EVERY), output / PAGE)
         selection = select()
     selection = cut(selection)
     empty: list[str] = []
     undrawn: list[str] = []
-    for saved in save(names or known, sources, selection, output):
+    for saved in save(drawn, sources, selection, output):
         print(f"{saved.name:<10} {saved.panels} panels: {saved.file}")
         empty += [f"{saved.name}: {title}" for title in saved.empty]
         undrawn += [f"{saved.name}: {title!r} {reason}" for title, reason in saved.undrawn.items()]
@@ -181,6 +187,14 @@ def preview(
         print(f"no data in {len(empty)} panels: {'; '.join(empty)}")
     if undrawn:
         print(f"the preview can't draw {len(undrawn)} panels: {'; '.join(undrawn)}")
+
+
+def _choose_dashboards(sources: "DataSources") -> list[str]:
+    """All dashboards for which the servers suffice. Those that are left out are named."""
+    suffices = {name: sources.suffice(dashboard) for name, dashboard in checked_in.dashboards().items()}
+    if lacking := [name for name, enough in suffices.items() if not enough]:
+        print(f"not drawn without InfluxDB (--influx-url): {', '.join(lacking)}")
+    return [name for name, enough in suffices.items() if enough]
 
 
 def _until_interrupted(draw: Callable[[], Iterable[object]], page: Path) -> None:

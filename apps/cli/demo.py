@@ -148,7 +148,7 @@ def _draw_dashboards(runs: list[str], folder: Path) -> Path:
 
     now = datetime.now(UTC)
     sources = DataSources.of()
-    selection = trim_selection(Selection(now - timedelta(hours=1), now, {"run": runs}), sources.influxdb)
+    selection = trim_selection(Selection(now - timedelta(hours=1), now, {"run": runs}), sources)
     _print_text("drawing the dashboards ...")
     for saved in save(checked_in.NAMES, sources, selection, folder):
         _print_text(f"saved {saved.file}")

@@ -15,6 +15,7 @@ from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.rest import ApiException
 from urllib3.exceptions import HTTPError as ConnectionFault
 
+from unskew.apps.metrics.catalogue import get_metric
 from unskew.apps.metrics.influx_target import InfluxTarget, require_http
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers import stack
@@ -25,7 +26,7 @@ _TIMEOUT = 30  # s
 _THIS_MACHINE = (LOOPBACK, "localhost", "::1")
 _TIME = "dateTime:RFC3339"
 _MARGIN = 0.02  # of the range, on both sides
-_EXTENT = """
+_FLUX_EXTENT = """
 points = from(bucket: v.defaultBucket)
   |> range(start: v.timeRangeStart, stop: v.timeRangeStop)
   |> filter(fn: (r) => r._measurement == "batch" and r._field == "tuples")
@@ -36,6 +37,8 @@ union(tables: [points |> sort(columns: ["_time"]) |> limit(n: 1), points |> sort
   |> limit(n: 1)])
   |> rename(columns: {_time: "time"})
 """
+_BATCH = get_metric("query", "batch").prometheus_name
+_EXTENT = {"query": _FLUX_EXTENT, "expr": f'{_BATCH}{{run=~"$run", grouping=~"$grouping"}}'}
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class Mark:
 class DataSources:
     """The servers that the dashboards' data source variables stand for."""
 
-    influxdb: InfluxDB
+    influxdb: InfluxDB | None  #: None: there is only Prometheus.
     prometheus: Prometheus
 
     @classmethod
@@ -193,7 +196,7 @@ class DataSources:
         bucket: str | None = None,
         prometheus: str | None = None,
     ) -> Self:
-        """The servers that are named, or else those of the running stack.
+        """The servers that are named, or else those of the running stack. A named Prometheus may be the only one.
 
         Raises
         ------
@@ -204,7 +207,7 @@ class DataSources:
 
         """
         target = InfluxTarget.of(url, token, org, bucket)
-        if target is None:
+        if target is None and prometheus is None:
             raise _missing("InfluxDB", "--influx-url")
         if prometheus is None:
             found = stack.find_server("prometheus")
@@ -212,11 +215,20 @@ class DataSources:
                 raise _missing("Prometheus", "--prometheus-url")
             prometheus = found.url
         require_http("--prometheus-url", prometheus)
-        return cls(InfluxDB(target.url, target.token, target.org, target.bucket), Prometheus(prometheus))
+        influxdb = InfluxDB(target.url, target.token, target.org, target.bucket) if target else None
+        return cls(influxdb, Prometheus(prometheus))
+
+    def suffice(self, dashboard: Mapping[str, Any]) -> bool:
+        """Whether the servers that the dashboard's panels ask are all there."""
+        return self.influxdb is not None or all(
+            panel["datasource"]["uid"] != "${influxdb}" for panel in dashboard["panels"]
+        )
 
     def answer(self, uid: str, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer of the data source that the variable ``uid`` stands for. Raises as ``InfluxDB.answer`` does."""
         source = getattr(self, uid.strip("${}"))
+        if source is None:
+            raise _missing("InfluxDB", "--influx-url")
         return source.answer(target, selection, width)
 
     def marks(self, dashboard: Mapping[str, Any], selection: Selection) -> list[Mark]:
@@ -228,10 +240,12 @@ class DataSources:
         return marks
 
 
-def trim_selection(selection: Selection, influxdb: InfluxDB) -> Selection:
-    """The selection cut to the time in which the selected runs have batches. If there are none, it isn't cut."""
-    answer = influxdb.answer({"query": _EXTENT}, selection)
-    times = sorted(answer.columns["time"]) if isinstance(answer, Table) else []
+def trim_selection(selection: Selection, sources: DataSources) -> Selection:
+    """The selection cut to the time in which the selected runs have batches. If there are none, it isn't cut.
+
+    Prometheus has the newest batch as long as the run's process is there.
+    """
+    times = sorted(_list_times((sources.influxdb or sources.prometheus).answer(_EXTENT, selection)))
     if not times:
         return selection
     margin = max(timedelta(seconds=2), _MARGIN * (times[-1] - times[0]))

@@ -14,7 +14,7 @@ from tests.pictures import figures  # noqa: F401
 from unskew.apps.cli.dashboards import app, metric_list
 from unskew.apps.metrics.catalogue import METRICS
 from unskew.dashboards import checked_in
-from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, trim_selection
+from unskew.dashboards.preview.data_sources import DataSources, InfluxDB, Prometheus, trim_selection
 from unskew.errors import EnvironmentFault, UsageError
 
 PAGE = PAGES["docs/operations.md"]
@@ -88,12 +88,15 @@ def test_what_has_no_data_is_said(preview):
 @pytest.mark.nightly(group="servers")
 def test_the_time_range_is_cut_to_where_there_are_batches(seen):
     wide = type(seen.selection)(seen.selection.start - timedelta(minutes=20), seen.selection.stop, {})
-    cut = trim_selection(wide, seen.sources.influxdb)
+    cut = trim_selection(wide, seen.sources)
     assert seen.selection.start - timedelta(minutes=1) < cut.start < cut.stop <= wide.stop
-    one = trim_selection(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources.influxdb)
+    one = trim_selection(type(wide)(wide.start, wide.stop, {"run": [RUNS["KEY"]]}), seen.sources)
     assert one.stop < cut.stop
     none = type(wide)(wide.start, wide.stop, {"run": ["nobody"]})
-    assert trim_selection(none, seen.sources.influxdb) == none
+    assert trim_selection(none, seen.sources) == none
+    alone = DataSources(None, seen.sources.prometheus)
+    assert seen.selection.start - timedelta(minutes=1) < trim_selection(wide, alone).start
+    assert trim_selection(none, alone) == none
 
 
 def told(*arguments: str) -> str:
@@ -113,10 +116,21 @@ def test_mistakes_and_what_is_lacking_are_told(monkeypatch, tmp_path, subtests):
         (["--influx-url", "localhost"], "InfluxDB's URL localhost: no address"),
         (["--influx-url", "http://x"], "InfluxDB at http://x needs a token: INFLUXDB_V2_TOKEN"),
         ([], "unskew stack start"),
+        (["overview", "--from", "-1h", *NOWHERE[-2:]], "no InfluxDB of ours runs"),
+        (NOWHERE[-2:], "Prometheus does not answer at http://127.0.0.1:1"),
         (NOWHERE, "InfluxDB does not answer at http://127.0.0.1:1"),
     ):
         with subtests.test(arguments=arguments):
             assert says in told(*arguments)
+
+
+def test_without_influxdb_the_dashboards_of_prometheus_are_drawn(monkeypatch, tmp_path):
+    monkeypatch.setenv("UNSKEW_HOME", str(tmp_path))
+    monkeypatch.delenv("INFLUXDB_V2_URL", raising=False)
+    monkeypatch.setattr(Prometheus, "answer", lambda *_: [])
+    printed = unskew_dashboards("preview", "--output", str(tmp_path / "out"), *NOWHERE[-2:])
+    assert printed.startswith("not drawn without InfluxDB (--influx-url): overview, workers, keys, groupings\n")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["balance.png", "index.html", "pipeline.png"]
 
 
 def test_following_draws_until_it_is_interrupted(monkeypatch, tmp_path):
