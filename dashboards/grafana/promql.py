@@ -13,8 +13,8 @@ PROMETHEUS = DataSourceRef(type_val="prometheus", uid="${prometheus}")
 #: A run's name in a legend.
 LEGEND = "{{grouping}} · {{stream}}"
 
-# A run's name without its grouping, which stands first in the legend.
-_NAMED = 'label_replace({}, "stream", "$1", "run", "(.+)-[a-z]+")'
+# A run's name without its grouping, which stands first in the legend. A watched query's name has none.
+_NAMED = 'label_replace({}, "stream", "$1$2", "run", "(.+-w[0-9]+)-[a-z]+|(.+)")'
 _SELECTED = ('run=~"$run"', 'grouping=~"$grouping"')
 
 

@@ -103,6 +103,15 @@ def test_a_real_server_has_no_rate_after_a_runs_end(ending, prometheus):
         assert server.query(rate) == []
 
 
+@pytest.mark.programs
+@pytest.mark.parametrize(("run", "stream"), [("zipf-s1-w14-kg", "zipf-s1-w14"), ("clicks by-user", "clicks by-user")])
+def test_a_run_is_named_without_its_grouping_and_a_watched_query_by_its_name(run, stream, promtool, tmp_path):
+    given = {"series": f'unskew_query_lag{{run="{run}", grouping="KEY"}}', "values": "7"}
+    shown = [{"labels": f'{{run="{run}", grouping="KEY", stream="{stream}"}}', "value": 7}]
+    asked = {"expr": expression("How many messages wait?"), "eval_time": "0s", "exp_samples": shown}
+    judged(promtool, tmp_path, {"input_series": [given], "promql_expr_test": [asked]})
+
+
 KEY = 'run="zipf-s1-w4-kg", grouping="KEY"'
 #: Mark → series, a sample each two seconds; and the moments (s) that are marked.
 CHANGES = {
