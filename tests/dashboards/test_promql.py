@@ -223,6 +223,15 @@ def test_balance_in_a_time_range_is_that_of_its_windows(promtool, tmp_path, seed
 
 
 @pytest.mark.programs
+def test_a_watched_query_which_tells_no_distinct_keys_has_a_dist_cost(promtool, tmp_path):
+    """Of three batches seen; the last one is there for long, because no other comes."""
+    values = {"unskew_window_dist_cost": "_ 1 2 2 6x9", "unskew_window_total_tuples": "_ 10 20 20 30x9"}
+    given = [{"series": f"{name}{{{KEY}}}", "values": of} for name, of in values.items()]
+    asked = [near(expression("At what cost? DIST_COST", "balance"), 3, 13 * EVERY)]
+    judged(promtool, tmp_path, {"input_series": given, "promql_expr_test": asked})
+
+
+@pytest.mark.programs
 def test_lines_are_of_the_newest_window_and_end_with_their_run(promtool, tmp_path, seed):
     """Ranks that the newest window lacks are gone."""
     run = record(seed)
