@@ -1,4 +1,4 @@
 """Grafana's dashboards as code, and their pictures without Grafana."""
 
-if __name__ != "unskew.dashboards":  # a second copy of every module would come of it
+if __name__ != "unskew.dashboards":  # or every module would exist twice
     raise ImportError(f"{__name__} is imported as unskew.dashboards")

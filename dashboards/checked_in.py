@@ -1,4 +1,4 @@
-"""The checked-in files of the dashboards, Grafana's JSON. Reading, comparing and writing them needs no SDK."""
+"""Reads, compares and writes the checked-in dashboards, Grafana's JSON, without the SDK."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 #: Grafana shows a folder of this name.
 FOLDER = Path(__file__).with_name("generated") / "unskew"
 
-#: In the order of reading.
+#: In reading order.
 NAMES = ("overview", "workers", "keys", "pipeline", "groupings", "balance")
 
 
@@ -18,12 +18,12 @@ def dashboards(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
 
 
 def parse_dashboards(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The files' texts as JSON values."""
+    """Parse the files' JSON."""
     return {name: json.loads(text) for name, text in files.items()}
 
 
 def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
-    """Write the files that differ, and remove those that are no longer dashboards. Yields the names of both."""
+    """Write the files that differ, remove those that aren't dashboards any more, and yield the names of both."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in find_outdated(files, folder):
         if name in files:
@@ -34,6 +34,6 @@ def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
 
 
 def find_outdated(files: Mapping[str, str], folder: Path) -> list[str]:
-    """Names of the files in the folder that differ from these, or are not among them."""
+    """The names of files in the folder that differ from these or aren't among them."""
     there = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.json")}
     return [name for name in sorted(files.keys() | there.keys()) if files.get(name) != there.get(name)]

@@ -1,6 +1,6 @@
-"""The rules for every dashboard, checked in its JSON. Each rule is a function that yields what is wrong.
+"""Rules for every dashboard's JSON. Each rule is a function that yields problems.
 
-The rules are about dashboards in Grafana. Whether the preview can draw a panel isn't a rule: the preview reports that.
+They are about Grafana. The preview itself reports panels that it can't draw.
 """
 
 import re
@@ -18,10 +18,10 @@ Dashboard = Mapping[str, Any]
 Rule = Callable[[Dashboard], Iterator[str]]
 
 _COLUMNS = 24
-# The variables that Grafana itself provides in queries and names.
+# Grafana's built-in variables in queries and names.
 _BUILT_IN = {"__rate_interval", "__interval", "__range", "__field"}
 _SERIES = {"timeseries", "stat", "bargauge"}
-# Grafana's units, and the beginnings of those that have a text of their own.
+# Grafana's units, and the prefixes of custom ones.
 _UNITS = {name for name in vars(units).values() if isinstance(name, str)}
 _OWN_UNITS = ("si:", "prefix:", "suffix:", "count:", "currency:", "time:")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
@@ -30,7 +30,7 @@ _FIELDS = {(m.subject.name, m.name) for m in METRICS}
 
 
 def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
-    """The problems of the dashboards, each beginning with the file's name. Empty if there are none."""
+    """The problems of the dashboards, each beginning with the file's name."""
     uids = Counter(dashboard.get("uid") for dashboard in dashboards.values())
     titles = Counter(dashboard.get("title") for dashboard in dashboards.values())
     found = [f"uid {uid} is there {times} times" for uid, times in uids.items() if times > 1]
@@ -41,9 +41,9 @@ def lint(dashboards: Mapping[str, Dashboard]) -> list[str]:
 
 
 def check_descriptions(dashboard: Dashboard) -> Iterator[str]:
-    """A dashboard and its panels have a title, a description and their own id.
+    """A dashboard and its panels have a title, a description and a unique id.
 
-    A panel's title is a question, and a panel says what it means that there are no data.
+    A panel's title is a question, and a panel says what missing data mean.
     """
     for key in ("uid", "title", "description"):
         if not dashboard.get(key):
@@ -85,7 +85,7 @@ def check_grid(dashboard: Dashboard) -> Iterator[str]:
 
 
 def check_variables(dashboard: Dashboard) -> Iterator[str]:
-    """Variables select the data sources, all variables in use are declared, and every query uses run and grouping."""
+    """Variables select the data sources, all used variables are declared, and every query uses run and grouping."""
     declared = {variable["name"] for variable in dashboard["templating"]["list"]}
     queries = [*_targets(dashboard), *((v["name"], v) for v in dashboard["templating"]["list"] if v["type"] == "query")]
     for where, target in queries:
@@ -102,7 +102,7 @@ def check_variables(dashboard: Dashboard) -> Iterator[str]:
 
 
 def about_metrics(dashboard: Dashboard) -> Iterator[str]:
-    """Every metric that a query names is in ``unskew.apps.metrics.catalogue``."""
+    """Every metric in a query is in ``unskew.apps.metrics.catalogue``."""
     for where, target in _targets(dashboard):
         names = set(re.findall(r"\bunskew_\w+", target.get("expr", "")))
         yield from (f"{where} asks for {name}, which there isn't" for name in sorted(names - _PROMETHEUS_NAMES.keys()))
@@ -127,7 +127,7 @@ def check_rates(dashboard: Dashboard) -> Iterator[str]:
 
 
 def check_times(dashboard: Dashboard) -> Iterator[str]:
-    """Queries of InfluxDB use the dashboard's time range and bucket variable, and name no bucket."""
+    """InfluxDB queries use the dashboard's time range and bucket variable, and name no bucket."""
     for where, target in _targets(dashboard):
         query = target.get("query")
         if query is not None and query.count("from(bucket: v.defaultBucket)") != query.count("from("):
@@ -137,7 +137,7 @@ def check_times(dashboard: Dashboard) -> Iterator[str]:
 
 
 def check_colours(dashboard: Dashboard) -> Iterator[str]:
-    """Every grouping has its family's colour on every panel but tables, whose text Grafana doesn't colour.
+    """Every grouping has its family's colour on every panel except tables, whose text Grafana doesn't colour.
 
     Every series is named after its run.
     """
@@ -177,7 +177,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Queries of panels and marks, with a name, and with the data source that they are asked of."""
+    """Queries of panels and annotations, with their name and data source."""
     for panel in dashboard["panels"]:
         if not panel.get("targets"):
             yield f"{_name(panel)} (without a query)", {}

@@ -1,4 +1,4 @@
-"""A panel's overrides, found as Grafana finds them: a later one wins."""
+"""Finds a panel's overrides as Grafana does: a later one wins."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def find_override(panel: Mapping[str, Any], name: str, setting: str) -> Any:
-    """What the panel has for a setting of the series or column of that name; None: nothing of its own."""
+    """A panel's override of a setting for the series or column of a name, or None."""
     found = None
     for override in panel["fieldConfig"]["overrides"]:
         if _matches(override["matcher"], name):
@@ -18,7 +18,7 @@ def find_override(panel: Mapping[str, Any], name: str, setting: str) -> Any:
 def _matches(matcher: Mapping[str, str], name: str) -> bool:
     if matcher["id"] != "byRegexp":
         return matcher["options"] == name
-    # Grafana searches for a pattern between slashes. Without them the whole name has to fit.
+    # Grafana searches for a pattern between slashes. Without them the whole name must match.
     if between := re.fullmatch("/(.*)/", matcher["options"]):
         return bool(re.search(between[1], name))
     return bool(re.fullmatch(matcher["options"], name))

@@ -1,4 +1,4 @@
-"""What the application needs around it: servers, installation, clients of Kafka and InfluxDB."""
+"""Servers for trying out and tests, installation, and deployment."""
 
-if __name__ != "unskew.deploy":  # a second copy of every module would come of it
+if __name__ != "unskew.deploy":  # or every module would exist twice
     raise ImportError(f"{__name__} is imported as unskew.deploy")

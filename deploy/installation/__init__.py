@@ -1,1 +1,1 @@
-"""What must be on the machine: Python and its packages, Java, JVM jars and archives of classes."""
+"""Installs or checks Python and its packages, Java, JVM jars and class archives."""

@@ -1,8 +1,8 @@
-"""Class-data archives: classes in the form in which a JVM has them in memory, so that it need not read and check them.
+"""Class-data archives: classes in a JVM's memory format, which it needn't parse and verify.
 
 With an archive, Spark reaches its first batches after two thirds of the CPU time.
-`unskew.apps.driver.class_data_archive` makes the archives, once an installation. Without an archive, a JVM only starts
-more slowly. The same holds if an archive is of other jars, which the JVM checks.
+`unskew.apps.driver.class_data_archive` creates the archives once per installation. Without an archive, or with one of
+other jars, which the JVM detects, it only starts more slowly.
 """
 
 import hashlib
@@ -13,12 +13,12 @@ from unskew.deploy.installation.jars import description_hash
 from unskew.deploy.installation.machine import find_java
 from unskew.directories import data_directory
 
-#: What runs in a JVM of ours and has an archive.
+#: Our JVM programs with an archive.
 PROGRAMS = ("spark", "broker")
-#: With this variable set, programs record which classes they load, and write an archive of them when they end.
+#: If this variable is set, programs record the classes that they load, and write an archive at their end.
 RECORD = "UNSKEW_RECORD_CLASSES"
 
-_SILENT = "-Xlog:cds*=off"  # a user needn't know that an archive doesn't fit
+_SILENT = "-Xlog:cds*=off"  # no message if an archive doesn't fit
 
 
 def archives_directory() -> Path:
@@ -27,7 +27,7 @@ def archives_directory() -> Path:
 
 
 def archive_path(program: str) -> Path:
-    """The file of a program's archive for this Java and these jars. It need not exist."""
+    """The file of a program's archive for this Java and these jars, which may not exist."""
     java = find_java()
     modules = (java.home / "lib" / "modules").stat()  # an update of Java changes it
     parts = (java.home, modules.st_size, modules.st_mtime_ns, description_hash())
@@ -35,7 +35,7 @@ def archive_path(program: str) -> Path:
 
 
 def recording_path(program: str) -> Path:
-    """The file that a recording program writes. It is complete when the program has ended."""
+    """The file that a recording program writes, complete when the program has ended."""
     return archive_path(program).with_suffix(".part")
 
 
@@ -45,9 +45,9 @@ def has_missing_archive() -> bool:
 
 
 def jvm_options(program: str) -> list[str]:
-    """Options for a program's JVM that make it record, or use the archive if there is one."""
+    """JVM options with which a program records, or uses its archive if there is one."""
     if os.environ.get(RECORD):
-        quick = "-XX:TieredStopAtLevel=1"  # to record, code needn't be fast
+        quick = "-XX:TieredStopAtLevel=1"  # recording needn't be fast
         return [f"-XX:ArchiveClassesAtExit={recording_path(program)}", "-Xlog:disable", quick]
     found = archive_path(program)
     return [f"-XX:SharedArchiveFile={found}", _SILENT] if found.is_file() else []

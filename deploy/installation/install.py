@@ -1,9 +1,8 @@
-"""`make setup`: install what is missing of the environment, the pinned packages, the JVM jars and the class archives.
+"""`make setup`: installs whatever is missing of the environment, pinned packages, JVM jars and class archives.
 
-It also compiles the groupings that `simulate` tries by default, so that a first run doesn't wait for that.
+It also compiles the groupings that `simulate` tries by default.
 
-The user's own Python runs it, as `python -m unskew.deploy.installation.install`. So it imports only the standard
-library.
+The user's Python runs it, as `python -m unskew.deploy.installation.install`, so it imports only the standard library.
 """
 
 import hashlib
@@ -28,12 +27,12 @@ _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 
 
 def install_missing() -> None:
-    """Take the steps that are missing, and print a line before each.
+    """Execute the missing steps, and print a line before each.
 
     Raises
     ------
     EnvironmentFault
-        The Python is wrong, or there is no Java, no disk space or no network.
+        The Python version is wrong, or Java, disk space or the network is missing.
     """
     require_python()
     stamp = ENVIRONMENT / "installed"
@@ -47,12 +46,10 @@ def install_missing() -> None:
             _make_environment()
         _announce_step("installing the pinned Python packages (1.7 GB; a minute or more the first time) ...")
         _install_packages()
-        shutil.rmtree(
-            class_data.archives_directory(), ignore_errors=True
-        )  # they are of the jars that were installed before
+        shutil.rmtree(class_data.archives_directory(), ignore_errors=True)  # of the previous jars
         stamp.write_text(wanted)
     _compile_sources(*(package.resolve() for package in (ROOT / "src" / "unskew").iterdir()))
-    python = ENVIRONMENT / "bin" / "python"  # unlike the user's, it has pyspark
+    python = ENVIRONMENT / "bin" / "python"  # unlike the user's, has pyspark
     if not has_all_jars():
         _run_step("JVM jars", python, "-m", "unskew.deploy.installation.install", "jars")
     if class_data.has_missing_archive():
@@ -83,12 +80,11 @@ def _make_environment() -> None:
 
 
 def _install_packages() -> None:
-    """Install the pinned packages, and the project itself as a link to this checkout.
+    """Install the pinned packages, and the project as a link to this checkout.
 
-    uv installs them, in a third of pip's time. Where uv can't, pip does: uv doesn't read pip's settings of indexes and
-    proxies, and doesn't exist for every platform. The pins are complete, so uv gets `--no-deps`. Else it would build
-    pyspark (a gigabyte) twice, once to read its dependencies and once to install it. So it takes the build of an
-    earlier set-up.
+    uv takes a third of pip's time. pip is the fallback, because uv doesn't read pip's settings of indexes and proxies,
+    and isn't available for every platform. The pins are complete, so uv gets `--no-deps`. Otherwise it would build
+    pyspark (a gigabyte) twice, to read its dependencies and to install it, instead of using an earlier build.
     """
     python, pinned = ENVIRONMENT / "bin" / "python", ROOT / "requirements.lock"
     pip = (python, "-m", "pip", "--quiet", "--disable-pip-version-check", "--no-input", "install")
@@ -105,17 +101,17 @@ def _install_packages() -> None:
 
 
 def _compile_sources(*sources: Path) -> None:
-    """Compile each source to the file of bytecode that Python would write at the first import.
+    """Compile each source to the bytecode file that Python would write at the first import.
 
-    uv doesn't compile. Where Python must not write these files (PYTHONDONTWRITEBYTECODE, as in many containers), each
-    process would compile all that it imports: three seconds for each driver, and as many for its Python workers.
+    uv doesn't compile. If Python must not write these files (PYTHONDONTWRITEBYTECODE, as in many containers), each
+    process would compile its imports: three seconds for each driver, and as many for its Python workers.
     """
-    # It fails where a source is for another Python.
+    # It fails if a source is for another Python.
     _command_succeeds(ENVIRONMENT / "bin" / "python", "-m", "compileall", "-q", "-j", "0", *sources)
 
 
 def _command_succeeds(*command: str | Path, told: Callable[[], str] = str) -> bool:
-    """Whether a command that prints nothing to us succeeds. While it runs, a line says so, and how far it is."""
+    """Whether a silent command succeeds. While it runs, a line shows its progress."""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as program:
         while True:
             try:
@@ -128,7 +124,7 @@ def _command_succeeds(*command: str | Path, told: Callable[[], str] = str) -> bo
 
 
 def _describe_packages() -> str:
-    """How many of the pinned packages are installed. (A few are for other platforms.)"""
+    """The number of pinned packages installed. (A few are for other platforms.)"""
     wanted = len(re.findall(r"^[\w.-]+==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
     there = sum(1 for _ in ENVIRONMENT.glob("lib/python*/site-packages/*.dist-info"))
     return f": {there} of about {wanted} packages are installed"
@@ -148,7 +144,7 @@ def _announce_step(step: str) -> None:
 
 
 def main() -> None:
-    """Run the whole set-up, or only the step that needs the environment's own Python."""
+    """Run the whole set-up, or only the step that needs the environment's Python."""
     try:
         if sys.argv[1:] == ["jars"]:
             connector_jars()

@@ -1,10 +1,9 @@
-"""The JVM archives: Spark's Kafka connector and the embedded broker, fetched once by the Ivy that pyspark ships.
+"""Fetches the JVM archives of Spark's Kafka connector and the embedded broker with pyspark's Ivy.
 
-`ivy.xml` beside this file names them. `s3a.xml`, `gs.xml` and `abfs.xml` name those for checkpoints on stores of these
-schemes. Ivy fetches them from the repository that `$UNSKEW_IVYSETTINGS` names, which is a settings file of Ivy. Without
-it, Ivy uses the mirror in the user's `~/.m2/settings.xml`, or else its default. `jars.sha256` has the hash of each
-archive. An archive with another hash isn't used, whether a server sent it or it was changed on disk. As a program
-(`make lock`) this module writes that file.
+`ivy.xml` next to this file lists them; `s3a.xml`, `gs.xml` and `abfs.xml` list those for checkpoints on stores of these
+schemes. Ivy fetches them from the repository in its settings file `$UNSKEW_IVYSETTINGS`, or from the mirror in the
+user's `~/.m2/settings.xml`, or else from its default. Archives whose hash isn't that in `jars.sha256` aren't used,
+whether a server sent them or they changed on disk. As a program (`make lock`) this module writes that file.
 """
 
 import hashlib
@@ -26,27 +25,26 @@ from unskew.deploy.installation.timestamp_patch import patch_jar
 from unskew.directories import jars_directory
 from unskew.errors import EnvironmentFault
 
-#: The Ivy file, and how the name of the archive with Spark's Kafka source begins.
+#: The Ivy file, and the prefix of the archive with Spark's Kafka source.
 DESCRIPTION = Path(__file__).with_name("ivy.xml")
 SOURCE = "spark-sql-kafka-"
 _ABOUT = (50, "about 55 MB")  # archives to download, for the progress bar only
 _ABOUT_CONNECTOR = (10, "about 10 MB")
-#: Scheme of a store → how much Spark needs for it, as `_ABOUT`. Its Ivy file and configuration have the scheme's name.
+#: Scheme of a store → the size of its archives, as `_ABOUT`. Its Ivy file and configuration have the scheme's name.
 _STORES = {"s3a": (40, "about 14 MB"), "gs": (1, "about 40 MB"), "abfs": (3, "about 1.4 MB")}
 _DEPENDENCIES = "dependencies/dependency"
 _SUMS = DESCRIPTION.with_name("jars.sha256")
 
 
 def connector_jars() -> list[Path]:
-    """The archives of Spark's Kafka source and sink, for `spark.jars`. Missing ones are fetched first.
+    """The archives of Spark's Kafka source and sink, for `spark.jars`, after fetching missing ones.
 
-    They are those of the installed pyspark: a connector works with its own Spark alone. Only the archives of the pinned
-    version have hashes.
+    They match the installed pyspark: a connector works only with its Spark version. Only the pinned version has hashes.
 
     Raises
     ------
     EnvironmentFault
-        They can't be fetched (`resolve_jars`), or there are none of that version.
+        They can't be fetched (`resolve_jars`), or don't exist for that version.
     """
     pinned, installed = _pinned_version(), _pyspark_version()
     if pinned in (None, installed):
@@ -63,7 +61,7 @@ def connector_jars() -> list[Path]:
 
 
 def fetch_connector(version: str) -> list[Path]:
-    """The archives of the Kafka connector of any version of Spark. Missing ones are fetched first; none has a hash.
+    """The archives of the Kafka connector of any Spark version, after fetching missing ones, without hashes.
 
     Raises
     ------
@@ -76,12 +74,12 @@ def fetch_connector(version: str) -> list[Path]:
 
 
 def broker_jars() -> list[Path]:
-    """The class path of the embedded broker. Missing archives are fetched first."""
+    """The class path of the embedded broker, after fetching missing archives."""
     return resolve_jars(DESCRIPTION, "broker", "the JVM jars", *_ABOUT, _SUMS)
 
 
 def store_jars(scheme: str) -> list[Path]:
-    """The archives that Spark needs for a store, for `spark.jars`; none for a store that Spark knows by itself.
+    """The archives that Spark needs for a store, for `spark.jars`; none if Spark supports it already.
 
     Missing ones are fetched first.
     """
@@ -94,12 +92,12 @@ def store_jars(scheme: str) -> list[Path]:
 
 
 def has_all_jars() -> bool:
-    """Whether the archives are here, so that no network is needed."""
+    """Whether all archives are present, so that no network is needed."""
     return _archives_directory().is_dir()
 
 
 def pyspark_home() -> Path:
-    """The directory in which pip has put Spark.
+    """The directory of pip's Spark.
 
     Raises
     ------
@@ -118,8 +116,8 @@ def _pinned_version() -> str | None:
 
 
 def _pyspark_version() -> str:
-    """The version of the installed pyspark, without what a vendor has added to it."""
-    source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no metadata of a package
+    """The version of the installed pyspark, without a vendor's suffix."""
+    source = (pyspark_home() / "version.py").read_text()  # vendors' pyspark may have no package metadata
     [installed] = re.findall(r"""^__version__.*?=\s*["']([^"']+)["']""", source, re.MULTILINE)
     return installed.partition("+")[0]
 
@@ -137,7 +135,7 @@ def _is_source(dependency: ET.Element) -> bool:
 
 
 def _write_description(version: str) -> Path:
-    """An Ivy file as ours, with the connector of another version of Spark alone. It is made once."""
+    """Write, once, an Ivy file like ours with only the connector of another Spark version."""
     root = _parse_description()
     for parent in root.iterfind("dependencies"):
         for row in parent.findall("dependency"):
@@ -158,7 +156,7 @@ def _write_description(version: str) -> Path:
 def resolve_jars(
     description: Path, configuration: str, what: str, about: int, size: str, sums: Path | None = None
 ) -> list[Path]:
-    """The archives of one configuration of an Ivy file. If any is missing, all of the file are fetched first.
+    """The archives of one configuration of an Ivy file. If any is missing, all of the file's are fetched first.
 
     Parameters
     ----------
@@ -167,13 +165,13 @@ def resolve_jars(
     what, about, size
         Texts for the progress bar: what is fetched, how many archives, and their total size.
     sums
-        A file of the archives' hashes, as `sha256sum` writes it. The archives are checked against it at each call.
-        Without it, any archives of the right names are accepted.
+        A file of the archives' hashes in the format of `sha256sum`, which each call checks. Without it, any archives of
+        the right names are accepted.
 
     Raises
     ------
     EnvironmentFault
-        If they can't be fetched, there is no room for them, or their hashes are others.
+        They can't be fetched, there is no disk space, or their hashes differ.
     """
     target = _archives_directory(description)
     if not target.is_dir():
@@ -190,7 +188,7 @@ def _hash_archives(target: Path, configuration: str) -> dict[str, str]:
 
 
 def _find_mismatch(target: Path, configuration: str, sums: Path | None) -> str | None:
-    """An archive that isn't the one of the hash, is missing, or has no hash; None: all are right, or unknown."""
+    """An archive with a wrong or no hash, or that is missing; None if all are right, or there are no hashes."""
     if sums is None:
         return None
     rows = (line.split() for line in sums.read_text().splitlines())
@@ -204,12 +202,12 @@ def _describe_wrong_jar(jar: Path) -> str:
 
 
 def description_hash(description: Path | None = None) -> str:
-    """A hash of the Ivy file. It distinguishes its archives from those of other versions."""
+    """A hash of the Ivy file, which distinguishes its archives from other versions'."""
     return hashlib.sha256((description or DESCRIPTION).read_bytes()).hexdigest()[:12]
 
 
 def _archives_directory(description: Path | None = None) -> Path:
-    # One directory for each content of the file: a new version of ours fetches anew. A directory that exists is whole.
+    # One directory per content of the file, so that a new version fetches anew. Existing directories are complete.
     return jars_directory() / description_hash(description)
 
 
@@ -218,7 +216,7 @@ def _fetch_archives(description: Path, target: Path, progress: ProgressBar, sums
     with _writable_jars(target.parent) as directory, exclusive_lock(directory / "fetch.lock"):
         if target.is_dir():  # another process was faster
             return
-        cache = directory / "ivy-cache"  # it survives an interruption: the next attempt goes on from there
+        cache = directory / "ivy-cache"  # survives an interruption, for the next attempt
         with tempfile.TemporaryDirectory(prefix="fetch-", dir=directory) as temporary:
             settings = ivy_settings(Path(temporary))
             command = [
@@ -268,7 +266,7 @@ def _find_ivy() -> Path:
 
 
 def ivy_settings(directory: Path) -> Path | None:
-    """A settings file for Ivy, which is written into `directory` if necessary. None: Ivy's default applies.
+    """A settings file for Ivy, written into `directory` if necessary. None: Ivy's default applies.
 
     Raises
     ------
@@ -292,7 +290,7 @@ def ivy_settings(directory: Path) -> Path | None:
 
 
 def _read_mirror(settings: Path) -> str | None:
-    # Without the password of a mirror that needs one: a file of UNSKEW_IVYSETTINGS can have it.
+    # Without a mirror's password, which a file of UNSKEW_IVYSETTINGS can have.
     try:
         mirrors = ET.parse(settings).getroot().iterfind("{*}mirrors/{*}mirror")  # noqa: S314  the user's own file
     except (OSError, ET.ParseError):
@@ -324,7 +322,7 @@ def _read_fault(log: Path) -> str:
 
 
 def lock_hashes() -> None:
-    """Fetch all missing archives, and write the hashes of all to the file."""
+    """Fetch all missing archives, and write all hashes to the file."""
     lines: list[str] = []
     stores = [(_store_description(scheme), scheme) for scheme in _STORES]
     for description, configuration in [(DESCRIPTION, "broker"), (DESCRIPTION, "connector"), *stores]:

@@ -1,4 +1,4 @@
-"""What the project needs of a machine: Python, Java, disk and memory.
+"""Checks a machine's Python, Java, disk and memory.
 
 `install.py` imports this module before any package is installed, so it needs only the standard library.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from unskew.errors import EnvironmentFault
 
-PYTHON = ((3, 11), (3, 14))  # first and last version that all pinned packages have wheels for
+PYTHON = ((3, 11), (3, 14))  # first and last version with wheels of all pinned packages
 DISK_GB = 3  # 2 for the environment, the rest for topics and checkpoints
 MEMORY_GB = 2  # 0.2 for the broker, 1 for Spark's driver, the rest for its Python workers
 JAVA = (17, 21)
@@ -26,7 +26,7 @@ def require_python() -> None:
     Raises
     ------
     EnvironmentFault
-        The Python is another one. The message says what to install.
+        It is another version. The message says what to install.
     """
     first, last = (".".join(map(str, version)) for version in PYTHON)
     if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
@@ -42,7 +42,7 @@ def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
     Raises
     ------
     EnvironmentFault
-        There is too little. The message says how much is free and how much is needed.
+        There is too little.
     """
     free = shutil.disk_usage(existing_parent(directory)).free / 1e9
     if free < needed_gb:
@@ -52,26 +52,26 @@ def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
 
 
 def available_cores() -> int:
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def existing_parent(path: Path) -> Path:
-    """The path itself or the nearest directory above it that exists."""
+    """The path, or the nearest existing directory above it."""
     while not path.exists():
         path = path.parent
     return path
 
 
 def memory_gb() -> float | None:
-    """The memory that programs can still get, in GB. None if the system doesn't say."""
+    """The available memory in GB, or None if unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")) / 1e6
     except (OSError, StopIteration):
         pass
     try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9  # macOS: all of the machine's
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9  # macOS: the machine's total
     except (ValueError, OSError):
         return None
 
@@ -85,7 +85,7 @@ _INSTALL = (
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java runtime: its launcher, its home (the value for `JAVA_HOME`) and its feature version."""
+    """A Java runtime: launcher, home (the value for `JAVA_HOME`) and feature version."""
 
     launcher: Path
     home: Path
@@ -93,17 +93,17 @@ class JavaRuntime:
 
 
 def find_java() -> JavaRuntime:
-    """The first Java 17 or 21 of these two: `$JAVA_HOME/bin/java`, and the `java` on the PATH.
+    """The first Java 17 or 21 of `$JAVA_HOME/bin/java` and the `java` on the PATH.
 
     Returns
     -------
     JavaRuntime
-        For a program that looks for Java itself, as pyspark does, set `JAVA_HOME` to its `home`.
+        For programs that search for Java themselves, like pyspark, set `JAVA_HOME` to its `home`.
 
     Raises
     ------
     EnvironmentFault
-        If there is none. The message lists the others that were found, and says how to install the right one.
+        If there is none. The message lists others found, and says how to install the right one.
     """
     found: list[str] = []
     for origin, launcher in _list_candidates():
@@ -128,7 +128,7 @@ def _list_candidates() -> list[tuple[str, Path]]:
 
 
 def _inspect_java(launcher: Path) -> JavaRuntime | None:
-    # The launcher itself knows, be it a link, a wrapper or macOS' stub; a directory's name may be wrong.
+    # Ask the launcher, which may be a link, a wrapper or macOS' stub; a directory's name may be wrong.
     try:
         output = subprocess.run(
             [launcher, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=True

@@ -1,8 +1,8 @@
-"""The Python packages that this environment should have: those of `requirements.lock`, which `make setup` installs.
+"""The Python packages of `requirements.lock`, which `make setup` installs.
 
-As a program (`make lock`) it writes the file: the newest versions that fit together, for every platform, with their
-hashes. uv chooses the versions, because pip's choice holds for one platform and one Python only. The file has no
-download addresses, because these would tie it to one index.
+As a program (`make lock`) it writes the file: the newest compatible versions, for every platform, with hashes. uv
+chooses the versions, because pip's choice holds for only one platform and Python. Download addresses would tie the file
+to one index.
 """
 
 import subprocess
@@ -15,14 +15,14 @@ from packaging.version import Version
 from unskew.directories import find_checkout
 
 LOCK = (find_checkout() or Path()) / "requirements.lock"
-#: The packages that a run needs, and those that build packages without wheels. The Docker image has no others.
+#: The packages of the Docker image: those that a run needs, and those that build packages without wheels.
 IMAGE_LOCK = LOCK.parent / "deploy" / "requirements.lock"
 _HEADER = "# Written by `make lock` from pyproject.toml, installed by {}.\n"
 _BUILDS = "setuptools>=77\n"
 
 
 def read_lock() -> dict[str, str]:
-    """Package → version as pinned for this platform. Empty if this copy of the project isn't a checkout."""
+    """Package → version pinned for this platform. Empty if this copy of the project isn't a checkout."""
     if not LOCK.is_file():
         return {}
     lines = (line.rstrip(" \\") for line in LOCK.read_text().splitlines() if line[:1].isalnum())
@@ -31,7 +31,7 @@ def read_lock() -> dict[str, str]:
 
 
 def missing_packages() -> list[str]:
-    """The pinned packages that are not installed. Without pins: the command's dependencies that are not installed."""
+    """The missing pinned packages, or without pins the command's missing dependencies."""
     names = list(read_lock()) or [
         wanted.name
         for wanted in map(Requirement, metadata.requires("unskew") or [])
@@ -41,7 +41,7 @@ def missing_packages() -> list[str]:
 
 
 def other_versions() -> list[str]:
-    """The packages that are installed in another version than the pinned one, as `name found (pinned)`."""
+    """The packages installed in another version than pinned, as `name found (pinned)`."""
     found = ((name, _installed_version(name), pinned) for name, pinned in read_lock().items())
     return [
         f"{name} {version} ({pinned})"
@@ -58,7 +58,7 @@ def _installed_version(name: str) -> str | None:
 
 
 def lock_packages() -> None:
-    """Let uv choose versions as in an empty environment, and write them to `requirements.lock` and the image's lock."""
+    """Write the versions that uv chooses for an empty environment to `requirements.lock` and the image's lock."""
     _write_lock(LOCK, "`make setup`", "--upgrade", "--extra", "dev")
     _write_lock(IMAGE_LOCK, "the Docker image", "--extra", "app", "--constraint", str(LOCK), "-", given=_BUILDS)
 

@@ -1,7 +1,7 @@
-"""Slow steps of an installation. One process at a time takes them, and a bar on stderr shows its progress.
+"""Executes slow steps of an installation in one process at a time, with a progress bar on stderr.
 
-`install.py` imports this module before any package is installed. So packages that are not in the standard library are
-imported where they are used.
+`install.py` imports this module before any package is installed. So packages outside the standard library are imported
+where they are used.
 """
 
 import shutil
@@ -13,11 +13,11 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Self
 
-_PATIENCE = 2.0  # seconds before a step is shown: with a warm cache it is over by then
+_PATIENCE = 2.0  # seconds before a step is shown: with a warm cache it has ended by then
 
 
 def exclusive_lock(lock: Path) -> AbstractContextManager[object]:
-    """Wait until no other process has the file's lock, and hold it inside the block. If we die, the kernel frees it."""
+    """Hold the file's lock inside the block, after waiting for it. If we die, the kernel releases it."""
     from filelock import FileLock
 
     return FileLock(lock)
@@ -25,7 +25,7 @@ def exclusive_lock(lock: Path) -> AbstractContextManager[object]:
 
 @contextmanager
 def temporary_workspace(directory: Path) -> Iterator[Path]:
-    """A temporary directory in one that the caller has locked. Removes those that killed processes left there."""
+    """A temporary directory in one that the caller has locked. Removes those left by killed processes."""
     for left in directory.glob("making-*"):
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as temporary:
@@ -33,16 +33,16 @@ def temporary_workspace(directory: Path) -> Iterator[Path]:
 
 
 class ProgressBar:
-    """A bar on a terminal. Elsewhere it is a line that is printed once. Neither is shown for a very short step.
+    """A bar on a terminal, or elsewhere a line printed once. Neither is shown for a very short step.
 
     Parameters
     ----------
     doing
         The step, such as `fetching the JVM jars, once`.
     about
-        How many units it takes, roughly. None if that isn't known.
+        The approximate number of units, or None if unknown.
     size
-        What the line says instead of a number of units: `about 55 MB`.
+        The line's text instead of a number of units: `about 55 MB`.
     """
 
     def __init__(self, doing: str, about: int | None, size: str) -> None:
@@ -89,18 +89,18 @@ def run_with_progress(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program, and advance the progress with its output.
+    """Run a program, and show the progress of its output.
 
     Parameters
     ----------
     command
         Program and arguments.
     log
-        The file to which its output is appended.
+        The file to append its output to.
     progress
         The progress of the step.
     counts
-        Returns whether an output line means one more unit.
+        Whether an output line means one more unit.
     directory, environment
         The program's directory, and its environment, which is ours by default.
 
@@ -110,7 +110,7 @@ def run_with_progress(
         The program's exit code.
     """
     with (
-        log.open("a", buffering=1) as record,  # a line at a time, as somebody may read it meanwhile
+        log.open("a", buffering=1) as record,  # by line, for readers meanwhile
         subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,

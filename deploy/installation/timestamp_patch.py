@@ -1,9 +1,9 @@
-"""Spark's Kafka source, changed in one place: a timestamp that Spark can't hold doesn't end the query.
+"""Patches Spark's Kafka source, so that a timestamp beyond Spark's range doesn't end the query.
 
-Kafka's timestamps are milliseconds, and Spark's are microseconds. A producer that writes, for example, nanoseconds
-gives a time past Spark's largest one. Spark's source then fails at this message at each attempt, even if the query
-doesn't use the time. No option makes it go on. This module makes a copy of the source's archive. In the copy, the class
-that reads timestamps calls ``TimeUnit.MILLISECONDS.toMicros`` instead, which gives the nearest possible time.
+Kafka's timestamps are milliseconds, and Spark's are microseconds. If a producer writes nanoseconds, say, they exceed
+Spark's largest time. Spark's source then fails at this message at each attempt, even if the query doesn't use the time,
+and no option prevents that. This module copies the source's archive. In the copy, the class that reads timestamps calls
+``TimeUnit.MILLISECONDS.toMicros`` instead, which returns the nearest possible time.
 """
 
 import io
@@ -16,14 +16,14 @@ log = logging.getLogger(__name__)
 
 _CLASS = "org/apache/spark/sql/kafka010/KafkaRecordToRowConverter$.class"
 
-# `DateTimeUtils$.MODULE$.fromJavaTimestamp(new java.sql.Timestamp(record.timestamp()))` in the class of Spark 4.2.0:
-# the JVM's instructions, which name constants by their numbers.
+# `DateTimeUtils$.MODULE$.fromJavaTimestamp(new java.sql.Timestamp(record.timestamp()))` in Spark 4.2.0's class: JVM
+# instructions, with constants' numbers.
 _BEFORE_CALL = bytes.fromhex("b2 009c  bb 009e 59 2b b6 00a3 b7 00a6  b6 00aa")
 _AFTER_CALL = bytes.fromhex("b2 009c  2b b6 00a3 00 00 00 00 00 00 00  b6 00aa")
-# The field that the call begins with: a name (MODULE$) and a type.
+# The call's field: a name (MODULE$) and a type.
 _BEFORE_FIELD = bytes.fromhex("0c 0006 009a")
 _AFTER_FIELD = bytes.fromhex("0c 009d 009a")
-# The constants that the numbers stand for; number 9d, the class that is no longer made, becomes the field's name.
+# The constants of the numbers; 9d, the class no longer created, becomes the field's name.
 _CONSTANTS = {
     "org/apache/spark/sql/catalyst/util/DateTimeUtils$": "java/util/concurrent/TimeUnit",
     "Lorg/apache/spark/sql/catalyst/util/DateTimeUtils$;": "Ljava/util/concurrent/TimeUnit;",
@@ -40,9 +40,9 @@ _STRICT = (
 
 
 def patch_jar(jar: Path) -> Path:
-    """A copy of an archive whose source takes all timestamps. If there can be none, a warning, and the archive itself.
+    """A copy of an archive whose source accepts all timestamps, or, with a warning, the archive itself.
 
-    The copy is in the folder ``lenient`` beside the archive. If it isn't as it should be, it is made again.
+    The copy is in the folder ``lenient`` next to the archive. If it is wrong, it is made again.
     """
     content = _build_copy(jar)
     if content is None:
@@ -62,7 +62,7 @@ def patch_jar(jar: Path) -> Path:
 
 
 def _build_copy(jar: Path) -> bytes | None:
-    """The copy's bytes, which are always the same; None if there is nothing to change."""
+    """The copy's bytes, always the same; None if there is nothing to change."""
     made = io.BytesIO()
     with zipfile.ZipFile(jar) as archive, zipfile.ZipFile(made, "w") as new:
         found = patch_class(archive.read(_CLASS)) if _CLASS in archive.namelist() else None
@@ -75,7 +75,7 @@ def _build_copy(jar: Path) -> bytes | None:
 
 
 def patch_class(code: bytes) -> bytes | None:
-    """The class with the other conversion. None if it isn't the class that we know."""
+    """The class with the other conversion, or None if it is an unknown class."""
     constants = {_encode_constant(before): _encode_constant(after) for before, after in _CONSTANTS.items()}
     for before, after in (constants | {_BEFORE_CALL: _AFTER_CALL, _BEFORE_FIELD: _AFTER_FIELD}).items():
         if code.count(before) != 1:
@@ -85,5 +85,5 @@ def patch_class(code: bytes) -> bytes | None:
 
 
 def _encode_constant(text: str) -> bytes:
-    """A text as a class file's table of constants has it: a tag, the length, UTF-8."""
+    """A string in a class file's constant pool: a tag, the length, UTF-8."""
     return b"\x01" + len(text).to_bytes(2, "big") + text.encode()

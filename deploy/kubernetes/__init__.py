@@ -1,1 +1,1 @@
-"""The topology on Kubernetes: manifests for two Spark operators, and what the image does in their pods."""
+"""The topology on Kubernetes: manifests for two Spark operators, and the image's entry point."""

@@ -1,9 +1,9 @@
-"""What a container of the image runs: `unskew`, or on Kubernetes Spark's driver or one of its executors.
+"""The image's entry point: runs `unskew`, or on Kubernetes Spark's driver or an executor.
 
-Spark starts its pods' containers with the arguments `driver …` or `executor`, which the entry point of Spark's own
-images understands. This one starts the driver otherwise. There Spark's JVM starts Python as its child and gets the
-signals, so that SIGTERM ends Spark in the middle of a batch. Here Python is started first, and gets the signals itself:
-a topology finishes its batch, and its exit code is the container's.
+Spark starts its pods' containers with the arguments `driver …` or `executor`, for the entry point of Spark's images.
+There Spark's JVM starts Python as its child and gets the signals, so that SIGTERM ends Spark in the middle of a batch.
+This one starts Python first, which gets the signals: a topology finishes its batch, and its exit code is the
+container's.
 """
 
 import os
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from unskew.deploy.installation.jars import pyspark_home
 
 _EXECUTOR = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
-#: An executor's argument → the variable of its container that has the value.
+#: An executor's argument → the container's variable with its value.
 _ARGUMENTS = {
     "--driver-url": "SPARK_DRIVER_URL",
     "--executor-id": "SPARK_EXECUTOR_ID",
@@ -27,17 +27,17 @@ _ARGUMENTS = {
     "--resourceProfileId": "SPARK_RESOURCE_PROFILE_ID",
     "--podName": "SPARK_EXECUTOR_POD_NAME",
 }
-_OPTION = "SPARK_JAVA_OPT_"  # with a number: one of the JVM's options
+_OPTION = "SPARK_JAVA_OPT_"  # with a number: a JVM option
 
 
 def container_command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The command of a container, and the variables that it gets besides those of the container.
+    """The command of a container, and its variables besides the container's.
 
     Parameters
     ----------
     arguments : sequence of str
-        The container's arguments: `driver [--properties-file FILE] [--class NAME] PROGRAM ARGUMENT…` and `executor` as
-        Spark gives them, or anything else for `unskew`. The program is a Python file, `local:///path`.
+        The container's arguments: Spark's `driver [--properties-file FILE] [--class NAME] PROGRAM ARGUMENT…` or
+        `executor`, or anything else for `unskew`. The program is a Python file, `local:///path`.
     environment : mapping
         The container's variables.
 
@@ -55,12 +55,12 @@ def _driver_command(arguments: Sequence[str], environment: Mapping[str, str]) ->
         options[arguments[at]] = arguments[at + 1]
         at += 2
     address = environment["SPARK_DRIVER_BIND_ADDRESS"]
-    submit = ["--deploy-mode", "client"]  # this is the driver's place, though an operator asked for the mode `cluster`
+    submit = ["--deploy-mode", "client"]  # the driver runs here, though an operator requests the mode `cluster`
     for setting in ("spark.driver.bindAddress", "spark.executorEnv.SPARK_DRIVER_POD_IP"):
         submit += ["--conf", f"{setting}={address}"]
     for option, value in options.items():
-        submit += [] if option == "--class" else [option, value]  # the class is what would start Python
-    # pyspark starts the JVM with these, once the program asks for a session.
+        submit += [] if option == "--class" else [option, value]  # the class would start Python
+    # PySpark starts the JVM with these when the program creates a session.
     more = {"PYSPARK_SUBMIT_ARGS": shlex.join([*submit, "pyspark-shell"])}
     return [sys.executable, "-u", urlsplit(arguments[at]).path, *arguments[at + 1 :]], more
 
@@ -81,10 +81,10 @@ def _executor_command(environment: Mapping[str, str]) -> list[str]:
 
 
 def main() -> None:
-    """Become the container's command."""
+    """Execute the container's command."""
     run, more = container_command(sys.argv[1:], os.environ)
     if run[0] != "unskew":
-        os.chdir(tempfile.mkdtemp())  # Spark copies files to the working directory, which the image's user can't write
+        os.chdir(tempfile.mkdtemp())  # Spark copies files to the working directory, which isn't writable in the image
     os.execvpe(run[0], run, os.environ | more)  # noqa: S606
 
 

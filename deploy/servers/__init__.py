@@ -1,1 +1,1 @@
-"""Real servers on this machine, started and stopped: Kafka, InfluxDB, Prometheus, a Spark cluster."""
+"""Starts and stops servers on this machine: Kafka, InfluxDB, Prometheus, a Spark cluster."""

@@ -1,4 +1,4 @@
-"""A Kafka broker in its own JVM: a KRaft node on the loopback interface, for trying out and for tests."""
+"""A Kafka broker in a separate JVM: a KRaft node on the loopback interface, for trying out and for tests."""
 
 import base64
 import re
@@ -19,7 +19,7 @@ from unskew.loopback import LOOPBACK, free_port, is_free
 _LOGGING = Path(__file__).with_name("broker-log4j2.xml")
 _SETTINGS = "broker.properties"
 _CONTROLLER = 1  # the node that is its cluster's only controller
-# Why the broker can't start: what its log has then → what the user reads, with what to do.
+# Why the broker can't start: text in its log → message for the user, with what to do.
 _CAUSES = (
     (r"Address already in use", "its port is in use by another program; stop that, or choose another port"),
     (r"No space left on device", "no space is left on the disk; make room, or choose another directory"),
@@ -29,28 +29,28 @@ _CAUSES = (
 
 
 class Broker(ServerProcess):
-    """An embedded broker. It is a context manager: the broker runs inside the block.
+    """An embedded broker, which as a context manager runs inside the block.
 
-    Acknowledged records survive `stop`, `kill` and `restart`. A later `Broker` on the same directory has them too. It
-    also has the same port, unless another program has taken that, so that clients find it again. Unless the broker is
-    `detached`, its process ends with ours, however ours ends.
+    Acknowledged records survive `stop`, `kill` and `restart`. A later `Broker` on the same directory has them, too, and
+    the same port, unless another program has taken it. Unless the broker is `detached`, its process ends with ours,
+    however ours ends.
 
-    A broker is a cluster of its own, unless it is started `beside` another one. Only the first broker of a cluster is a
-    controller: while it is down, the others elect no leaders, and none of them can start.
+    A broker is a separate cluster, unless it is started `beside` another one. Only a cluster's first broker is a
+    controller: while it is down, the others elect no leaders, and can't start.
 
     Parameters
     ----------
     data
-        Its directory: topics, settings and log. Two brokers can't share a directory.
+        Its directory of topics, settings and log. Brokers can't share one.
     port
-        The port for clients. By default it is the port of the directory's last run, or a free one.
+        The port for clients. Default: the port of the directory's last run, or a free one.
     properties
-        More broker properties. `listeners` adds to the broker's own.
+        More broker properties. `listeners` adds to the broker's.
     heap_mb
-        The JVM's heap limit, MiB. With the default, the whole process takes about 210 MB.
+        The JVM's heap limit, MiB. With the default, the process takes about 210 MB.
     beside
-        The broker whose cluster this one joins, with the next node id. That one must have been started before. Topics
-        still have one replica each, unless `properties` of all brokers say otherwise.
+        The broker whose cluster this one joins, with the next node id. That one must have been started. Topics still
+        have one replica each, unless `properties` of all brokers change that.
 
     Examples
     --------
@@ -85,19 +85,19 @@ class Broker(ServerProcess):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` for clients. It is known from the first start on."""
+        """`host:port` for clients, known from the first start on."""
         return self.listen_address
 
     @property
     def cluster_id(self) -> str:
-        """Kafka's id of the data directory. It distinguishes this broker from another one on the same port."""
+        """Kafka's id of the data directory, which distinguishes brokers on the same port."""
         meta = self.data / "records" / "meta.properties"
         found = re.search(r"^cluster\.id=(\S+)$", meta.read_text(), re.MULTILINE) if meta.is_file() else None
         return found[1] if found else ""
 
     @property
     def controller_port(self) -> int | None:
-        """The port of its cluster's controller, according to its settings. None before the first start."""
+        """The port of its cluster's controller in its settings. None before the first start."""
         settings = self.data / _SETTINGS
         shape = rf"^controller\.quorum\.voters={_CONTROLLER}@{re.escape(LOOPBACK)}:(\d+)$"
         found = re.search(shape, settings.read_text(), re.MULTILINE) if settings.is_file() else None
@@ -127,7 +127,7 @@ class Broker(ServerProcess):
         return [*jvm, "kafka.Kafka", settings]
 
     def _choose_controller_port(self) -> int:
-        """The controller's port of the last run, so that the other brokers find it again, or a free one."""
+        """The controller's port of the last run, so that other brokers find it again, or a free one."""
         if self._beside is not None:
             if (known := self._beside.controller_port) is None:
                 raise RuntimeError("the broker that this one is to join has not been started yet")
@@ -136,7 +136,7 @@ class Broker(ServerProcess):
         return known if known is not None and is_free(known) else free_port()
 
     def _format(self, jvm: list[str | Path], settings: Path) -> None:
-        # 22 letters as Kafka's own ids; a leading "-" would look like an option.
+        # 22 letters like Kafka's ids; a leading "-" would look like an option.
         new = "u" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:21]
         identity = new if self._beside is None else self._beside.cluster_id
         command = [*jvm, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", identity, "-c", settings]
@@ -148,7 +148,7 @@ class Broker(ServerProcess):
             )
 
     def _answers(self) -> bool:
-        # Here: each command imports this module, and few need the client.
+        # Imported here, because each command imports this module, and few need the client.
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -157,7 +157,7 @@ class Broker(ServerProcess):
             found = admin.list_topics(timeout=1)
         except KafkaException:
             return False
-        if found.cluster_id and found.cluster_id != self.cluster_id:  # another broker listens on our port: ours can't
+        if found.cluster_id and found.cluster_id != self.cluster_id:  # another broker has our port
             raise PortTakenError(self._port)
         # A broker that joins others answers before the controller gives it leaders.
         return bool(found.cluster_id) and (self._beside is None or self.node_id in found.brokers)
@@ -166,7 +166,7 @@ class Broker(ServerProcess):
         for pattern, meaning in _CAUSES:
             if re.search(pattern, output):
                 return meaning
-        # The log has the first cause before its consequences. A line that only announces a stack trace is no cause.
+        # The log has the cause before its consequences. A line that only announces a stack trace isn't one.
         errors = re.findall(r"^.*?\b(?:ERROR|FATAL|Exception in thread \S+|Caused by:)\s+(.+)$", output, re.MULTILINE)
         return errors[0].strip()[:300] if errors else super()._cause(output)
 
@@ -182,11 +182,11 @@ def _server_properties(
     Parameters
     ----------
     records
-        Directory of the topics' data.
+        The directory of topics' data.
     port, controller_port
-        Where clients connect to the broker, and where brokers connect to the controller.
+        The ports of the broker for clients, and of the controller for brokers.
     extra
-        Properties beside ours, or instead of them. `listeners` adds to those that the broker needs.
+        Properties that extend or replace ours. `listeners` adds to those that the broker needs.
     node
         The broker's id in its cluster.
     """
@@ -214,15 +214,15 @@ def _server_properties(
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        # A replayed data set has its own, old times: by default Kafka would delete the messages again within minutes.
+        # A replayed data set has old times: by default Kafka would delete the messages within minutes.
         "log.retention.ms": "-1",
-        # A misspelt topic should fail, not appear.
+        # A misspelt topic should fail.
         "auto.create.topics.enable": "false",
         # Without these a restart after kill -9 takes 12 s, not 3: the controller waits for the dead session to expire.
         "broker.session.timeout.ms": "2000",
         "broker.heartbeat.interval.ms": "500",
         "group.initial.rebalance.delay.ms": "0",
-        # Few threads and little memory: the defaults are for a broker with a machine of its own.
+        # Few threads and little memory: the defaults are for a dedicated machine.
         "num.network.threads": "2",
         "num.io.threads": "4",
         "background.threads": "2",
@@ -238,4 +238,4 @@ def _server_properties(
 
 def _write_properties(path: Path, properties: Mapping[str, str]) -> None:
     escaped = ((name, value.replace("\\", "\\\\").replace("\n", "\\n")) for name, value in properties.items())
-    write_private(path, "".join(f"{name}={value}\n" for name, value in escaped))  # it may hold passwords
+    write_private(path, "".join(f"{name}={value}\n" for name, value in escaped))  # may contain passwords

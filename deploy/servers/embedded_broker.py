@@ -1,4 +1,4 @@
-"""The embedded broker, which runs on between commands: one command starts it, the others find it."""
+"""Starts and stops the embedded broker, which runs between commands for all to find."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,17 +13,17 @@ from unskew.kafka.embedded_broker import BrokerAddress, current_file, default_da
 def start_broker(
     data: Path | None = None, port: int | None = None, properties: Mapping[str, str] | None = None
 ) -> BrokerAddress:
-    """Start a broker that outlives this process, for all commands to find. If one runs already, return that.
+    """Start a broker that outlives this process, for all commands to find, or return the running one.
 
     Parameters
     ----------
     data, port, properties
-        As of `Broker`. By default: `default_data()`, the port of its last run or a free one, and no properties.
+        As for `Broker`. Default: `default_data()`, the port of its last run or a free one, and no properties.
 
     Raises
     ------
     EnvironmentFault
-        If it can't be started, or a broker with other data or another port runs already.
+        It can't be started, or a broker with other data or another port is running.
     """
     if address := find_broker():
         require_none_other(address, data, port)
@@ -34,7 +34,7 @@ def start_broker(
 
 
 def announce_broker(broker: Broker) -> BrokerAddress:
-    """Make a running broker the one that commands find."""
+    """Register a running broker as the one that commands find."""
     current = current_file()
     current.parent.mkdir(parents=True, exist_ok=True)
     write_private(current, f"{broker.data}\n")
@@ -50,7 +50,7 @@ def require_none_other(address: BrokerAddress, data: Path | None, port: int | No
     Raises
     ------
     EnvironmentFault
-        If it is another one. The message says how to stop the broker.
+        It has another one. The message says how to stop the broker.
     """
     other_data = data is not None and data.absolute() != address.data
     if other_data or (port is not None and port != address.port):
@@ -61,12 +61,12 @@ def require_none_other(address: BrokerAddress, data: Path | None, port: int | No
 
 
 def stop_broker() -> BrokerAddress | None:
-    """Stop the broker that runs in an orderly way, and wait until it has ended. Its data stay.
+    """Shut down the running broker, and wait until it has ended. Its data stay.
 
     Returns
     -------
     BrokerAddress or None
-        The broker that was stopped. None if none ran.
+        The stopped broker, if any ran.
     """
     address = find_broker()
     if address is not None:

@@ -1,4 +1,4 @@
-"""An InfluxDB 2.7 in its own process on the loopback interface, for trying out and for tests."""
+"""InfluxDB 2.7 as a process on the loopback interface, for trying out and for tests."""
 
 import json
 import os
@@ -13,17 +13,17 @@ from unskew.errors import EnvironmentFault
 from unskew.file_locks import write_private
 from unskew.loopback import fetch_response
 
-#: What the tests run, and what `make servers` puts into the user's cache.
+#: The version of tests, and of `make servers`.
 VERSION = "2.7.12"
 
 
 def require_influxd() -> Path:
-    """The server's program, `influxd`, as `find_influxd` finds it.
+    """The server's program, `influxd`, found by `find_influxd`.
 
     Raises
     ------
     EnvironmentFault
-        If there is none, or `$UNSKEW_INFLUXD` names something else than InfluxDB 2.
+        There is none, or `$UNSKEW_INFLUXD` isn't InfluxDB 2.
     """
     if found := find_influxd():
         return found
@@ -39,7 +39,7 @@ def find_influxd() -> Path | None:
     Raises
     ------
     EnvironmentFault
-        If the variable names something else than InfluxDB 2.
+        The variable's program isn't InfluxDB 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()
@@ -53,12 +53,12 @@ def find_influxd() -> Path | None:
 
 
 def influxd_cache_path() -> Path:
-    """The path at which `make servers` puts the program."""
+    """The path at which `make servers` installs the program."""
     return cache_directory() / "influxd" / VERSION / "influxd"
 
 
 def is_version_2(program: Path) -> bool:
-    """Whether the program is an `influxd` of InfluxDB 2 that runs on this machine."""
+    """Whether the program is InfluxDB 2's `influxd` and runs on this machine."""
     try:
         answer = subprocess.run([program, "version"], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError):
@@ -67,21 +67,21 @@ def is_version_2(program: Path) -> bool:
 
 
 class InfluxDBServer(HttpServer):
-    """InfluxDB with an organisation, a bucket and a token for all of it. As a context manager it runs inside the block.
+    """InfluxDB with an organisation, a bucket and an all-access token. As a context manager it runs inside the block.
 
-    The first start on a directory sets InfluxDB up. Later starts find organisation, bucket and token there. Written
-    points survive `stop`, `kill` and `restart`.
+    The first start on a directory sets up InfluxDB. Later starts find organisation, bucket and token there. Points
+    survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
     directory
-        The server's own directory: data, log, the token.
+        The server's directory of data, log and token.
     port
-        The port for clients. By default it is the port of the directory's last run, or a free one.
+        The port for clients. Default: the port of the directory's last run, or a free one.
     token
-        The token that clients show. By default it is the directory's, or a random one if the directory is new.
+        The clients' token. Default: the directory's, or a random one if the directory is new.
     org, bucket
-        The organisation and the bucket to make in a new directory. An existing directory keeps its own.
+        The organisation and bucket to create in a new directory. An existing directory keeps its own.
 
     Examples
     --------
@@ -126,7 +126,7 @@ class InfluxDBServer(HttpServer):
             return
         access = {"token": self.token, "org": self.org, "bucket": self.bucket}
         write_private(self._access, json.dumps(access))
-        # The password is for the web interface, which isn't there.
+        # The password is for the disabled web interface.
         login = {"username": "unskew", "password": secrets.token_urlsafe(32)}
         try:
             fetch_response(f"{self.url}/api/v2/setup", {**access, **login})

@@ -1,8 +1,7 @@
-"""Run a command that ends when its parent does: `python parent_death.py PARENT_PID SIGNAL COMMAND...`.
+"""Runs a command that ends with its parent: `python parent_death.py PARENT_PID SIGNAL COMMAND...`.
 
-`process.py` starts it. It sets Linux's parent-death signal on itself, then becomes the command. It isn't a
-`preexec_fn`, because that would run Python between fork and exec, in a process that may have threads of the JVM and of
-librdkafka.
+`process.py` starts it. It sets Linux's parent-death signal, then becomes the command. A `preexec_fn` would run Python
+between fork and exec, in a process that may have threads of the JVM and of librdkafka.
 """
 
 import ctypes

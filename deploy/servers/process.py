@@ -1,6 +1,6 @@
-"""Processes of servers: how we start them, how they end with us, and how a command stays with one in the foreground.
+"""Server processes: starting them, ending them with this process, and commands that run them in the foreground.
 
-Each process has its own session and its own log. None outlives us, unless it is detached.
+Each process has a session and a log. None outlives this process, unless detached.
 """
 
 import os
@@ -20,23 +20,23 @@ _UNTIL_PARENT_DIES = Path(__file__).with_name("parent_death.py")
 class ChildProcess:
     """A server process.
 
-    It has its own session, so that Ctrl-C reaches only us, and we stop it in an orderly way. Unless `detached`, it gets
-    a signal when this process dies, however it dies. That holds on Linux; elsewhere it ends only if we stop it.
+    It has a separate session, so that Ctrl-C reaches only this process, which shuts it down. Unless `detached`, on
+    Linux it gets a signal when this process dies, however it dies. Elsewhere it ends only if this process stops it.
 
     Parameters
     ----------
     command
         Program and arguments.
     log
-        The file to which both output streams are appended.
+        The file to append both output streams to.
     environment
-        Variables that the process has in addition to ours.
+        Variables in addition to ours.
     detached
-        Whether the process lives on when we end.
+        Whether the process outlives this one.
     keep_open
         File descriptors that the process inherits.
     at_our_death
-        The signal that it gets when we die. A process that may be paused (SIGSTOP) ignores all but SIGKILL.
+        The signal at this process's death. A paused process (SIGSTOP) ignores all but SIGKILL.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id, which is its session's id too."""
+        """Its process id, which is also its session's."""
         return self._process.pid
 
     @property
@@ -86,7 +86,7 @@ class ChildProcess:
         return self._process.poll() is None
 
     def stop(self, patience: float = 30) -> None:
-        """Send SIGTERM, wait until the process has ended, and kill it after `patience` seconds."""
+        """Send SIGTERM, wait for the process's end, and kill it after `patience` seconds."""
         if self.alive:
             self._process.terminate()
             try:
@@ -95,21 +95,21 @@ class ChildProcess:
                 self.kill()
 
     def kill(self) -> None:
-        """End the process and all others of its session at once (SIGKILL)."""
+        """Kill the process and all others of its session (SIGKILL)."""
         if self.alive:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
 
 def end_process(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
-    """End a server that another process of ours has started: first SIGTERM, then SIGKILL after `patience` seconds.
+    """End a server started by another process of ours: SIGTERM, then SIGKILL after `patience` seconds.
 
     Parameters
     ----------
     pid
         The server's process id.
     runs
-        Returns whether the server still runs. This function returns when it doesn't.
+        Whether the server still runs.
     patience
         Seconds until SIGKILL.
     """
@@ -133,7 +133,7 @@ def _start_in_lasting_thread(start: Callable[[], subprocess.Popen[bytes]]) -> su
 
 
 @cache
-def _request_queue(_pid: int) -> queue.SimpleQueue:  # a queue for each process id: a fork doesn't inherit the thread
+def _request_queue(_pid: int) -> queue.SimpleQueue:  # a queue per process id, because a fork doesn't inherit the thread
     requests = queue.SimpleQueue()
 
     def serve() -> None:
@@ -149,10 +149,10 @@ def _request_queue(_pid: int) -> queue.SimpleQueue:  # a queue for each process 
 
 
 class ForegroundCommand:
-    """A command that stays with its server until the user stops it.
+    """A command that runs its server in the foreground until the user stops it.
 
-    From now on Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return. The command can then stop the
-    server in an orderly way.
+    From its creation on, Ctrl-C, SIGTERM and SIGHUP (a closing terminal) only make `stay` return, so that the command
+    can shut down the server.
     """
 
     def __init__(self) -> None:
@@ -161,7 +161,7 @@ class ForegroundCommand:
             signal.signal(name, self._note)
 
     def stay(self, alive: Callable[[], bool]) -> bool:
-        """Wait until the user stops the command (returns True), or the server ends by itself (returns False)."""
+        """Wait until the user stops the command (True), or the server ends by itself (False)."""
         while alive() and not self._signalled:
             time.sleep(0.1)
         return self._signalled

@@ -1,4 +1,4 @@
-"""A Prometheus in its own process on the loopback interface, for trying out and for tests."""
+"""Prometheus as a process on the loopback interface, for trying out and for tests."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from unskew.directories import cache_directory
 from unskew.errors import EnvironmentFault
 from unskew.loopback import fetch_response
 
-#: What to tell a user who has no Prometheus.
+#: The advice for users without Prometheus.
 INSTALL = (
     "install Prometheus (Debian, Ubuntu: `sudo apt-get install prometheus`; Fedora: `sudo dnf install "
     "golang-github-prometheus`; macOS: `brew install prometheus`), or name its program in UNSKEW_PROMETHEUS"
@@ -24,12 +24,12 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class PrometheusPrograms:
-    """The programs: `prometheus`, the server, and `promtool`, which checks its files.
+    """The server `prometheus`, and `promtool`, which checks its files.
 
     Attributes
     ----------
     prometheus, promtool
-        The paths of the programs.
+        The programs' paths.
     pages
         The directory of the web pages, if Debian's server wouldn't find them in `/usr/share`.
     """
@@ -40,12 +40,12 @@ class PrometheusPrograms:
 
 
 def require_programs() -> PrometheusPrograms:
-    """The programs, as `find_programs` finds them.
+    """The programs found by `find_programs`.
 
     Raises
     ------
     EnvironmentFault
-        If there are none, or what `$UNSKEW_PROMETHEUS` names doesn't exist.
+        There are none, or `$UNSKEW_PROMETHEUS` doesn't exist.
     """
     if found := find_programs():
         return found
@@ -55,12 +55,12 @@ def require_programs() -> PrometheusPrograms:
 
 
 def find_programs() -> PrometheusPrograms | None:
-    """The programs beside `$UNSKEW_PROMETHEUS`, or the PATH's, or those in the user's cache, or None.
+    """The programs next to `$UNSKEW_PROMETHEUS`, or the PATH's, or those in the user's cache, or None.
 
     Raises
     ------
     EnvironmentFault
-        If what the variable names doesn't exist.
+        The variable's program doesn't exist.
     """
     if named := os.environ.get("UNSKEW_PROMETHEUS"):
         program = Path(named).expanduser().absolute()
@@ -84,25 +84,25 @@ def programs_cache_directory() -> Path:
 
 
 class PrometheusServer(HttpServer):
-    """Prometheus that scrapes what its targets export. As a context manager it runs inside the block.
+    """Prometheus, which scrapes its targets. As a context manager it runs inside the block.
 
     Samples survive `stop`, `kill` and `restart`.
 
     Parameters
     ----------
     directory
-        The server's own directory: samples, configuration, log.
+        The server's directory of samples, configuration and log.
     targets
         Job → addresses `host:port` that Prometheus scrapes, each at `/metrics`.
     targets_from
-        Directory of JSON files that name more targets, in Prometheus' format for its `file_sd_configs`. Prometheus
-        notices at once when a file appears or changes. The job of these targets is `unskew`.
+        Directory of JSON files with more targets, in the format of Prometheus' `file_sd_configs`. Prometheus notices
+        new and changed files at once. The job of these targets is `unskew`.
     rules
         Files with recording rules and alerts.
     every
         Seconds between scrapes, and between evaluations of the rules.
     port
-        The port for clients. By default it is the port of the directory's last run, or a free one.
+        The port for clients. Default: the port of the directory's last run, or a free one.
 
     Examples
     --------
@@ -134,14 +134,14 @@ class PrometheusServer(HttpServer):
         Parameters
         ----------
         expression
-            PromQL that gives an instant vector.
+            PromQL for an instant vector.
         at
-            Unix time, by default now.
+            Unix time. Default: now.
 
         Raises
         ------
         OSError
-            If Prometheus refuses the query or doesn't answer.
+            Prometheus refuses the query or doesn't answer.
         """
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
         return fetch_response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]
@@ -149,7 +149,7 @@ class PrometheusServer(HttpServer):
     def _command(self) -> list[str | Path]:
         programs = require_programs()
         if self._targets_from is not None:
-            self._targets_from.mkdir(parents=True, exist_ok=True)  # Prometheus doesn't watch for what isn't there
+            self._targets_from.mkdir(parents=True, exist_ok=True)  # Prometheus doesn't watch missing directories
         settings = self.directory / "prometheus.yml"
         settings.write_bytes(orjson.dumps(self._configuration, option=orjson.OPT_INDENT_2))  # JSON is YAML
         return [

@@ -1,7 +1,7 @@
-"""A server program as a process of ours: what Kafka, InfluxDB and Prometheus have in common.
+"""The base class of Kafka, InfluxDB and Prometheus as processes.
 
-A server listens on a port of the loopback interface and has its own directory. The directory has its data and its log,
-the address at which clients reach it, and the port of its last run. It also has a lock that the running server holds.
+A server listens on a port of the loopback interface and has a directory, with its data, log, address for clients, and
+port of the last run, and a lock that the running server holds.
 """
 
 import os
@@ -17,23 +17,23 @@ from unskew.file_locks import write_private
 from unskew.loopback import LOOPBACK, fetch_response, free_port, is_free
 from unskew.server_addresses import lock_directory, write_address
 
-_ATTEMPTS = 3  # to start on a port that the caller hasn't named
-_LOG_BYTES = 10 << 20  # a start puts a larger log aside, in the place of the one before
+_ATTEMPTS = 3  # to start on a port that the caller hasn't chosen
+_LOG_BYTES = 10 << 20  # a start renames a larger log, replacing the previous one
 
 
 class ServerProcess:
-    """A server. As a context manager it runs inside the block.
+    """A server, which as a context manager runs inside the block.
 
-    A subclass says what to run, and when the server is ready. The server keeps its port over all starts of this object,
-    so that clients find it again. A later object on the same directory takes the port of the last run too, unless
-    another program has taken it. Unless the server is detached, its process ends with ours, however ours ends.
+    A subclass defines what to run, and when the server is ready. The server keeps its port over all starts of this
+    object, so that clients find it again, and so does a later object on the same directory, unless another program has
+    taken it. Unless the server is detached, its process ends with ours, however ours ends.
 
     Parameters
     ----------
     directory
-        The server's own directory: data, settings, log. Two servers of a kind can't share one.
+        The server's directory of data, settings and log. Servers of a kind can't share one.
     port
-        The port for clients. By default it is the port of the directory's last run, or a free one.
+        The port for clients. Default: the port of the directory's last run, or a free one.
     """
 
     name: str
@@ -44,7 +44,7 @@ class ServerProcess:
     def __init__(self, directory: Path, *, port: int | None = None) -> None:
         self.directory = directory.absolute()
         self.log = self.directory / f"{self.name.lower()}.log"
-        self._title = f"the {self.name}" if self.name.islower() else self.name  # a proper name has no article
+        self._title = f"the {self.name}" if self.name.islower() else self.name  # proper names have no article
         self._port = port
         self._child: ChildProcess | None = None
         self._log_start = 0
@@ -58,7 +58,7 @@ class ServerProcess:
 
     @property
     def listen_address(self) -> str:
-        """`host:port` for clients. It is known from the first start on."""
+        """`host:port` for clients, known from the first start on."""
         if self._port is None:
             raise RuntimeError(f"{self._title} has not been started yet")
         return f"{LOOPBACK}:{self._port}"
@@ -76,19 +76,19 @@ class ServerProcess:
         return self._child is not None and self._child.alive
 
     def start(self, *, timeout: float = 300, detached: bool = False) -> None:
-        """Start the server and wait until it answers. A running server is left alone.
+        """Start the server, unless it runs, and wait until it answers.
 
         Parameters
         ----------
         timeout
-            Seconds to wait. A few are usual; a busy machine needs a minute.
+            Seconds to wait. Usually it takes a few, on a busy machine a minute.
         detached
             Whether the server outlives this process.
 
         Raises
         ------
         EnvironmentFault
-            There is no program or no disk space, a port or directory is taken, or there is no answer in time.
+            The program or disk space is missing, a port or directory is taken, or there is no answer in time.
         """
         if self.alive:
             return
@@ -105,7 +105,7 @@ class ServerProcess:
                 self.kill()
                 if not attempts:
                     raise EnvironmentFault(str(taken)) from None
-                self._port = None  # the next attempt takes a free one
+                self._port = None  # so that the next attempt chooses a free one
             except BaseException:
                 self.kill()
                 raise
@@ -116,21 +116,21 @@ class ServerProcess:
         write_address(self.directory, self.name, {**self._announcement(), **moved, "pid": self.pid})
 
     def stop(self) -> None:
-        """Stop the server in an orderly way. Its data stay."""
+        """Shut down the server. Its data stay."""
         if self._child is not None:
             if self._child.alive:
-                self.resume()  # a paused process would not notice the signal
+                self.resume()  # a paused process wouldn't notice the signal
             self._child.stop()
             self._child = None
 
     def kill(self) -> None:
-        """End the server at once (SIGKILL), as a crash would. Its data stay."""
+        """Kill the server (SIGKILL), like a crash. Its data stay."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def restart(self) -> None:
-        """Stop the server, and start it again with the same data and address."""
+        """Stop the server, and start it with the same data and address."""
         self.stop()
         self.start()
 
@@ -139,23 +139,23 @@ class ServerProcess:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Resume a paused server."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _command(self) -> Sequence[str | Path]:
-        """The program, which will listen at `listen_address`, and its arguments; writes the files that it needs."""
+        """The program, to listen at `listen_address`, and its arguments; writes the files that it needs."""
         raise NotImplementedError
 
     def _answers(self) -> bool:
-        """Whether the server can be used now; called again and again after its start."""
+        """Whether the server is ready; called repeatedly after its start."""
         raise NotImplementedError
 
     def _announcement(self) -> dict[str, str]:
-        """What clients have to know."""
+        """What clients must know."""
         raise NotImplementedError
 
     def _cause(self, output: str) -> str:
-        """Why the server ended while it started, as the end of a line; by its output since then."""
+        """Why the server ended while starting, as the end of a line, from its output since then."""
         return (output.strip().splitlines() or ["it said nothing"])[-1][:300]
 
     def _launch(self, *, detached: bool) -> None:
@@ -166,9 +166,7 @@ class ServerProcess:
             raise EnvironmentFault(
                 f"cannot write {self._title}'s data to {self.directory}: {error.strerror}"
             ) from error
-        with lock_directory(
-            self.directory, self.name, patience=1
-        ) as lock:  # `read_address` holds the lock for a moment
+        with lock_directory(self.directory, self.name, patience=1) as lock:  # `read_address` briefly holds the lock
             if self._port is None:
                 self._port = free_port()
             elif not is_free(self._port):
@@ -194,26 +192,26 @@ class ServerProcess:
         raise EnvironmentFault(f"{self._title} did not answer within {timeout:g} s; its log is {self.log}")
 
     def _output(self) -> str:
-        """What the server has written to its log since its start."""
+        """The server's log since its start."""
         with self.log.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")
 
 
 class PortTakenError(Exception):
-    """Another program has taken the port that was chosen for a server."""
+    """Another program has taken the port chosen for a server."""
 
     def __init__(self, port: int | None) -> None:
         super().__init__(f"port {port} is taken by another program; stop that, or choose another port")
 
 
 class HttpServer(ServerProcess):
-    """A server that answers HTTP. The status at a path of its URL shows when it is ready."""
+    """An HTTP server. The status of a path shows when it is ready."""
 
     health: str
     """Path that answers with status 200 as soon as the server can be used."""
-    # The server may be paused when we die, and a paused process sleeps through SIGTERM. Its log of writes makes SIGKILL
-    # as good as a stop.
+    # The server may be paused when we die, and then ignores SIGTERM. With its write-ahead log, SIGKILL is as good as a
+    # stop.
     leash = signal.SIGKILL
 
     @property
@@ -226,20 +224,20 @@ class HttpServer(ServerProcess):
             fetch_response(self.url + self.health, timeout=2)
         except OSError:
             return False
-        if not self.alive:  # another server on the port has answered
+        if not self.alive:  # another server on the port answered
             return False
         self._ready()
         return True
 
     def _ready(self) -> None:
-        """Do what is left to do when the server answers for the first time."""
+        """Complete the set-up when the server answers for the first time."""
 
     def _announcement(self) -> dict[str, str]:
         return {"url": self.url}
 
 
 def describe_move(title: str, port: int) -> str:
-    """One line for the users of a server whose port isn't the one of its previous run.
+    """A line for the users of a server whose port has changed since its previous run.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on this machine, from pip's pyspark alone: to try CLUSTER mode, and to test it."""
+"""A Spark standalone cluster on this machine, from pip's pyspark, to try and test CLUSTER mode."""
 
 import os
 import secrets
@@ -17,41 +17,39 @@ from unskew.errors import EnvironmentFault
 from unskew.file_locks import is_locked, lock_and_rename, write_private
 from unskew.loopback import LOOPBACK, fetch_response, free_port
 
-_PATIENCE = 300.0  # seconds until all workers are there; a machine that is busy needs a minute
+_PATIENCE = 300.0  # seconds until all workers are registered; a busy machine needs a minute
 
 
-#: The environment's variable in which Spark looks for the secret before it looks anywhere else.
+#: The environment variable in which Spark looks for the secret first.
 SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105  its name
-#: Spark's settings for who has the secret in the environment.
+#: Spark's settings for processes with the secret in the environment.
 AUTHENTICATED = {
     "spark.authenticate": "true",
-    # A driver must have a value here, which the variable overrides. The secret itself would be on the driver's command
-    # line, which other users see.
+    # A driver must have a value here, which the variable overrides, because other users see the driver's command line.
     "spark.authenticate.secret": SECRET,
 }
-# What the master offers by HTTP, to whoever asks: to start a program, and to end an application.
+# What the master offers everybody over HTTP: starting programs, and ending applications.
 _CLOSED = {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 
 
 class SparkCluster:
-    """A master and workers on the loopback interface. It is a context manager: they run inside the block.
+    """A master and workers on the loopback interface, which as a context manager run inside the block.
 
-    They end when this process ends, however it ends.
+    They end with this process, however it ends.
 
-    Who connects must know a secret. This process has it in its environment from the start on, and so have the drivers
-    that it starts. It is the same one for all clusters of this process. Other processes of the same user find it in
-    `secret_file`.
+    Clients need a secret, which is the same for all clusters of this process. From the start on, this process and its
+    drivers have it in their environment. Other processes of the same user find it in `secret_file`.
 
     Parameters
     ----------
     directory
-        The directory for the logs of master, workers and executors, and for the executors' files.
+        The directory of the logs of master, workers and executors, and of the executors' files.
     workers
-        How many the cluster starts with.
+        The initial number of workers.
     cores
-        How many tasks a worker runs side by side.
+        The number of tasks that a worker runs in parallel.
     memory_mb
-        Memory of a worker's executors, MiB. `spark.executor.memory` must not exceed it.
+        Memory of a worker's executors, MiB, which `spark.executor.memory` must not exceed.
 
     Examples
     --------
@@ -81,7 +79,7 @@ class SparkCluster:
 
     @property
     def conf(self) -> dict[str, str]:
-        """Spark's settings for a driver on this machine. Executors run the same Python as we do."""
+        """Spark's settings for a driver on this machine. Executors run this process's Python."""
         return {
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": LOOPBACK,
@@ -93,7 +91,7 @@ class SparkCluster:
 
     @property
     def secret_file(self) -> Path:
-        """The file with the secret, for its owner alone. It is there while the cluster runs."""
+        """The file with the secret, readable by its owner, while the cluster runs."""
         return _secret_file(self.directory, self.master)
 
     @property
@@ -102,12 +100,12 @@ class SparkCluster:
         return self._master is not None and self._master.alive
 
     def start(self) -> None:
-        """Start the master and the workers and wait until the master knows all workers.
+        """Start the master and the workers, and wait until all workers are registered.
 
         Raises
         ------
         EnvironmentFault
-            There is no Java, no pyspark, or no answer in time.
+            Java or pyspark is missing, or there is no answer in time.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -126,7 +124,7 @@ class SparkCluster:
             raise
 
     def stop(self) -> None:
-        """Stop the workers and the master in an orderly way."""
+        """Shut down the workers and the master."""
         for child in self._children():
             child.stop(patience=10)
         self._workers.clear()
@@ -137,16 +135,16 @@ class SparkCluster:
             self._held = None
 
     def add_worker(self) -> None:
-        """Start one more worker and wait until the master knows it."""
+        """Start another worker, and wait until it is registered."""
         self._workers.append(self._worker())
         self._await_workers()
 
     def kill_worker(self, index: int) -> None:
-        """End a worker and its executors at once, as a power cut would. Later workers' indices decrease by one."""
+        """Kill a worker and its executors, like a power cut. Later workers' indices decrease by one."""
         self._workers.pop(index).kill()
 
     def executors(self) -> list[int]:
-        """The process ids of the executors that run now, for a caller that kills one."""
+        """The process ids of the running executors."""
         workers = {worker.pid for worker in self._workers}
         command = ["ps", "-axww", "-o", "pid=,ppid=,command="]  # ww: not cut to the terminal's width
         listed = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -174,8 +172,8 @@ class SparkCluster:
         environment = {
             "JAVA_HOME": str(find_java().home),
             "SPARK_HOME": str(spark),
-            # A directory that doesn't exist, and not that of another Spark on this machine. It is on the class path,
-            # and an archive of classes fits only the class path that it was recorded with.
+            # A missing directory, instead of another Spark's on this machine. It is on the class path, and a class
+            # archive fits only the class path that it was recorded with.
             "SPARK_CONF_DIR": str(self.directory / "none"),
             "SPARK_LOCAL_IP": LOOPBACK,
             "SPARK_DAEMON_MEMORY": "512m",
@@ -193,7 +191,7 @@ class SparkCluster:
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _PATIENCE
-        while self._alive_workers() != len(self._workers):  # there are more until the master notices a loss
+        while self._alive_workers() != len(self._workers):  # more until the master notices a loss
             if time.monotonic() > deadline or not all(child.alive for child in self._children()):
                 raise EnvironmentFault(f"the Spark cluster did not start; see the logs in {self.directory}")
             time.sleep(0.1)
@@ -214,7 +212,7 @@ def clusters_directory() -> Path:
 
 
 def read_secret(master: str) -> str | None:
-    """The secret of this master. None if no `unskew cluster` of this user's runs it."""
+    """The secret of this master, or None if no `unskew cluster` of this user runs it."""
     file = _secret_file(clusters_directory(), master)
     return file.read_text() if master.startswith(f"spark://{LOOPBACK}:") and file.exists() and is_locked(file) else None
 

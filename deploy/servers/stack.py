@@ -1,6 +1,6 @@
-"""InfluxDB and Prometheus, which run on between commands, without Docker: one starts them, the others find them.
+"""InfluxDB and Prometheus without Docker, which run between commands for all to find.
 
-A process that exports metrics registers with Prometheus here, for as long as ``registered_target`` lasts.
+A process that exports metrics registers with Prometheus by ``registered_target``.
 """
 
 import json
@@ -23,8 +23,8 @@ from unskew.loopback import LOOPBACK
 from unskew.server_addresses import read_address
 
 RULES = tuple(sorted((Path(__file__).parents[1] / "rules").glob("*.yml")))
-_EVERY = 2  # seconds between scrapes: a topology's batches take one or a few
-_OWN_TARGET = re.compile(r"[0-9]{1,9}-[0-9]+")  # the name of a process' file of targets
+_EVERY = 2  # seconds between scrapes: batches take one or a few
+_OWN_TARGET = re.compile(r"[0-9]{1,9}-[0-9]+")  # the name of a process's file of targets
 
 _SERVERS: dict[str, type[HttpServer]] = {"influxdb": InfluxDBServer, "prometheus": PrometheusServer}
 PARTS = tuple(_SERVERS)
@@ -32,7 +32,7 @@ PARTS = tuple(_SERVERS)
 
 @dataclass(frozen=True)
 class StackServer:
-    """A running server of the stack.
+    """A running server.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class StackServer:
     directory
         Its data and log.
     access
-        What clients of InfluxDB need besides the URL: `token`, `org`, `bucket`.
+        What InfluxDB's clients need besides the URL: `token`, `org`, `bucket`.
     moved_from
         The port of its previous run, if another program has taken that.
     """
@@ -64,7 +64,7 @@ class StackServer:
 
 
 def find_server(part: str) -> StackServer | None:
-    """The running server of this part, one of `PARTS`. None if there is none, however it ended."""
+    """The running server of this part, one of `PARTS`, if any."""
     name = _SERVERS[part].name
     found = read_address(_server_directory(part), name)
     if found is None:
@@ -74,19 +74,19 @@ def find_server(part: str) -> StackServer | None:
 
 
 def start_server(part: str, port: int | None = None) -> StackServer:
-    """Start a server that outlives this process, for all commands to find. If it runs already, return that one.
+    """Start a server that outlives this process, for all commands to find, or return the running one.
 
     Parameters
     ----------
     part
         One of `PARTS`.
     port
-        The port for clients. By default it is the port of its last run, or a free one.
+        The port for clients. Default: the port of its last run, or a free one.
 
     Raises
     ------
     EnvironmentFault
-        If there is no such program, it can't be started, or it runs already on another port.
+        The program is missing, can't be started, or is running on another port.
     """
     found = find_server(part)
     if found is None:
@@ -101,23 +101,23 @@ def start_server(part: str, port: int | None = None) -> StackServer:
 
 
 def has_program(part: str) -> bool:
-    """Whether the part's program is on this machine, so that a start finds it.
+    """Whether the part's program is on this machine.
 
     Raises
     ------
     EnvironmentFault
-        If the program that the user has named is another one.
+        The program that the user has named is another one.
     """
     return (influxdb.find_influxd() if part == "influxdb" else prometheus.find_programs()) is not None
 
 
 def stop_server(part: str) -> StackServer | None:
-    """Stop the server in an orderly way, and wait until it has ended. Its data stay.
+    """Shut down the server, and wait until it has ended. Its data stay.
 
     Returns
     -------
     StackServer or None
-        The server that was stopped. None if it didn't run.
+        The stopped server, if it ran.
     """
     found = find_server(part)
     if found is not None:
@@ -138,21 +138,21 @@ def _server_directory(part: str) -> Path:
 
 
 def targets_directory() -> Path:
-    """The directory in which the stack's Prometheus looks for the processes to scrape."""
+    """The directory of targets of the stack's Prometheus."""
     return _server_directory("prometheus") / "targets"
 
 
 @contextmanager
 def registered_target(port: int) -> Iterator[None]:
-    """Inside the block, the stack's Prometheus scrapes `/metrics` on this machine's `port`, if it runs.
+    """Inside the block, the stack's Prometheus, if it runs, scrapes `/metrics` on this machine's `port`.
 
-    A process that is killed inside the block stays listed, and is shown as down, until another process enters one.
+    If the process is killed inside the block, it is shown as down until another process enters one.
     """
     if find_server("prometheus") is None:
         yield
         return
     for file in targets_directory().glob("*.json"):
-        if _OWN_TARGET.fullmatch(file.stem) and not is_locked(file):  # the others are a user's
+        if _OWN_TARGET.fullmatch(file.stem) and not is_locked(file):  # other names are a user's
             file.unlink(missing_ok=True)
     own = targets_directory() / f"{os.getpid()}-{port}.json"  # a process may have several pages
     new = own.with_suffix(".new")
