@@ -4,9 +4,9 @@
 >>> create("SHUFFLE", workers=4).route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
 
-This package has what most programs need. Its subpackages have the rest: ``unskew.grouping`` the schemes, without
-Spark, ``unskew.operators`` keyed operators, ``unskew.lookups`` functions for ``balanced_lookup``, ``unskew.apps`` the
-topology and its commands; further ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
+This package has what most programs need. Subpackages have the rest: ``unskew.grouping`` the schemes, without Spark,
+``unskew.operators`` keyed operators, ``unskew.lookups`` functions for ``balanced_lookup``, ``unskew.apps`` the topology
+and its commands; further ``unskew.producers``, ``unskew.dashboards`` and ``unskew.deploy``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -81,7 +81,7 @@ _HOMES = {
     "watch": "unskew.apps.library.watch",
 }
 
-# What brings their packages.
+# The extras with their packages.
 _PYSPARK = "unskew[spark], or a pyspark of your own"
 _EXTRAS = {
     **dict.fromkeys(
@@ -98,13 +98,13 @@ _EXTRAS = {
 
 
 def __getattr__(name: str) -> Any:
-    # On demand: the set-up runs before anything is installed, and the groupings work without pyspark.
+    # On demand, because the set-up runs before anything is installed, and groupings work without pyspark.
     from importlib import import_module, metadata
 
     if name == "__version__":
         try:
             return metadata.version("unskew")
-        except metadata.PackageNotFoundError:  # an executor's copy, say, which Spark has sent it
+        except metadata.PackageNotFoundError:  # such as a copy sent to an executor
             raise AttributeError("this copy of unskew isn't installed, so that it has no version") from None
     if name not in _HOMES:
         raise AttributeError(f"module 'unskew' has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""The `unskew` command. If only the library is installed, it says what is missing."""
+"""The `unskew` command, which says what is missing if only the library is installed."""
 
 import sys
 
 
 def main() -> None:
-    """Run `unskew.apps.cli.main`, whose packages are installed by the extra `app`."""
+    """Run `unskew.apps.cli.main`, which needs the extra `app`."""
     try:
         from unskew.apps.cli.main import main as run
     except ModuleNotFoundError as error:

@@ -1,6 +1,6 @@
-"""Durations as users write them: a timedelta, a number of seconds, or Spark's text.
+"""Parses durations: a timedelta, a number of seconds, or Spark's syntax.
 
-pandas doesn't know Spark's weeks, and takes ``30`` for nanoseconds; and the groupings do without pandas.
+pandas doesn't support Spark's weeks, takes ``30`` for nanoseconds, and isn't needed by the groupings.
 """
 
 import math
@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 
 from unskew.errors import UsageError
 
-#: A timedelta, seconds, or a text such as ``10 minutes``, ``1 hour 30 minutes``, ``30s``.
+#: A timedelta, seconds, or a string such as ``10 minutes``, ``1 hour 30 minutes``, ``30s``.
 Duration: TypeAlias = timedelta | float | str
 
-# Spark's units, and short names of the common ones. Months and years, which Spark has too, are of no fixed length.
+# Spark's units, and short names of the common ones. Spark's months and years have no fixed length.
 _MICROSECONDS = {
     "microsecond": 1,
     "millisecond": 1000,
@@ -29,26 +29,26 @@ _UNITS = _MICROSECONDS | {f"{unit}s": n for unit, n in _MICROSECONDS.items()}
 _UNITS |= {short: _MICROSECONDS[unit] for short, unit in _SHORT.items()}
 _PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
 
-#: The longest duration (s), of 100 years. A time with it added still fits into int64 in ms, is one of Python's, and
-#: comes before the year 10000, at which a backfill ends.
+#: The longest duration (s): 100 years. A time plus it still fits into int64 in ms and Python's times, and precedes the
+#: year 10000, at which a backfill ends.
 LONGEST = 100 * 365.25 * 86_400
 
-#: Most sliding windows that a time is in.
+#: The most sliding windows that contain a time.
 MOST_WINDOWS = 60
 
 _VALID = "a timedelta, seconds (30), or text in weeks to microseconds ('1 hour 30 minutes', '30s')"
 
 
 def parse_seconds(name: str, value: Any, *, least: float = 0.0, above: bool = False) -> float:
-    """A duration in seconds, of at least ``least``, or more than that if ``above``, and of at most 100 years.
+    """Parse a duration to seconds: at least ``least``, or more if ``above``, and at most 100 years.
 
     Parameters
     ----------
     name : str
         The parameter's name, for the error.
     value : timedelta, number or str
-        The duration. A number is in seconds, and so is a text that is only a number. A text is otherwise an interval as
-        Spark writes it, in weeks to microseconds, in any case of letters; or with the short units of ``_SHORT``.
+        The duration. Numbers, also as strings, are in seconds. Other strings are Spark's intervals, in weeks to
+        microseconds, in any case of letters; or with the short units of ``_SHORT``.
     least : float
         The least duration (s).
     above : bool
@@ -57,7 +57,7 @@ def parse_seconds(name: str, value: Any, *, least: float = 0.0, above: bool = Fa
     Raises
     ------
     UsageError
-        The value isn't valid. The message names the parameter, the value and the valid values.
+        The value is invalid. The message names the parameter, the value and the valid values.
 
     Examples
     --------
@@ -77,12 +77,12 @@ def parse_seconds(name: str, value: Any, *, least: float = 0.0, above: bool = Fa
 
 
 def too_long_error(name: str, value: Any) -> UsageError:
-    """The error that a duration is longer than ``LONGEST``."""
+    """The error for a duration longer than ``LONGEST``."""
     return UsageError(f"{name} is {value!r}; valid: a duration of at most 100 years")
 
 
 def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
-    """A duration as whole milliseconds, at least ``least`` of them. Arguments and errors as in ``parse_seconds``.
+    """Parse a duration to whole milliseconds, at least ``least``. Arguments and errors as for ``parse_seconds``.
 
     >>> parse_milliseconds("gap", "10 minutes"), parse_milliseconds("gap", 0.5)
     (600000, 500)
@@ -91,9 +91,9 @@ def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
 
 
 def parse_slide(value: Any, window_ms: int, name: str = "slide") -> int:
-    """How often a sliding window begins, in ms: the window's length divided by 1 to ``MOST_WINDOWS``.
+    """Parse how often a sliding window begins, in ms: the window's length divided by 1 to ``MOST_WINDOWS``.
 
-    A time is then in equally many windows wherever it lies.
+    So every time is in equally many windows.
 
     Parameters
     ----------
@@ -125,19 +125,19 @@ def parse_slide(value: Any, window_ms: int, name: str = "slide") -> int:
 
 
 def _to_seconds(value: Any) -> float | None:
-    """A duration in seconds. None: it is none."""
+    """A duration in seconds, or None if it isn't one."""
     if isinstance(value, str):
         return _parse_text(value.strip().lower())
     if isinstance(value, timedelta):
         return value.total_seconds()
     try:
         return float(value) if isinstance(value, Real) and not isinstance(value, bool) else None
-    except OverflowError:  # a whole number beyond floats
+    except OverflowError:  # an integer beyond floats
         return None
 
 
 def _parse_text(text: str) -> float | None:
-    """The seconds that a text in lower case means. None: it means none."""
+    """The seconds of a lower-case string, or None if it isn't a duration."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     interval = text.removeprefix("interval ")

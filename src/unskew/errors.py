@@ -1,6 +1,6 @@
-"""Errors of a user's command that are not defects of unskew. A command prints them as one line on stderr.
+"""Errors that are not defects of unskew. Commands print them as one line on stderr, without a stack trace.
 
-There is no stack trace. The library's functions raise the same errors.
+The library's functions raise the same errors.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 
 class UserError(Exception):
-    """A failure that the user can mend. The message is one line: what was given, what is valid, and what to do."""
+    """An error that the user can fix. The message is one line: what was given, what is valid, and what to do."""
 
     exit_code: int
 
@@ -20,7 +20,7 @@ class UsageError(UserError, ValueError):
 
 
 class EnvironmentFault(UserError):
-    """The arguments are valid, but the environment isn't: no Java, no broker, no disk space, a port taken.
+    """The arguments are valid, but the environment isn't: no Java, broker or disk space, a port taken.
 
     Or a checkpoint can't be reached.
     """
@@ -29,13 +29,13 @@ class EnvironmentFault(UserError):
 
 
 class LeaseLost(UserError):
-    """Another driver has taken over the checkpoint. Started again, this one waits until the other one has ended."""
+    """Another driver has taken over the checkpoint. Restarted, this one waits until the other one has ended."""
 
     exit_code = 3
 
 
 def suggest_names(name: object, valid: Iterable[str]) -> str:
-    """The end of an error about a name that isn't valid: those that are like it, and all that are valid.
+    """The end of an error about an invalid name: similar names, and all valid ones.
 
     >>> suggest_names("PARTAL_KEY", ["KEY", "SHUFFLE", "PARTIAL_KEY"])
     '; did you mean PARTIAL_KEY? valid: KEY, SHUFFLE, PARTIAL_KEY'

@@ -1,4 +1,4 @@
-"""The form of a command's log: text for people, or one line of JSON an event for programs that collect logs."""
+"""The format of a command's log: text, or one line of JSON per event for log collectors."""
 
 import json
 import logging
@@ -9,14 +9,15 @@ from unskew.errors import UsageError
 
 VARIABLE = "UNSKEW_LOG_FORMAT"
 TEXT, JSON = "text", "json"
-# What commands say; as text it is printed, so these events have a log of their own.
+# What commands say, in a separate log, because as text it is printed.
 _events = logging.getLogger("unskew.events")
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as a line of JSON: ``time``, ``level``, ``event``, ``logger``, ``message``, and the event's fields.
+    """Formats a record as a line of JSON: ``time``, ``level``, ``event``, ``logger``, ``message``, and the event's
+    fields.
 
-    ``event`` is ``log`` if the record has none. ``traceback`` is there if the record has an error.
+    ``event`` is ``log`` if the record has none. Records of errors have ``traceback``.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -35,7 +36,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def choose_log_format(name: str) -> None:
-    """Let this process log so from now on: ``text`` or ``json``.
+    """Let this process log as ``text`` or ``json``.
 
     Raises
     ------
@@ -56,12 +57,12 @@ def choose_log_format(name: str) -> None:
 
 
 def writes_json() -> bool:
-    """Whether this process logs lines of JSON."""
+    """Whether this process logs JSON."""
     return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger("unskew").handlers)
 
 
 def report_failure(message: str, exit_code: int) -> None:
-    """Say why the command ends with this exit code: as an event, or in a line on stderr."""
+    """Report why the command ends with this exit code, as an event or a line on stderr."""
     if writes_json():
         log_event("failed", message, logging.ERROR, exit_code=exit_code)
     else:
@@ -69,5 +70,5 @@ def report_failure(message: str, exit_code: int) -> None:
 
 
 def log_event(event: str, message: str, level: int = logging.INFO, **fields: object) -> None:
-    """Log an event with its fields, whose names stay from version to version."""
+    """Log an event with its fields, whose names are stable across versions."""
     _events.log(level, "%s", message, extra={"event": event, "fields": fields})

@@ -1,4 +1,4 @@
-"""Ready lookups for ``balanced_lookup``."""
+"""Lookups for ``balanced_lookup``."""
 
 from unskew.apps.operators.lookup_sources import PostgresLookup, TableLookup
 

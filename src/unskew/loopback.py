@@ -1,4 +1,4 @@
-"""The loopback interface: its free TCP ports, and HTTP requests to the servers that listen there."""
+"""The loopback interface: free TCP ports, and HTTP requests to servers there."""
 
 import json
 import random
@@ -12,21 +12,21 @@ from unskew.errors import EnvironmentFault
 
 LOOPBACK = "127.0.0.1"
 
-# Below the range from which the kernel takes ports for outgoing connections. In that range, a client that tries to
-# reconnect while its server is down can take the server's port (even by connecting to itself).
+# Below the kernel's range of ports for outgoing connections, in which a client that reconnects while its server is down
+# can take the server's port (even by connecting to itself).
 _CHOICE = range(20_000, 32_768)
 _ATTEMPTS = 300
-#: Opens URLs past any proxy.
+#: Opens URLs without a proxy.
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def free_port() -> int:
-    """A port on the loopback address that nothing listens on now. The first program that binds it gets it.
+    """A free port on the loopback address. The first program that binds it gets it.
 
     Raises
     ------
     EnvironmentFault
-        If this machine lets us listen on no port.
+        This machine lets us listen on no port.
     """
     choice = random.SystemRandom()
     for _ in range(_ATTEMPTS):
@@ -37,9 +37,9 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the loopback address's `port` now."""
+    """Whether a server could listen on the loopback address's `port`."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, so TIME_WAIT is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do, so that TIME_WAIT is no obstacle
         try:
             probe.bind((LOOPBACK, port))
         except OSError:
@@ -48,21 +48,21 @@ def is_free(port: int) -> bool:
 
 
 def fetch_response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
-    """The answer of a server on this machine: the JSON of its response, or the text if that isn't JSON.
+    """Fetch a local server's response: its JSON, or the text if it isn't JSON.
 
     Parameters
     ----------
     url
-        The URL of the request.
+        The URL.
     body
-        The value to send as JSON, by POST. Without it the request is a GET.
+        The value to POST as JSON. Default: a GET.
     timeout
-        Seconds to wait for the server.
+        Seconds to wait.
 
     Raises
     ------
     OSError
-        If there is no response, or an HTTP error. Its text has the server's explanation.
+        There is no response, or an HTTP error, whose text has the server's explanation.
     """
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})  # noqa: S310  ours

@@ -1,11 +1,11 @@
-"""How a command's help shows a field of a dataclass, said on the field itself."""
+"""Annotations of a dataclass's fields with how a command's help shows them."""
 
 from dataclasses import Field, dataclass
 from typing import Any
 
 from typing_extensions import Doc
 
-# Headings in a command's help, each above a group of options.
+# Headings of groups of options in a command's help.
 GROUPING = "Grouping options"
 STREAM = "Stream options"
 SPARK = "Spark options"
@@ -15,23 +15,23 @@ METRICS = "Metrics options"
 
 @dataclass(frozen=True)
 class OptionStyle:
-    """How a command's help shows a field, besides the text of its ``Doc``.
+    """How a command's help shows a field, besides its ``Doc``.
 
     Attributes
     ----------
     panel : str
-        The heading of its group. Empty: the heading of all options.
+        The heading of its group. Empty: that of all options.
     metavar : str
         The placeholder of its value. Empty: the value's type.
     name : str
         The option's name. Empty: the field's name.
     default : str
-        The default value in words. Empty: the value itself is shown.
+        The default value in words. Empty: the value itself.
     compared : bool
-        Whether a comparison of groupings has the option too.
+        Whether a comparison of groupings has the option, too.
     part_of : str
-        The option that sets the field, and others too. If it is one of pairs NAME=VALUE, such as ``-g``, the field's
-        NAME is ``name``. Empty: the field has an option of its own.
+        An option that sets several fields. If it takes pairs NAME=VALUE, such as ``-g``, the field's NAME is ``name``.
+        Empty: the field has a separate option.
 
     """
 
@@ -44,19 +44,19 @@ class OptionStyle:
 
 
 def style_of(declared: Field[Any]) -> OptionStyle:
-    """A field's style, by its annotation."""
+    """A field's style, from its annotation."""
     parts = getattr(declared.type, "__metadata__", ())
     return next((part for part in parts if isinstance(part, OptionStyle)), OptionStyle())
 
 
 def text_of_option(declared: Field[Any]) -> str | None:
-    """A field's text, by its ``Doc``; None: no option sets it."""
+    """A field's text, from its ``Doc``, or None if no option sets it."""
     parts = getattr(declared.type, "__metadata__", ())
     return next((part.documentation for part in parts if isinstance(part, Doc)), None)
 
 
 def is_option(declared: Field[Any]) -> bool:
-    """Whether commands have an option, or an argument, for the field alone."""
+    """Whether commands have an option or argument for only this field."""
     return text_of_option(declared) is not None and not style_of(declared).part_of
 
 

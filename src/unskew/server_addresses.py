@@ -1,6 +1,6 @@
-"""Where a server that runs on a directory listens, as it has written down, and whether it still runs.
+"""Records a server's address in its directory, and finds it there if the server runs.
 
-The directory has a lock that the running server holds, and the address at which clients reach it.
+The directory has a lock that the running server holds, and its address for clients.
 """
 
 import fcntl
@@ -18,24 +18,24 @@ from unskew.file_locks import write_private
 
 @contextmanager
 def lock_directory(directory: Path, kind: str, patience: float = 0) -> Iterator[int]:
-    """Lock the directory for a server. Yields the file descriptor that the server's process must inherit.
+    """Lock the directory for a server, and yield the file descriptor for the server's process to inherit.
 
-    The kernel frees the directory when we and that process have closed the descriptor, however they ended. Kafka's own
-    lock comes too late: by then a second broker has already written to the first one's metadata.
+    The kernel releases the lock when we and that process have closed the descriptor, however they ended. Kafka's lock
+    comes too late: by then a second broker has written to the first one's metadata.
 
     Parameters
     ----------
     directory
-        The server's own directory.
+        The server's directory.
     kind
-        The kind of server, such as `broker`. Each kind has its own lock.
+        The kind of server, such as `broker`, which has a lock.
     patience
         Seconds to try.
 
     Raises
     ------
     EnvironmentFault
-        If another server of this kind has the directory.
+        Another server of this kind has the directory.
     """
     lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + patience
@@ -44,22 +44,22 @@ def lock_directory(directory: Path, kind: str, patience: float = 0) -> Iterator[
             if time.monotonic() >= deadline:
                 raise EnvironmentFault(f"another {kind} uses {directory}; stop that, or choose another directory")
             time.sleep(0.05)
-        _address_file(directory, kind).unlink(missing_ok=True)  # of a server that has ended
+        _address_file(directory, kind).unlink(missing_ok=True)  # of an ended server
         yield lock
     finally:
         os.close(lock)
 
 
 def write_address(directory: Path, kind: str, address: Mapping[str, Any]) -> None:
-    """Write down the address of the server that has just started, for clients."""
+    """Record the address of a started server for clients."""
     write_private(_address_file(directory, kind), json.dumps(address))
 
 
 def read_address(directory: Path, kind: str) -> dict[str, Any] | None:
-    """What the server that runs on this directory has written down. None if none runs or it isn't ready yet.
+    """The recorded address of the server that runs on this directory, or None if none runs or is ready.
 
-    Besides what this kind of server announces, there are its `pid` and perhaps `moved_from`. That is the port of the
-    previous run, if another program has taken it.
+    Besides the server's announcement, it has `pid`, and perhaps `moved_from`: the port of the previous run, if another
+    program has taken it.
     """
     try:
         with lock_directory(directory, kind):

@@ -1,4 +1,4 @@
-"""What commands share: ``NAME=VALUE``, files to write, the name by which unskew is called, an end by a signal."""
+"""Helpers of commands: ``NAME=VALUE``, files to write, the command's name, exit codes after signals."""
 
 import re
 import shutil
@@ -14,24 +14,24 @@ from unskew.errors import EnvironmentFault, UsageError
 T = TypeVar("T")
 
 NAME = "unskew"
-#: The endings of files for pictures.
+#: The suffixes of picture files.
 PICTURES = (".png", ".svg", ".pdf")
 
-_asked: list[int] = []  # the signals that have asked this process to stop
+_asked: list[int] = []  # the signals received to stop
 
 
 def record_stop_signal(number: int) -> None:
-    """Remember the signal that a command's handler got, for the command's exit code."""
+    """Record a signal that a command's handler got, for the exit code."""
     _asked.append(number)
 
 
 def interruption_exit_code() -> int:
-    """The exit code of a command that stopped early: as a shell has it, 130 after Ctrl-C, 143 after SIGTERM."""
+    """The exit code of a command that stopped early: as in shells, 130 after Ctrl-C, 143 after SIGTERM."""
     return 128 + (_asked[0] if _asked else signal.SIGINT)
 
 
 def find_command_name() -> str:
-    """What to type to call unskew: its name if the shell finds it, else the path by which this process was called."""
+    """How to call unskew: by its name if the shell finds it, else by this process's path."""
     called = Path(sys.argv[0]).absolute()
     if shutil.which(NAME) or called.name != NAME:
         return NAME
@@ -39,7 +39,7 @@ def find_command_name() -> str:
 
 
 def escape_controls(text: str) -> str:
-    r"""Text, with visible escapes for the characters that a terminal would act on.
+    r"""Escape the characters that a terminal would interpret.
 
     >>> print(escape_controls("\x1b[2J"))
     \x1b[2J
@@ -48,12 +48,12 @@ def escape_controls(text: str) -> str:
 
 
 def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:
-    """``NAME=VALUE`` texts as a dictionary."""
+    """Parse ``NAME=VALUE`` strings to a dictionary."""
     return dict(parse_pair(text, option) for text in texts)
 
 
 def parse_pair(text: str, option: str = "") -> tuple[str, str]:
-    """``NAME=VALUE`` as (name, value). A UsageError names a text that isn't of that form, and the option if given."""
+    """Parse ``NAME=VALUE``. A UsageError names an invalid string, and the option if given."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{option} is {text!r}; valid: NAME=VALUE" if option else f"{text!r} is not NAME=VALUE")
@@ -61,7 +61,7 @@ def parse_pair(text: str, option: str = "") -> tuple[str, str]:
 
 
 def parse_value(name: str, text: str, read: Callable[[str], T], valid: str) -> T:
-    """The value of a named parameter. A UsageError says what is ``valid`` if ``read`` raises ValueError or KeyError."""
+    """Parse a parameter's value. If ``read`` raises ValueError or KeyError, a UsageError says what is ``valid``."""
     try:
         return read(text)
     except (ValueError, KeyError):
@@ -70,12 +70,12 @@ def parse_value(name: str, text: str, read: Callable[[str], T], valid: str) -> T
 
 @contextmanager
 def explain_unwritable(option: str, path: Path) -> Iterator[None]:
-    """Name the option whose file or folder can't be written.
+    """Raise an error with the option whose file or folder can't be written.
 
     Raises
     ------
     EnvironmentFault
-        An ``OSError`` was raised within the block.
+        The block raised an ``OSError``.
 
     """
     try:

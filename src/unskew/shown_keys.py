@@ -1,8 +1,7 @@
-"""How keys are shown in all that leaves a job other than its results: metrics, logs, errors, displays, reports.
+"""How keys are shown in a job's metrics, logs, errors, displays and reports.
 
-Keys can be personal data. ``UNSKEW_KEYS``, which ``--keys`` sets, says how this process and those that it starts show
-them. Results have the keys as they are: the records of the topics, tables, and what ``unskew results`` and ``unskew
-state`` print of them.
+Keys can be personal data. ``UNSKEW_KEYS``, which ``--keys`` sets, decides how this process and its children show them.
+Results have the plain keys: topics' records, tables, and the output of ``unskew results`` and ``unskew state``.
 """
 
 import hmac
@@ -17,11 +16,11 @@ SECRET_VARIABLE = "UNSKEW_KEYS_SECRET"  # noqa: S105  a name
 PLAIN = "plain"
 _HIDDEN = "(hidden)"
 _SHORTEST_SECRET = 16  # characters
-_DIGITS = 16  # of a hash: among 10 million keys, two share one with a probability of 3 in a million
+_DIGITS = 16  # of a hash: among 10 million keys, a collision has a probability of 3 in a million
 
 
 def choose_key_display(shown: str) -> None:
-    """Let this process and those that it starts show keys so: ``plain``, ``hash``, ``prefix:N`` or ``none``.
+    """Let this process and its children show keys as ``plain``, ``hash``, ``prefix:N`` or ``none``.
 
     Raises
     ------
@@ -40,20 +39,20 @@ def choose_key_display(shown: str) -> None:
 
 
 def shows_keys() -> bool:
-    """Whether keys are shown as they are. Errors then quote what the user's code raised, which may quote a message."""
+    """Whether keys are shown plain. Errors then quote those of the user's code, which may quote a message."""
     return os.environ.get(VARIABLE, PLAIN) == PLAIN
 
 
 def list_variables() -> dict[str, str]:
-    """The variables by which another process shows keys as this one does, as executors should."""
+    """The variables with which other processes, such as executors, show keys like this one."""
     names = () if shows_keys() else (VARIABLE, SECRET_VARIABLE)
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def show_key(key: str) -> str:
-    """A key as it may leave the job. ``prefix:N`` shows a key of N characters or fewer without its last one.
+    """A key as it may be shown. ``prefix:N`` shows a key of N characters or fewer without its last one.
 
-    What it doesn't know, or can't do for want of a secret, hides the key.
+    An unknown setting, or a missing secret, hides the key.
     """
     how, _, length = os.environ.get(VARIABLE, PLAIN).partition(":")
     secret = os.environ.get(SECRET_VARIABLE, "").encode()
@@ -67,7 +66,7 @@ def show_key(key: str) -> str:
 
 
 def quote_key(key: object) -> str:
-    """A key of any type, as an error names it.
+    """A key of any type, for errors.
 
     >>> quote_key("Turkey"), quote_key(7)
     ("'Turkey'", '7')

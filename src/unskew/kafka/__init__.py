@@ -1,1 +1,1 @@
-"""Kafka: how a cluster is reached, its topics, one reader, one writer, the group for lag tools, and JSON columns."""
+"""Kafka: connections, topics, a reader, writers, the consumer group for lag tools, and JSON columns."""

@@ -1,4 +1,4 @@
-"""The clock of Kafka's brokers, as a message shows it whose time a broker has set."""
+"""Reads the clock of Kafka's brokers from a message whose time a broker sets."""
 
 import logging
 from typing import Any
@@ -15,19 +15,19 @@ log = logging.getLogger(__name__)
 
 
 def broker_time(connection: Connection, topic: str) -> int | None:
-    """The time of day by a broker's clock (ms since the epoch). A message is sent for it.
+    """The time of a broker's clock (ms since the epoch), from a message sent to it.
 
     Parameters
     ----------
     connection
         The cluster.
     topic
-        The topic of the message. It is made if it is missing, so that brokers set its messages' times.
+        The topic of the message. A missing one is created such that brokers set its messages' times.
 
     Returns
     -------
     int or None
-        None: we may not make the topic or write to it, or producers set its messages' times.
+        None: we may not create the topic or write to it, or producers set its messages' times.
     """
     from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 

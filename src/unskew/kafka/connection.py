@@ -1,8 +1,8 @@
-"""How to reach Kafka: one description for producers, admin clients, and Spark's source and sink.
+"""Connections to Kafka, for producers, admin clients, and Spark's source and sink.
 
-Users write settings under librdkafka's names, which producers and admin clients take as they are. Spark uses Kafka's
-Java client. The two clients share most names. They differ in spellings, in credentials, which are a JAAS line in Java,
-and in certificates. Java gets the text of certificates, so that executors need no file.
+Settings have librdkafka's names, for producers and admin clients. Spark uses Kafka's Java client, which shares most
+names, but differs in spellings, in credentials (a JAAS line), and in certificates (which Java gets as text, so that
+executors need no file).
 """
 
 import os
@@ -15,9 +15,9 @@ from unskew.errors import EnvironmentFault, UsageError
 from unskew.kafka.embedded_broker import find_broker
 
 BOOTSTRAP_VARIABLE = "KAFKA_BOOTSTRAP_SERVERS"
-ESCAPE = "java."  # a property with this prefix is for the Java client alone, as it is
+ESCAPE = "java."  # the prefix of properties for the Java client only
 ISOLATION = "isolation.level"
-_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"  # librdkafka's default is the first, Java's the second
+_COMMITTED, _UNCOMMITTED = "read_committed", "read_uncommitted"  # librdkafka's and Java's default
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Connection:
     Parameters
     ----------
     bootstrap_servers
-        `host:port`, or several of them separated by commas.
+        `host:port`, or several separated by commas.
     properties
-        librdkafka's settings (`security.protocol`, `sasl.username`, `ssl.ca.location`, ...). Those that begin with
+        librdkafka's settings (`security.protocol`, `sasl.username`, `ssl.ca.location`, ...). Those with the prefix
         `java.` are only for Spark's Java client.
 
     Examples
@@ -42,27 +42,27 @@ class Connection:
     """
 
     bootstrap_servers: str
-    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # they hold passwords
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain passwords
 
     @classmethod
     def of(cls, bootstrap_servers: str | None = None, config_file: Path | None = None) -> Self:
-        """The connection that a command's options name.
+        """The connection of a command's options.
 
         Parameters
         ----------
         bootstrap_servers
-            The brokers. Without them, the first of these that there is: `bootstrap.servers` of the file,
-            `$KAFKA_BOOTSTRAP_SERVERS`, the embedded broker if it runs.
+            The brokers. Default: the first of `bootstrap.servers` in the file, `$KAFKA_BOOTSTRAP_SERVERS`, and the
+            running embedded broker.
         config_file
-            A file of lines `NAME=VALUE`. Empty lines and lines that begin with `#` are comments.
+            A file of lines `NAME=VALUE`. Empty lines and those that begin with `#` are comments.
 
         Raises
         ------
         EnvironmentFault
-            If neither the options nor the variable name a Kafka, and no embedded broker runs.
+            Neither the options nor the variable name a Kafka, and no embedded broker runs.
         UsageError
-            If an address or a line of the file is invalid, or a setting isn't one of librdkafka's.
-            Also if a security setting has no counterpart in Java.
+            An address or a line of the file is invalid, a setting isn't one of librdkafka's, or a security setting has
+            no counterpart in Java.
         """
         properties = _read_config(config_file) if config_file else {}
         from_file = properties.pop("bootstrap.servers", None)
@@ -79,28 +79,28 @@ class Connection:
         connection = cls(named, properties)
         if config_file:
             _check_properties(connection, config_file)
-            connection.spark()  # a setting that Java can't have fails here, and not after the topology's start
+            connection.spark()  # so that settings without a counterpart in Java fail before the topology starts
         return connection
 
     def client(self, **extra: Any) -> dict[str, Any]:
-        """The settings for confluent-kafka's clients. `extra` adds settings: `linger=5`, `**{"linger.ms": 5}`."""
+        """The settings for confluent-kafka's clients, with `extra` ones: `linger=5`, `**{"linger.ms": 5}`."""
         own = {name: value for name, value in self.properties.items() if not name.startswith(ESCAPE)}
         return {**own, "bootstrap.servers": self.bootstrap_servers, **extra}
 
     def admin(self, **extra: Any) -> Any:
-        """confluent-kafka's admin client. It logs nothing, because callers report errors."""
-        from confluent_kafka.admin import AdminClient  # here: each command imports this module, and few need the client
+        """confluent-kafka's admin client. It doesn't log, because callers report errors."""
+        from confluent_kafka.admin import AdminClient  # here: each command imports this module, few need it
 
         return AdminClient(self.client(log_level=0, **extra))
 
     @property
     def reads_committed(self) -> bool:
-        """Whether readers leave out the messages of aborted and open transactions. By default they do.
+        """Whether readers leave out messages of aborted and open transactions, as by default.
 
         Raises
         ------
         UsageError
-            The isolation level isn't one of Kafka's, or there is one for Java's client alone.
+            The isolation level isn't one of Kafka's, or only Java's client has one.
         """
         if ESCAPE + ISOLATION in self.properties:
             raise UsageError(f"{ESCAPE}{ISOLATION}: all clients read alike; give {ISOLATION}, without {ESCAPE}")
@@ -173,13 +173,13 @@ def _java_properties(properties: Mapping[str, str]) -> dict[str, str]:
     Parameters
     ----------
     properties
-        librdkafka's, and Java's own behind the prefix `java.`. librdkafka's settings for tuning that Java doesn't have
-        (`socket.*`, `queue.*`, ...) are left out: a client reaches the broker without them.
+        librdkafka's, and Java's with the prefix `java.`. librdkafka's tuning settings that Java lacks (`socket.*`,
+        `queue.*`, ...) are left out, because connections don't need them.
 
     Raises
     ------
     UsageError
-        If a security setting has no counterpart, or a file can't be read, by us or by Java.
+        A security setting has no counterpart, or a file can't be read, by us or by Java.
     """
     own = {name.removeprefix(ESCAPE): value for name, value in properties.items() if name.startswith(ESCAPE)}
     java: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A consumer group to which offsets are committed for lag tools."""
+"""Commits offsets to a consumer group for lag tools."""
 
 import logging
 import time
@@ -15,15 +15,15 @@ _AT_THE_END = 10.0  # s that the last commits may take
 
 
 class ConsumerGroup:
-    """Commits offsets to a Kafka consumer group, so that every lag tool sees the topology. It is a context manager.
+    """A context manager that commits offsets to a Kafka consumer group, so that every lag tool sees the topology.
 
-    Nothing reads them back: Spark resumes from its checkpoint, whatever the group has. If the broker refuses a commit,
-    the run goes on; the first refusal is logged.
+    Spark resumes from its checkpoint, not from them. If the broker refuses commits, the run goes on, and the first
+    refusal is logged.
     """
 
     def __init__(self, connection: Connection, name: str) -> None:
-        # Not an AdminClient: librdkafka ends the process (an assertion, its issue 4605) if the broker dies while an
-        # AdminClient has a request to a group's coordinator under way.
+        # Not an AdminClient: librdkafka aborts the process (an assertion, its issue 4605) if the broker dies during an
+        # AdminClient's request to a group's coordinator.
         self.name = name
         settings = {"group.id": name, "enable.auto.commit": False, "log_level": 0, "on_commit": self._on_commit}
         self._consumer = Consumer(connection.client(**settings))
@@ -31,11 +31,11 @@ class ConsumerGroup:
         self._complained = False
 
     def __enter__(self) -> Self:
-        """The group itself: there is nothing to open."""
+        """The group itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Wait for the commits under way, but no longer than ``_AT_THE_END``."""
+        """Wait for pending commits, at most ``_AT_THE_END``."""
         deadline = time.monotonic() + _AT_THE_END
         while self._under_way > 0 and time.monotonic() < deadline:
             self._consumer.poll(0.1)

@@ -1,4 +1,4 @@
-"""Where the embedded broker listens, if it runs: one command starts it, the others find it."""
+"""Finds the running embedded broker, which a command has started."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,7 @@ from unskew.directories import data_directory
 from unskew.errors import EnvironmentFault
 from unskew.server_addresses import read_address
 
-#: The kind of server, by which its directory's lock and address are named.
+#: The kind of server, which names its directory's lock and address.
 KIND = "broker"
 
 
@@ -44,18 +44,18 @@ class BrokerAddress:
 
 
 def read_broker_address(data: Path) -> BrokerAddress | None:
-    """The broker that runs on this directory. None if none runs or it isn't ready yet."""
+    """The broker that runs on this directory, if it is ready."""
     found = read_address(data, KIND)
     return BrokerAddress(**found, data=data) if found else None
 
 
 def default_data() -> Path:
-    """The directory in which the broker keeps its topics by default."""
+    """The broker's default directory of topics."""
     return data_directory() / "kafka" / "data"
 
 
 def find_broker() -> BrokerAddress | None:
-    """The embedded broker that runs now. None if there is none, however it ended."""
+    """The running embedded broker, if any."""
     try:
         data = Path(current_file().read_text().strip())
     except FileNotFoundError:
@@ -66,5 +66,5 @@ def find_broker() -> BrokerAddress | None:
 
 
 def current_file() -> Path:
-    """The file that names the directory of the broker that commands find."""
+    """The file with the directory of the broker for commands."""
     return data_directory() / "kafka" / "current"

@@ -10,10 +10,10 @@ _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 
 
 def quote_texts(texts: pa.Array) -> pa.StringArray:
-    r"""Each text as a JSON string, string[n]. The texts are plain or of a dictionary.
+    r"""Each string as a JSON string, string[n]. The array is plain or a dictionary.
 
-    The JSON is UTF-8, and only what must be is escaped. Nearly all texts have no quotes, backslashes or control
-    characters, and only need to be copied.
+    The JSON is UTF-8 with minimal escapes. Nearly all strings have no quotes, backslashes or control characters, and
+    need only be copied.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def quote_texts(texts: pa.Array) -> pa.StringArray:
 
 
 def join_columns(*parts: pa.Array | str) -> pa.StringArray:
-    """The parts joined in each row, string[n]. A part is a column of text or a constant."""
+    """Concatenate strings per row, string[n]. A part is a column or a constant."""
     columns = [pa.scalar(part, pa.string()) if isinstance(part, str) else part for part in parts]
     return pc.call_function("binary_join_element_wise", [*columns, pa.scalar("", pa.string())])
 
@@ -45,7 +45,7 @@ def format_integers(numbers: NDArray[np.integer]) -> pa.StringArray:
 
 
 def _find_escapes(texts: pa.StringArray) -> NDArray[np.int64]:
-    """The indices of the texts with a character that JSON escapes, int64, ascending."""
+    """The indices of strings with a character that JSON escapes, int64, ascending."""
     if not len(texts):
         return np.empty(0, np.int64)
     _, offsets, data = texts.buffers()

@@ -1,4 +1,4 @@
-"""A topic's outgoing records: a bounded queue that reports every lost record, and a task's delivery by it."""
+"""A topic's outgoing records: a bounded queue that reports every lost record, and tasks' delivery with it."""
 
 import time
 from collections.abc import Callable
@@ -9,24 +9,24 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 
-#: The client's settings of an upload, which a --kafka-config may change. Large batches compress well, and 20 ms more
-#: latency is nothing to an upload.
+#: The client's settings for uploads, which a --kafka-config may change. Large batches compress well, and 20 ms of
+#: latency don't matter.
 SETTINGS = {
     "compression.type": "lz4",
     "linger.ms": 20,
     "batch.num.messages": 50_000,
     "batch.size": 1_000_000,
     "delivery.timeout.ms": 120_000,
-    "log_level": 0,  # what the client would log comes as an error too
+    "log_level": 0,  # the client's logs come as errors, too
 }
-_QUIET = 30.0  # seconds between two calls of ``complain``
+_QUIET = 30.0  # seconds between calls of ``complain``
 
 
 class Outbox:
-    """One topic's outgoing records.
+    """A topic's outgoing records.
 
-    ``put`` waits while too many records are under way, because the client can't. On a full queue the client's
-    ``produce_batch`` raises nothing: it takes some of the records and leaves out others, which breaks their order.
+    ``put`` waits while too many records are in flight, because the client can't. If its queue is full, its
+    ``produce_batch`` takes some of the records and omits others, without an error, which breaks their order.
 
     Parameters
     ----------
@@ -35,24 +35,24 @@ class Outbox:
     topic : str
         The topic, which must exist.
     stopped : callable
-        Returns whether the user wants to stop. Records under way then have ``grace`` seconds to arrive.
+        Whether the user wants to stop. Records in flight then have ``grace`` seconds to arrive.
 
     """
 
-    #: The most records, and the most bytes of them, that may be under way.
+    #: The most records, and bytes of records, in flight.
     max_records: ClassVar[int] = 200_000
     max_bytes: ClassVar[int] = 128 << 20
-    #: Seconds that records under way get to arrive after a stop.
+    #: Seconds in which records in flight may arrive after a stop.
     grace: ClassVar[float] = 10.0
     settings: ClassVar[dict[str, Any]] = {
         "enable.idempotence": True,
-        # After a failure no later record is delivered. So a partition always has the first of its records of an upload,
-        # without gaps, which a resumed upload relies on.
+        # After a failure no later record is delivered. So a partition has an upload's first records without gaps, which
+        # a resumed upload relies on.
         "enable.gapless.guarantee": True,
-        # never reached: `put` keeps below
+        # never reached, because of `put`
         "queue.buffering.max.messages": 2 * max_records,
         "queue.buffering.max.kbytes": 4 * max_bytes >> 10,
-        # a Python call for every record would halve the rate
+        # a Python call per record would halve the rate
         "delivery.report.only.error": True,
     }
 
@@ -75,28 +75,27 @@ class Outbox:
         stopped: Callable[[], bool] = bool,
         complain: Callable[[str], None] | None = None,
     ) -> Self:
-        """The outbox of an upload, with a producer of its own. ``complain`` gets the client's errors, now and then."""
+        """The outbox of an upload, with a separate producer. ``complain`` gets the client's errors, now and then."""
         settings = connection.client(**cls.settings, error_cb=_limit_complaints(complain))
         return cls(Producer({**SETTINGS, **settings}), topic, stopped)
 
     @property
     def delivery_count(self) -> int:
-        """Records that the broker has acknowledged."""
+        """The number of acknowledged records."""
         return self._accepted - self.failed - len(self._producer)
 
     @property
     def is_closed(self) -> bool:
-        """Whether no more records should be put in, because the user wants to stop or a record has failed."""
+        """Whether to put no more records, because the user wants to stop or a record has failed."""
         return self.failed > 0 or self._stopped()
 
     def put(self, records: list[dict[str, Any]], partition: int, longest: int) -> None:
-        """Give these records to the client, in order, and wait until there is room for them.
+        """Pass records to the client, in order, after waiting for room.
 
-        ``longest`` is the size of the largest record in bytes. All records have the same fields: besides ``key`` and
-        ``value`` perhaps ``headers``, and a ``topic`` and a ``partition`` of their own. Records after a failed one
-        count as failed too.
+        ``longest`` is the size of the largest record in bytes. All records have the same fields: ``key`` and ``value``,
+        perhaps ``headers``, and perhaps ``topic`` and ``partition``. Records after a failed one count as failed, too.
         """
-        # The queue's bytes aren't known, but they are no more than its length times the longest record so far.
+        # The queue's bytes are unknown, but at most its length times the longest record so far.
         self._longest = max(self._longest, longest)
         room = max(1, min(self.max_records, self.max_bytes // self._longest))
         step = max(1, room // 4)
@@ -117,7 +116,7 @@ class Outbox:
                 self._fail(error, len(part) - taken)
 
     def _produce(self, records: list[dict[str, Any]], partition: int) -> None:
-        """Give the client records one by one, because of a batch it takes keys and values alone."""
+        """Pass records to the client one by one, because its batch call takes only keys and values."""
         for at, record in enumerate(records):
             try:
                 to = {"topic": self._topic, "partition": partition}
@@ -127,29 +126,29 @@ class Outbox:
                 return
 
     def wait(self, until: float) -> None:
-        """Wait until this moment of the monotonic clock, or until the outbox is closed."""
+        """Wait until this monotonic time, or until the outbox is closed."""
         while (left := until - time.monotonic()) > 0 and not self.is_closed:
             self._serve_client(min(left, 0.1))
 
     def drain(self) -> None:
-        """Wait until every record that was put in has arrived or failed."""
+        """Wait until every record has arrived or failed."""
         while len(self._producer):
             self._poll(0.1)
             self._serve_client(0, self._producer.flush)
 
     def _serve_client(self, seconds: float, serve: Callable[[float], Any] | None = None) -> None:
-        """Let the client report: its ``poll``, or another function of it.
+        """Let the client report, by ``poll`` or another of its functions.
 
         Raises
         ------
         KafkaException
-            An error by which no record has failed.
+            An error with which no record failed.
 
         """
         try:
             (serve or self._producer.poll)(seconds)
         except KafkaException as error:
-            # A record in flight that is given up breaks the guarantee of no gaps. It is reported as failed, too.
+            # Giving up a record in flight breaks the guarantee of no gaps. It is also reported as failed.
             if error.args[0].code() != KafkaError._GAPLESS_GUARANTEE:  # noqa: SLF001  its public name
                 raise
 
@@ -186,21 +185,21 @@ def _limit_complaints(complain: Callable[[str], None] | None) -> Callable[[Kafka
 
 #: Lets the client choose each record's partition.
 ANY_PARTITION = -1
-#: A task's settings. The partition is chosen as Java's client does in Spark's Kafka sink, by which some topics are
-#: written. So all records of a key are in one partition.
+#: A task's settings. The partitioner is that of Java's client, which writes some topics in Spark's Kafka sink. So all
+#: records of a key are in one partition.
 OURS = {**Outbox.settings, "partitioner": "murmur2_random", "enable.gapless.guarantee": False}
-#: A --kafka-config may change these. Nothing is logged, because each failure comes as an error.
+#: A --kafka-config may change these. Nothing is logged, because failures come as errors.
 OF_TASKS = {"linger.ms": 5, "delivery.timeout.ms": 120_000, "log_level": 0}
 
 
 class TaskDelivery:
-    """A task's records on their way to a topic. The next tasks of the process use the same client.
+    """Delivers a task's records to a topic. The process's next tasks use the same client.
 
     Raises
     ------
     EnvironmentFault
-        Kafka refused some records, or didn't acknowledge them in time. The client isn't used again, because an
-        idempotent client can't send records that it has given up.
+        Kafka refused some records, or didn't acknowledge them in time. The client is dropped, because an idempotent
+        client can't resend records that it has given up.
 
     """
 
@@ -210,19 +209,19 @@ class TaskDelivery:
         settings = {**OF_TASKS, **connection.client(**OURS)}
         self._client = tuple(sorted(settings.items()))
         if self._client not in self._clients:
-            # A failure comes back with its record. Without a callback some failures are raised in between, too.
+            # A failure is reported with its record. Without a callback some failures are also raised in between.
             self._clients[self._client] = Producer({**settings, "error_cb": lambda _: None})
         self._topic = topic
         self._outbox = Outbox(self._clients[self._client], topic, bool)
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Send records (``key`` and ``value``, bytes). Wait while too many are under way."""
+        """Send records (``key`` and ``value``, bytes). Wait while too many are in flight."""
         if records:
             longest = max(len(record["key"]) + len(record["value"]) for record in records)
             self._outbox.put(records, ANY_PARTITION, longest)
 
     def abort(self) -> None:
-        """Give up what isn't finished: records that are under way may still arrive."""
+        """Give up: records in flight may still arrive."""
 
     def finish(self) -> None:
         """Wait until all records have been acknowledged."""

@@ -1,4 +1,4 @@
-"""A topic's messages, read from given offsets to their end, and then as they come. No offsets are committed."""
+"""Reads a topic's messages from given offsets to the end, and then as they come, without committing offsets."""
 
 import logging
 import time
@@ -24,16 +24,16 @@ from unskew.kafka.connection import Connection
 from unskew.kafka.topics import count_partitions, end_offsets, first_offsets, missing_topic, require_reachable
 
 _SETTINGS: dict[str, Any] = {
-    "group.id": "unskew",  # needed by the client; nothing is committed
+    "group.id": "unskew",  # required by the client; nothing is committed
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    # By default the client pauses a second when its queue is full: it reads 0.2 M messages/s instead of 1.1 M.
+    # By default the client pauses a second if its queue is full, and reads 0.2 M messages/s instead of 1.1 M.
     "fetch.queue.backoff.ms": 10,
-    "fetch.wait.max.ms": 50,  # the end of an empty partition is reported only after this
+    "fetch.wait.max.ms": 50,  # delays the report of an empty partition's end
     "log_level": 3,
 }
 _CHUNK = 10_000  # messages
-_PATIENCE = 10.0  # s; after so long without an answer, we look whether the broker is there
+_PATIENCE = 10.0  # s without an answer until we check whether the broker is there
 _SAMPLE_PATIENCE = 2.0  # s
 _ENDS_PATIENCE = 5.0  # s
 _LOOK_EVERY = 0.05  # s
@@ -42,22 +42,21 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader:
-    """Reads a topic. It is a context manager.
+    """A context manager that reads a topic.
 
-    The messages of a partition come in their order. Those of aborted transactions, and by default those of open ones,
-    are left out.
+    A partition's messages come in order. Those of aborted transactions, and by default of open ones, are left out.
 
     Parameters
     ----------
     connection, topic
         The topic, and how to reach it.
     start : partition → offset, optional
-        Where reading begins, for the partitions that are read. Default: the beginning of all partitions.
+        The partitions to read, and where to begin. Default: the beginning of all partitions.
 
     Raises
     ------
     UsageError
-        There is no such topic.
+        The topic doesn't exist.
     EnvironmentFault
         The cluster can't be reached.
 
@@ -75,7 +74,7 @@ class TopicReader:
         self._consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in start.items()])
 
     def __enter__(self) -> Self:
-        """The reader itself: there is nothing to open."""
+        """The reader itself."""
         return self
 
     def __exit__(
@@ -90,7 +89,7 @@ class TopicReader:
         return not self._unread
 
     def to_end(self) -> Iterator[Message]:
-        """All messages that the topic has now.
+        """All present messages of the topic.
 
         Raises
         ------
@@ -110,7 +109,7 @@ class TopicReader:
             yield from found
 
     def new(self, patience: float, most: int = _CHUNK) -> list[Message]:
-        """So many new messages at most, after a wait of at most ``patience`` (s). Raises as ``to_end``."""
+        """At most so many new messages, after at most ``patience`` (s). Raises as ``to_end``."""
         try:
             return list(self._messages(self._consumer.consume(most, timeout=patience)))
         except KafkaException as error:
@@ -131,7 +130,7 @@ class TopicReader:
 
 
 def newest_messages(connection: Connection, topic: str, count: int) -> list[Message]:
-    """About ``count`` of a topic's newest messages. There are fewer if they don't arrive within two seconds."""
+    """About ``count`` of a topic's newest messages, or fewer if they don't arrive within two seconds."""
     newest: list[Message] = []
     try:
         first, ends = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
@@ -139,7 +138,7 @@ def newest_messages(connection: Connection, topic: str, count: int) -> list[Mess
         starts = {partition: max(first[partition], end - each) for partition, end in ends.items()}
         with TopicReader(connection, topic, {p: start for p, start in starts.items() if start < ends[p]}) as reader:
             deadline = time.monotonic() + _SAMPLE_PATIENCE
-            # Not every offset has a message, so the end of each partition is waited for, or as many as were wanted.
+            # Not every offset has a message, so wait for each partition's end, or for the wanted number.
             while len(newest) < count and not reader.at_end and (patience := deadline - time.monotonic()) > 0:
                 newest += reader.new(min(patience, 0.1), count - len(newest))
     except (EnvironmentFault, UsageError) as error:
@@ -148,13 +147,13 @@ def newest_messages(connection: Connection, topic: str, count: int) -> list[Mess
 
 
 def producer_time(message: Message) -> int | None:
-    """The time (ms since the epoch) that a producer has given to a message. None: its time is the broker's, or none."""
+    """A message's time (ms since the epoch) if its producer set it, else None."""
     kind, ms = message.timestamp()
     return ms if kind == TIMESTAMP_CREATE_TIME else None
 
 
 class EndOffsets:
-    """The ends of a topic's partitions, asked for by a connection that is kept.
+    """Queries the ends of a topic's partitions over a persistent connection.
 
     Parameters
     ----------
@@ -170,7 +169,7 @@ class EndOffsets:
     def ask(
         self, partitions: Iterable[int], *, committed: bool, stopped: Callable[[], bool] = lambda: False
     ) -> dict[int, int]:
-        """Partition → its end, of those whose leaders answer within five seconds, and before ``stopped`` is true.
+        """Partition → its end, if its leader answers within five seconds, and before ``stopped`` is true.
 
         ``committed``: as for ``end_offsets``.
         """

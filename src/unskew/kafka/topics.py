@@ -1,6 +1,6 @@
-"""Kafka's topics: their partitions and offsets. A missing topic can be made.
+"""Queries Kafka's topics, partitions and offsets, and creates missing topics.
 
-Every command imports this module, and few need Kafka's client. So confluent_kafka is imported where it is used.
+Every command imports this module, but few need Kafka's client, so confluent_kafka is imported where it is used.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from unskew.kafka.connection import Connection
 
 T = TypeVar("T")
 
-#: The topic with the numbers of the batches of a checkpoint whose records are written exactly once.
+#: The topic with the batch numbers of a checkpoint whose records are written exactly once.
 COMMITS_TOPIC = "{topic}-unskew-commits-{id}"
-#: Characters of the longest name that such a topic may have.
+#: The most characters of a source topic's name, to fit in that.
 LONGEST_TOPIC = 249 - len(COMMITS_TOPIC.format(topic="", id="0" * 12))  # of Kafka's 249
-_PATIENCE = 8.0  # seconds until a broker counts as unreachable
+_PATIENCE = 8.0  # s until a broker counts as unreachable
 
 log = logging.getLogger(__name__)
 
@@ -31,31 +31,31 @@ def require_reachable(connection: Connection) -> None:
     Raises
     ------
     EnvironmentFault
-        If it doesn't answer within eight seconds.
+        It doesn't answer within eight seconds.
     """
     _query_metadata(connection)
 
 
 def list_topics(connection: Connection) -> dict[str, int]:
-    """Each topic's number of partitions, by name. Kafka's internal topics are left out.
+    """Topic → number of partitions, without Kafka's internal topics.
 
     Raises
     ------
     EnvironmentFault
-        If the cluster doesn't answer within eight seconds.
+        The cluster doesn't answer within eight seconds.
     """
     found = _query_metadata(connection).topics
     return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}
 
 
 def missing_topic(connection: Connection, topic: str, remedy: str = "") -> UsageError:
-    """The error that there is no such topic, with the names of those that there are. Raises as ``list_topics``."""
+    """The error for a missing topic, with the names of existing ones. Raises as ``list_topics``."""
     there = suggest_names(topic, list_topics(connection))
     return UsageError(f"there is no topic {topic} at {connection.bootstrap_servers}{remedy}{there}")
 
 
 def count_partitions(connection: Connection, topic: str) -> int | None:
-    """The topic's number of partitions. None if there is no such topic."""
+    """The topic's number of partitions, or None if it doesn't exist."""
     found = _query_metadata(connection).topics.get(topic)
     return len(found.partitions) if found else None
 
@@ -68,30 +68,30 @@ def ensure_topic(
     *,
     any_number: bool = False,
 ) -> bool:
-    """Make the topic if it is missing.
+    """Create the topic if it is missing.
 
     Parameters
     ----------
     connection
         The cluster.
     name, partitions
-        The topic, and the number of partitions that it must have. For an input topic these are its sources.
+        The topic, and its required number of partitions. An input topic's are the sources.
     config
-        Kafka's settings for the topic, if it is made now.
+        Kafka's settings for a new topic.
     any_number
-        Whether an existing topic may have any number of partitions. It is then left as it is.
+        Whether an existing topic may have any number of partitions.
 
     Returns
     -------
     bool
-        Whether the topic was made.
+        Whether the topic was created.
 
     Raises
     ------
     UsageError
-        If the topic has another number of partitions, or Kafka refuses its name, partitions or settings.
+        The topic has another number of partitions, or Kafka refuses its name, partitions or settings.
     EnvironmentFault
-        If the cluster can't be reached, or doesn't let us make the topic.
+        The cluster can't be reached, or refuses to create the topic.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -100,7 +100,7 @@ def ensure_topic(
         raise UsageError(f"topic {name} cannot be made: it needs 1 or more partitions, not {partitions}")
     found = count_partitions(connection, name)
     if found is None:
-        admin = connection.admin()  # a name for it until the answer is here: without one its requests end with it
+        admin = connection.admin()  # named, so that it lives until the answer: its requests end with it
         request = NewTopic(name, partitions, config=dict(config or {}))  # with the cluster's default replication
         try:
             admin.create_topics([request], operation_timeout=_PATIENCE)[name].result()
@@ -113,7 +113,7 @@ def ensure_topic(
         else:
             _await_visible(connection, name)
             return True
-        _await_visible(connection, name)  # another client was faster: no broker need know of it yet
+        _await_visible(connection, name)  # another client was faster, so brokers may not know it yet
         found = count_partitions(connection, name)
     if found != partitions and not any_number:
         raise UsageError(
@@ -124,9 +124,9 @@ def ensure_topic(
 
 
 def topic_id(admin: Any, topic: str) -> str | None:
-    """The id that the topic got when it was made. A topic that is deleted and made again has another id.
+    """The topic's id, which a deleted and recreated topic changes.
 
-    None if there is no such topic, or no broker gives its id now. Brokers before 2.8 have no ids.
+    None if the topic doesn't exist, or no broker returns its id. Brokers before 2.8 have no ids.
     """
     from confluent_kafka import KafkaException, TopicCollection
 
@@ -142,7 +142,7 @@ def topic_id(admin: Any, topic: str) -> str | None:
 
 
 def _release_id(described: Any) -> None:
-    """Give back the reference too many that the client library (2.16) keeps of an id, as a run asks in each batch."""
+    """Release the client library's (2.16) leaked reference to an id, which a run requests in each batch."""
     from confluent_kafka import Uuid
 
     like = SimpleNamespace(topic_id=Uuid(0, 0))
@@ -151,17 +151,17 @@ def _release_id(described: Any) -> None:
 
 
 def end_offsets(connection: Connection, topic: str, *, committed: bool | None = None) -> dict[int, int]:
-    """Partition → the offset at which its readers come to the end.
+    """Partition → the offset of its end for readers.
 
-    Not every offset has a message: the end of each transaction has one too.
+    Not every offset has a message: each transaction's end has one, too.
 
     Parameters
     ----------
     connection, topic
         The topic, and how to reach it.
     committed
-        Whether the readers read committed messages only. Their end is before the first message of a transaction that is
-        still open. The end of other readers is the offset of the next message. Default: the connection's isolation.
+        Whether readers read only committed messages. Their end is before the first message of an open transaction, and
+        other readers' the offset of the next message. Default: the connection's isolation.
 
     Raises
     ------
@@ -176,28 +176,28 @@ def end_offsets(connection: Connection, topic: str, *, committed: bool | None = 
 
 
 def first_offsets(connection: Connection, topic: str) -> dict[int, int]:
-    """Partition → the offset of the first message that Kafka still has. For an empty partition it is the end.
+    """Partition → the offset of the first message that Kafka still has, or an empty partition's end.
 
-    Raises as `end_offsets` does.
+    Raises as `end_offsets`.
     """
     return _query_offsets(connection, topic, "earliest", committed=False)
 
 
 def largest_batches(connection: Connection, names: Iterable[str]) -> dict[str, int]:
-    """Topic → the largest batch of records that it takes, in bytes. Topics that we may not ask about are left out."""
+    """Topic → its largest batch of records in bytes. Topics that we may not describe are left out."""
     found = read_topic_settings(connection, names)
     return {topic: int(settings["max.message.bytes"]) for topic, settings in found.items()}
 
 
 def read_topic_settings(connection: Connection, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Topic → Kafka's settings of it. Topics that we may not ask about are left out."""
+    """Topic → its Kafka settings. Topics that we may not describe are left out."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import (
         ConfigResource,  # pyright: ignore[reportPrivateImportUsage]  it is public
         ResourceType,  # pyright: ignore[reportPrivateImportUsage]
     )
 
-    admin = connection.admin()  # a name for it, as in `ensure_topic`
+    admin = connection.admin()  # named, as in `ensure_topic`
     asked = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     found: dict[str, dict[str, str]] = {}
     for resource, answer in admin.describe_configs(asked, request_timeout=_PATIENCE).items():
@@ -220,7 +220,7 @@ def _query_offsets(
     spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
     wanted = {TopicPartition(topic, partition): spec for partition in range(partitions)}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-    admin = connection.admin()  # a name for it, as above
+    admin = connection.admin()  # named, as above
     try:
         found = await_leaders(
             lambda: {
@@ -237,21 +237,21 @@ def _query_offsets(
 
 
 def await_leaders(ask: Callable[[], T], patience: float) -> T:
-    """What ``ask`` returns. It is called again while partitions' leaders don't lead yet.
+    """Call ``ask``, repeatedly while partitions' leaders don't lead yet.
 
-    A new topic's leaders are in the metadata a moment before they lead. So are those after a broker's start.
+    After a topic's creation or a broker's start, leaders are in the metadata before they lead.
 
     Parameters
     ----------
     ask : callable
-        Asks the leaders. It raises `KafkaException` where one doesn't answer.
+        Queries the leaders. It raises `KafkaException` if one doesn't answer.
     patience : float
-        For how long it is called again (s).
+        How long to repeat (s).
 
     Raises
     ------
     KafkaException
-        What ``ask`` has raised, if it is something else, or is still raised after that time.
+        The error of ``ask``, if it is another one, or lasts longer.
 
     """
     from confluent_kafka import KafkaError, KafkaException
@@ -292,7 +292,7 @@ def _unreachable_error(connection: Connection, reason: str) -> EnvironmentFault:
 
 
 def _await_visible(connection: Connection, topic: str) -> None:
-    # A new topic takes a moment to reach every broker's metadata, and its partitions to get their leaders.
+    # A new topic takes time to reach every broker's metadata, and its partitions to get leaders.
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
         found = _query_metadata(connection).topics.get(topic)

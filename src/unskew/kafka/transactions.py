@@ -1,25 +1,25 @@
-"""Records exactly once: a batch's records of one part, and the batch's number, are one transaction of Kafka's.
+"""Delivers records exactly once: a batch's records of one part, and its number, in one Kafka transaction.
 
-A part is what one task, or the driver, writes of a batch. A batch that runs again gives the same records in the same
-part. So a part that runs again looks for its number, and writes nothing if the batch is there. Its steps are:
+A part is what one task, or the driver, writes of a batch. If a batch runs again, each part has the same records. So a
+part first looks for the batch's number, and writes nothing if it is there. Its steps are:
 
 1. Open a producer with the part's transactional id.
-2. ``init_transactions``. The broker ends what another process had begun with this id: it completes a commit that had
-   been decided, and aborts the rest. It also fences that process, which can never commit with this id again.
-3. Write a mark behind the part's numbers, a record without a value, and read the last number before it. A later read
-   would be too late, and one before step 2 could miss a commit. So could one of a broker that doesn't know yet that it
-   no longer leads the partition. Such a broker lacks the mark, which all replicas that are in sync have acknowledged.
+2. ``init_transactions``. The broker ends another process's transaction with this id: it completes a decided commit, or
+   aborts. It also fences that process, which can never commit with this id again.
+3. Write a mark, a record without a value, after the part's numbers, and read the last number before it. A later read
+   would be too late, and one before step 2 could miss a commit. So could one from a broker that doesn't know yet that
+   it no longer leads the partition: but that one lacks the mark, which all in-sync replicas have acknowledged.
 4. Begin a transaction, and produce the number.
 5. Produce the records, in the same transaction.
 6. Commit.
 
-The numbers are in a compacted topic, in which each part has a partition of its own. In a partition that parts shared,
-a transaction that another part has left open would hide a number from ``read_committed`` consumers. The offsets of a
-consumer group could carry the number too, but Kafka removes them after a week without members.
+The numbers are in a compacted topic with a partition for each part. In a shared partition, another part's open
+transaction would hide numbers from ``read_committed`` consumers. A consumer group's offsets could have the number, too,
+but Kafka removes them after a week without members.
 
-Steps 1 to 3 are left out while the process has the part's producer from an earlier batch. Only the broker knows whether
-another process has taken the part meanwhile. So the process then waits until the broker has acknowledged the number,
-before it takes records that can't be given again. If the broker refuses the number, it begins with step 1.
+Steps 1 to 3 are skipped while the process has the part's producer from an earlier batch. Only the broker knows whether
+another process has taken the part meanwhile. So the process waits for the broker's acknowledgement of the number before
+it takes records that can't be repeated. If the broker refuses the number, it starts with step 1.
 
 Reference: KIP-98, "Exactly Once Delivery and Transactional Messaging"; KIP-447 for the fence.
 """
@@ -44,26 +44,27 @@ from unskew.kafka.connection import ISOLATION, Connection
 from unskew.kafka.outbox import ANY_PARTITION, OF_TASKS, OURS, Outbox
 from unskew.kafka.topics import await_leaders
 
-#: The other way to deliver, which errors name.
+#: The alternative, for errors.
 OTHERWISE = "--delivery at-least-once needs no transactions"
-#: Settings of the topic of numbers. Small segments, because Kafka compacts only those that are complete.
+#: Settings of the topic of numbers. Segments are small, because Kafka compacts only complete ones.
 COMMITS = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1"}
 
-_PATIENCE = 60.0  # s for the coordinator, which may be moving to another broker
-_LONGEST = 900_000  # ms; Kafka's default for the longest time-out that a broker grants
-_SHORTER = (900_000, 300_000, 60_000, 10_000)  # ms; tried in turns where the broker doesn't say what it grants
-_TAIL = 8  # offsets; the end of a transaction has one too
-_MOST_KEPT = 32  # producers of a process; each has threads of its own
+_PATIENCE = 60.0  # s, for the coordinator, which may be moving to another broker
+_LONGEST = 900_000  # ms; Kafka's default of a broker's longest time-out
+_SHORTER = (900_000, 300_000, 60_000, 10_000)  # ms; tried in turn if the broker doesn't tell its longest
+_TAIL = 8  # offsets; the end of a transaction has one, too
+_MOST_KEPT = 32  # producers of a process; each has threads
 _SILENT = logging.getLogger(f"{__name__}.client")
-_SILENT.setLevel(logging.CRITICAL + 1)  # each failure comes as an error
-_SOON = {"reconnect.backoff.ms": 5}  # the client waits for so long before it first connects, too
+_SILENT.setLevel(logging.CRITICAL + 1)  # failures come as errors
+_SOON = {"reconnect.backoff.ms": 5}  # also delays the client's first connection
 _ATTEMPTS = 3
 _COMMITTING = 120.0  # s
 _ABORTING = 5.0  # s
 _ACKNOWLEDGING = 5.0  # s
 _AGAIN = 0.05  # s
 
-# What fences a producer, or ends its transaction from outside: another process has the part, or the time was over.
+# Errors of a producer that was fenced, or whose transaction was ended from outside: another process has the part, or
+# the time was up.
 _INTERRUPTING = frozenset(
     {
         KafkaError._FENCED,  # noqa: SLF001  its public name
@@ -75,7 +76,7 @@ _INTERRUPTING = frozenset(
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-# How records fail after that.
+# Errors of records after that.
 _AFTERWARDS = frozenset({KafkaError._FATAL, KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001
 _FORBIDDEN = frozenset(
     {
@@ -88,25 +89,25 @@ _TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FE
 
 
 class TransactionInterrupted(EnvironmentFault):
-    """Another process has taken the part, or the transaction took too long: nothing was written, so try again."""
+    """Another process has taken the part, or the transaction took too long: nothing was written, so retry."""
 
 
 class _TransactionOutbox(Outbox):
-    """Records of a transaction. What is under way when the producer fails is given up at once."""
+    """Records of a transaction. If the producer fails, records in flight are given up at once."""
 
     grace = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """The number of a batch, as its parts write it.
+    """A batch's number, which its parts write.
 
     Attributes
     ----------
     batch : int
         The batch's number.
     planned_ms : int
-        When the batch was planned (ms). Two plans of the same number differ in it.
+        When the batch was planned (ms), which distinguishes plans with the same number.
 
     """
 
@@ -119,18 +120,18 @@ class BatchId:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The number of a record's value."""
+        """Parse a record's value."""
         found = orjson.loads(data)
         return cls(found["batch"], found["planned"])
 
     def follows(self, last: "BatchId | None", part: str) -> bool:
-        """Whether a part whose last number is ``last`` has yet to write this batch.
+        """Whether a part with the last number ``last`` has yet to write this batch.
 
         Raises
         ------
         EnvironmentFault
-            The part has written another batch of this number, or a later batch that was planned before this one. So
-            the checkpoint was set back since, and its batches aren't those that were written.
+            The part has written another batch of this number, or a later batch planned before this one: the checkpoint
+            was set back since, and its batches differ from the written ones.
 
         """
         if last is None or self.batch > last.batch:
@@ -145,20 +146,20 @@ class BatchId:
 
 
 class TransactionalWriter:
-    """One part's transactions, by the producer that this process has for it.
+    """Writes one part's transactions, with this process's producer for it.
 
     Parameters
     ----------
     connection : Connection
         The cluster.
     name : str
-        The part's transactional id. Whoever begins with it fences those who have begun with it before.
+        The part's transactional id. A process that begins with it fences earlier ones.
     commits : str
         The topic of numbers, with the settings ``COMMITS``.
     partition : int
         The part's partition there.
     otherwise : str
-        What needs no transactions, for errors.
+        What works without transactions, for errors.
 
     Raises
     ------
@@ -168,7 +169,7 @@ class TransactionalWriter:
     """
 
     _kept: ClassVar[OrderedDict[tuple[Any, ...], Any]] = OrderedDict()
-    _granted: ClassVar[dict[str, int]] = {}  # brokers → the longest transaction (ms) that they grant
+    _granted: ClassVar[dict[str, int]] = {}  # brokers → their longest transaction (ms)
 
     def __init__(
         self, connection: Connection, name: str, commits: str, partition: int, otherwise: str = OTHERWISE
@@ -177,13 +178,13 @@ class TransactionalWriter:
         self._otherwise = otherwise
         self._name, self._commits, self._partition = name, commits, partition
         self._producer: Producer | None = None
-        self._last: BatchId | None = None  # the part's last number, as long as nobody fences the producer
+        self._last: BatchId | None = None  # the part's last number, unless the producer is fenced
         self._errors: deque[KafkaError] = deque(maxlen=10)
         self._timeout_ms = _LONGEST
 
     @classmethod
     def of(cls, connection: Connection, name: str, commits: str, partition: int, otherwise: str = OTHERWISE) -> Self:
-        """The part's transactions as this process has them from an earlier batch, or new ones."""
+        """The process's writer from an earlier batch, or a new one."""
         kept = cls._kept
         key = (cls, name, commits, partition, *sorted(connection.client().items()))
         writer = kept.pop(key, None) or cls(connection, name, commits, partition, otherwise)
@@ -193,7 +194,7 @@ class TransactionalWriter:
         return writer
 
     def fence(self) -> None:
-        """Fence whoever has had the part, and check that the broker lets us write it.
+        """Fence other processes with the part, and check that the broker lets us write it.
 
         Raises
         ------
@@ -201,8 +202,8 @@ class TransactionalWriter:
             The broker refuses transactions, or doesn't answer.
 
         """
-        # Steps 1 to 3, in this order: after the fence nobody else can commit with this id, and what had been decided
-        # before it lies before the mark.
+        # Steps 1 to 3, in this order: after the fence no other process can commit with this id, and earlier commits
+        # precede the mark.
         self.abort()
         with self._ending():
             self._open()
@@ -210,37 +211,37 @@ class TransactionalWriter:
             self._last = self._read(self._mark())
 
     def begin(self, topic: str, number: BatchId) -> bool:
-        """Begin the transaction of a batch's records for a topic. False: the part has written this batch already.
+        """Begin the transaction of a batch's records for a topic. False if the part has written this batch already.
 
         Raises
         ------
         EnvironmentFault
-            The broker refuses transactions, or doesn't answer. Or the part has written the batch by another plan.
+            The broker refuses transactions, or doesn't answer, or the part has written the batch under another plan.
 
         """
-        # With a producer from an earlier batch, steps 1 to 3 are left out. If ``_last`` is of this batch, or of a later
-        # one, nothing is left to write, whoever has the part now. If it is older, somebody else may have written this
+        # With a producer from an earlier batch, steps 1 to 3 are skipped. If ``_last`` is this batch or a later one,
+        # nothing is left to write, whoever has the part now. If it is older, another process may have written this
         # batch since. But then the broker refuses the number, and the part is read anew below.
         self._topic = topic
         if self._producer is not None:
             if not number.follows(self._last, self._name):
                 return False
-            # Whatever is wrong, a new producer gets over it, or says why not.
+            # A new producer recovers from any error, or says why not.
             with self._ending(suppressed=True):
                 self._begin(number)
                 self._acknowledge()
                 return True
         self.fence()
         with self._ending():
-            # Nobody is waited for here: the broker has accepted this process just now. If another one takes the part
-            # after it, the commit fails, and the batch is tried again.
+            # No need to wait here: the broker has just accepted this process. If another one takes the part later, the
+            # commit fails, and the batch is retried.
             if number.follows(self._last, self._name):
                 self._begin(number)
                 return True
         return False
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Produce records. Wait while too many are under way.
+        """Produce records. Wait while too many are in flight.
 
         Parameters
         ----------
@@ -262,15 +263,15 @@ class TransactionalWriter:
             self._require(self._records, self._topic)
 
     def finish(self) -> None:
-        """Commit. Records and number are there for ``read_committed`` consumers from now on.
+        """Commit, which makes records and number visible to ``read_committed`` consumers.
 
         Raises
         ------
         TransactionInterrupted
-            Another process has taken the part, or the time of the transaction was over. Nothing of it was written.
+            Another process has taken the part, or the transaction took too long. Nothing was written.
         EnvironmentFault
-            Kafka refused records, or didn't acknowledge them in time. Nothing of the transaction was written, unless
-            the answer to the commit was lost. Another ``begin`` finds that out.
+            Kafka refused records, or didn't acknowledge them in time. Nothing was written, unless the answer to the
+            commit was lost, which another ``begin`` finds out.
 
         """
         with self._ending():
@@ -278,30 +279,29 @@ class TransactionalWriter:
                 self._commit()
             except KafkaException as error:
                 if error.args[0].code() not in _INTERRUPTING:
-                    self._require(self._records, self._topic)  # it says more of the reason
+                    self._require(self._records, self._topic)  # says more about the reason
                 raise
-            # Only once it is committed. If the answer was lost, the producer is given up, and ``begin`` reads what
-            # holds.
+            # Only after the commit. If its answer was lost, the producer is dropped, and ``begin`` reads the number.
             self._last = self._number
 
     def abort(self) -> None:
-        """Give up what was begun, if anything was."""
+        """Abort the transaction, if any."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(KafkaException):  # it may be fenced, or have nothing to abort
+            with suppress(KafkaException):  # may be fenced, or have nothing to abort
                 producer.abort_transaction(_ABORTING)
 
     def _open(self) -> None:
-        """Step 1. The longest time-out that the broker grants is asked for, because a batch may be large."""
+        """Step 1, with the broker's longest time-out, because a batch may be large."""
         self._errors.clear()
         granted = self._granted.get(self._connection.bootstrap_servers) or _query_longest_timeout(self._connection)
         self._timeout_ms = granted
         settings = {**OF_TASKS, **_SOON, **self._connection.client(**OURS)}
         settings["delivery.timeout.ms"] = min(int(settings["delivery.timeout.ms"]), granted)
         settings |= {"transactional.id": self._name, "transaction.timeout.ms": granted, "error_cb": self._errors.append}
-        self._producer = Producer(settings, logger=_SILENT)  # a fence would be logged, whatever the level
-        # If no broker is connected, the client looks for the coordinator after 500 ms only. The first answer is of a
-        # bootstrap server, whose connection the client then gives up. So the second one is waited for, too.
+        self._producer = Producer(settings, logger=_SILENT)  # a fence would be logged at any level
+        # Without a connected broker, the client looks for the coordinator only after 500 ms. The first answer is a
+        # bootstrap server's, whose connection the client then drops. So wait for a second one.
         for _ in range(2):
             self._producer.list_topics(self._commits, _PATIENCE)
 
@@ -311,8 +311,7 @@ class TransactionalWriter:
         try:
             producer.init_transactions(_PATIENCE)
         except KafkaException as error:
-            # The broker grants less, and may not have said so before. A producer's time-out is for good, so a new one
-            # tries less.
+            # The broker allows less, which it may not tell. A producer's time-out is fixed, so a new one tries less.
             shorter = [ms for ms in _SHORTER if ms < self._timeout_ms]
             if error.args[0].code() != KafkaError.INVALID_TRANSACTION_TIMEOUT or not shorter:
                 raise
@@ -323,14 +322,14 @@ class TransactionalWriter:
             self._granted[self._connection.bootstrap_servers] = self._timeout_ms
 
     def _mark(self) -> int:
-        """Step 3: write a mark behind the part's numbers; its offset."""
+        """Step 3: write a mark after the part's numbers, and return its offset."""
         found: list[KafkaError | int | None] = []
         settings = {"acks": "all", "linger.ms": 0, "delivery.timeout.ms": round(1000 * _PATIENCE), "log_level": 0}
         errors = {"error_cb": self._errors.append}
         producer = Producer(_SOON | self._connection.client(**settings | errors), logger=_SILENT)
         producer.produce(
             self._commits,
-            key=f"{self._name}-mark".encode(),  # whose last one the compaction keeps
+            key=f"{self._name}-mark".encode(),  # compaction keeps the last one
             partition=self._partition,
             on_delivery=lambda error, record: found.append(error or record.offset()),
         )
@@ -341,11 +340,11 @@ class TransactionalWriter:
         return offset
 
     def _read(self, mark: int) -> BatchId | None:
-        """Step 3: the part's last number, before the mark. None: it has none yet.
+        """Step 3: the part's last number before the mark, if any.
 
-        After step 2 no transaction should be open in the partition. But a broker that is killed between a commit's
-        decision and its end in the partition may lose the end (seen with Kafka's only broker). Then nobody can tell
-        whether the number before the missing end counts.
+        After step 2 no transaction should be open in the partition. But a broker killed between a commit's decision and
+        its end in the partition may lose the end (seen with a single broker). Whether the number before the missing end
+        counts is then unknown.
 
         """
         return _read_last_before(self._connection, self._commits, self._partition, mark)
@@ -365,7 +364,7 @@ class TransactionalWriter:
         self._numbers.put([record], self._partition, len(record["key"]) + len(record["value"]))
 
     def _acknowledge(self) -> None:
-        """Wait until the broker has the number, and so accepts this process for the part."""
+        """Wait until the broker has the number, and so has accepted this process for the part."""
         deadline = time.monotonic() + _ACKNOWLEDGING
         while len(self._current_producer):
             if self._has_failed() or time.monotonic() > deadline:
@@ -374,7 +373,7 @@ class TransactionalWriter:
         self._require(self._numbers, self._commits)
 
     def _has_failed(self) -> bool:
-        """Whether the producer has failed for good. What it has not sent yet stays in its queue then."""
+        """Whether the producer has failed permanently. Unsent records then stay in its queue."""
         return any(error.fatal() or error.code() in _INTERRUPTING for error in self._errors)
 
     def _commit(self) -> None:
@@ -393,9 +392,9 @@ class TransactionalWriter:
         return self._producer
 
     def _require(self, outbox: Outbox, topic: str) -> None:
-        """Raise if records of the outbox have failed."""
+        """Raise if any of the outbox's records failed."""
         if outbox.failed:
-            self._current_producer.poll(0)  # the client's errors may come after the records that fail by them
+            self._current_producer.poll(0)  # the client's errors may come after the records that they fail
             causes = [error for error in self._errors if error.code() in _INTERRUPTING]
             if causes or self._has_failed() or outbox.code in _INTERRUPTING | _AFTERWARDS:
                 raise self._interruption(causes[0].str() if causes else outbox.error)
@@ -403,7 +402,7 @@ class TransactionalWriter:
 
     @contextmanager
     def _ending(self, *, suppressed: bool = False) -> Iterator[None]:
-        """Abort at any error, and raise those of Kafka's client as ours, or none."""
+        """Abort at any error, and raise the Kafka client's as ours, or suppress them."""
         try:
             yield
         except KafkaException as error:
@@ -445,14 +444,13 @@ class TransactionalWriter:
 
 
 def _record_size(record: dict[str, Any]) -> int:
-    """The bytes of a record, without what Kafka adds."""
+    """The bytes of a record, without Kafka's overhead."""
     headers = sum(len(name) + len(value or b"") for name, value in record.get("headers") or ())
     return len(record["key"] or b"") + len(record["value"] or b"") + headers
 
 
 class TransactionalDelivery:
-    """A task's records of a batch, as ``TaskDelivery`` takes them. If the part has written the batch, they are left
-    out.
+    """Delivers a task's records of a batch, like ``TaskDelivery``, unless the part has written the batch.
 
     Raises
     ------
@@ -475,7 +473,7 @@ class TransactionalDelivery:
             self._writer.finish()
 
     def abort(self) -> None:
-        """Give up what isn't finished."""
+        """Abort the transaction."""
         if self._writer is not None:
             self._writer.abort()
 
@@ -483,19 +481,19 @@ class TransactionalDelivery:
 def deliver_records(
     writer: TransactionalWriter, topic: str, number: BatchId, records: Callable[[], Iterable[list[dict[str, Any]]]]
 ) -> bool:
-    """Write a batch's records of a part, and begin again if another process interrupts it.
+    """Write a part's records of a batch, and retry if another process interrupts it.
 
     Parameters
     ----------
     writer, topic, number
-        The writer of the part, the topic of its records, and the batch's number.
+        The part's writer, the topic of its records, and the batch's number.
     records : callable
-        Gives the records anew, in lists of bounded size.
+        Creates the records anew, in lists of bounded size.
 
     Returns
     -------
     bool
-        Whether they were written now. False: they had been written before.
+        Whether they were written now, and not before.
 
     Raises
     ------
@@ -522,9 +520,9 @@ def deliver_records(
 
 
 def read_last_batch_ids(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, BatchId]:
-    """Partition of a topic of numbers → its last number, from committed transactions. Those without one are left out.
+    """Partition of a topic of numbers → its last committed number, if any.
 
-    Only a partition's end is read, unless there are no numbers in it.
+    Only a partition's end is read, unless it has no numbers.
 
     Raises
     ------
@@ -540,7 +538,7 @@ def read_last_batch_ids(connection: Connection, topic: str, partitions: Iterable
 
 
 def _read_last_before(connection: Connection, topic: str, partition: int, mark: int) -> BatchId | None:
-    """A partition's last number, when all transactions have been settled that began before the record at ``mark``.
+    """A partition's last number, after all transactions that began before the record at ``mark`` have ended.
 
     Raises
     ------
@@ -552,13 +550,13 @@ def _read_last_before(connection: Connection, topic: str, partition: int, mark: 
     while True:
         with _open_consumer(connection, topic) as consumer:
             number, read_to = _read_last_batch_id(consumer, of)
-            there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records too
-        # Committed records are read up to the first transaction that is open. If that is behind the mark, all that
-        # began before the mark have been settled, and their last number is final.
+            there = consumer.get_watermark_offsets(of, cached=True)[1]  # of uncommitted records, too
+        # Committed records are read up to the first open transaction. If that is after the mark, all that began before
+        # the mark have ended, and their last number is final.
         if read_to > mark:
             return number
-        # A leader that has just begun doesn't know at once that its replicas have the newest records. Once it does, it
-        # is asked once more. Other brokers that lack the mark don't lead any more.
+        # A new leader doesn't know at once that its replicas have the newest records, so it is asked once more. Other
+        # brokers that lack the mark don't lead any more.
         if hangs and there > mark:
             raise EnvironmentFault(
                 f"a transaction hangs in partition {partition} of {topic}, at offset {read_to} of {there}: "
@@ -572,7 +570,7 @@ def _read_last_before(connection: Connection, topic: str, partition: int, mark: 
 
 @contextmanager
 def _open_consumer(connection: Connection, topic: str) -> Iterator[Consumer]:
-    """A consumer of committed records, until the block ends."""
+    """A consumer of committed records, in the block."""
     settings = {"group.id": "unskew", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
     fast = {"fetch.wait.max.ms": 10, ISOLATION: "read_committed", "error_cb": lambda _: None}
     consumer = Consumer(_SOON | connection.client(**settings | fast))
@@ -585,9 +583,9 @@ def _open_consumer(connection: Connection, topic: str) -> Iterator[Consumer]:
 
 
 def _read_last_batch_id(consumer: Consumer, of: TopicPartition) -> tuple[BatchId | None, int]:
-    """A partition's last number, and the offset up to which committed records were read."""
+    """A partition's last number, and the end of the committed records read."""
     first, end = await_leaders(lambda: consumer.get_watermark_offsets(of, timeout=_PATIENCE), _PATIENCE)
-    # From the end backwards, each time eight times as far: mostly the number is among the last few records.
+    # From the end backwards, eight times as far each time: mostly the number is among the last few records.
     tail = _TAIL
     while True:
         start = max(first, end - tail)
@@ -598,7 +596,7 @@ def _read_last_batch_id(consumer: Consumer, of: TopicPartition) -> tuple[BatchId
 
 
 def _read_newest_value(consumer: Consumer, start: TopicPartition) -> tuple[bytes | None, int]:
-    """The newest value from an offset to the end of what is committed, and the offset of that end."""
+    """The newest value from an offset to the end of the committed records, and that end's offset."""
     consumer.assign([start])
     newest, deadline = None, time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
@@ -607,18 +605,18 @@ def _read_newest_value(consumer: Consumer, start: TopicPartition) -> tuple[bytes
             continue
         error = message.error()
         if error is None:
-            # A mark has no value, and hides no number.
+            # A mark has no value, and so hides no number.
             newest = message.value() or newest
         elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001  its public name
             return newest, message.offset() or 0
-        elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # no group is used
+        elif not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # no group used
             raise KafkaException(error)
     raise EnvironmentFault(f"reading {start.topic} failed: no answer within {_PATIENCE:g} s")
 
 
 def _query_longest_timeout(connection: Connection) -> int:
-    """The longest transaction (ms) that the broker grants, or Kafka's default if it doesn't say."""
-    admin = connection.admin()  # a name for it until the answer is here
+    """The broker's longest transaction (ms), or Kafka's default if it doesn't tell."""
+    admin = connection.admin()  # named, so that it lives until the answer
     try:
         some = next(iter(admin.list_topics(timeout=_PATIENCE).brokers))
         asked = ConfigResource(ResourceType.BROKER, str(some))

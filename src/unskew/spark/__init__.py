@@ -1,1 +1,1 @@
-"""Substitutes for what some versions of Spark lack, and what all rooms need to know of a micro-batch."""
+"""Substitutes for what some Spark versions lack, and functions about micro-batches."""

@@ -1,11 +1,10 @@
-"""Spark as it is installed: substitutes for what some versions lack, and pyspark's private names.
+"""Substitutes for what some Spark versions lack, and PySpark's private names.
 
-All that depends on Spark's version is here. So are the names that pyspark doesn't promise to keep, except those of its
-Python workers (``unskew.apps.driver.python_daemon``, ``unskew.apps.driver.python_processes``,
-``unskew.apps.driver.session``). Each function with a private name says what the name is for, and what happens if it is
-missing.
+All that depends on Spark's version is here, and all private names of PySpark, except those of its Python workers
+(``unskew.apps.driver.python_daemon``, ``unskew.apps.driver.python_processes``, ``unskew.apps.driver.session``). Each
+function with a private name says what it is for, and what happens if it is missing.
 
-The code tests what the installed pyspark has, and not its version number. A vendor's Spark may have more than the
+The code tests what the installed PySpark has, not its version number, because a vendor's Spark may have more than the
 release after which it is named.
 """
 
@@ -32,12 +31,12 @@ if TYPE_CHECKING:  # `balance` needs pandas only where Spark is 4.0
 
 Arrays = Iterator[tuple[pa.Array, ...]]
 
-_OWN = "unskew"  # the name of our functions in plans
+_OWN = "unskew"  # our functions' name in plans
 _SEED = 42  # of Spark's Murmur3Hash; a row's partition is pmod(hash, P)
 
 
 def choose_tokens(workers: int, partitions: int) -> list[int]:
-    """The token of each worker: different ints, such that the hash of worker w's token is partition w mod P.
+    """The workers' tokens: distinct ints such that worker w's token hashes to partition w mod P.
 
     >>> [mmh3.hash(token.to_bytes(4, "little"), 42) % 4 for token in choose_tokens(6, 4)]
     [0, 1, 2, 3, 0, 1]
@@ -52,7 +51,7 @@ def choose_tokens(workers: int, partitions: int) -> list[int]:
 
 
 def place_rows(df: DataFrame, partitions: int, number: Column) -> DataFrame:
-    """Put each row in the partition of its number: by ``repartitionById``, or below Spark 4.1 by a token's hash."""
+    """Put each row in the partition of its number, by ``repartitionById``, or before Spark 4.1 by a token's hash."""
     if hasattr(df, "repartitionById"):
         return df.repartitionById(partitions, number)
     by_number = F.array(*map(F.lit, choose_tokens(partitions, partitions)))
@@ -60,13 +59,13 @@ def place_rows(df: DataFrame, partitions: int, number: Column) -> DataFrame:
 
 
 def reduce_with_remedy(value: Any, remedy: str) -> tuple[Callable[[bytes, str], Any], tuple[bytes, str]]:
-    """What a ``__reduce__`` returns for a value of ours, so that a Python without our package names the remedy.
+    """What ``__reduce__`` returns for our value, so that a Python without our package reports the remedy.
 
-    Otherwise Spark would only say that there is no module of ours. ``pyspark.cloudpickle`` is no part of pyspark's
-    documented API. Spark itself pickles functions with it. If it is missing, the import of this module fails.
+    Otherwise Spark would only report a missing module. ``pyspark.cloudpickle`` isn't documented, but Spark pickles
+    functions with it. If it is missing, the import of this module fails.
     """
 
-    # A function within a function is pickled by its code, not by its module's name.
+    # A nested function is pickled with its code, not by its module's name.
     def load(pickled: bytes, remedy: str) -> Any:
         import pickle
 
@@ -80,7 +79,7 @@ def reduce_with_remedy(value: Any, remedy: str) -> tuple[Callable[[bytes, str], 
 
 
 class _Function:
-    """A function that is pickled with its remedy."""
+    """A function that is pickled with a remedy."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
@@ -94,7 +93,7 @@ class _Function:
 
 
 def explain_import(function: Callable[[Any], Any], name: str = _OWN) -> Any:
-    """The same function for executors. If their Python lacks our package, the first batch fails with the remedy.
+    """A function for executors. If their Python lacks our package, the first batch fails with the remedy.
 
     ``name`` is its name in plans.
     """
@@ -103,7 +102,7 @@ def explain_import(function: Callable[[Any], Any], name: str = _OWN) -> Any:
     def run(batches: Any) -> Any:
         return there(batches)
 
-    run.__annotations__ = getattr(function, "__annotations__", {})  # Spark reads the kind of a function from them
+    run.__annotations__ = getattr(function, "__annotations__", {})  # Spark reads the function's kind from them
     run.__name__ = name
     return run
 
@@ -115,30 +114,29 @@ def apply_to_arrays(
     returned: DataType,
     name: str = _OWN,
 ) -> Column:
-    """A function over Arrow arrays as a column of ``df``, which is non-deterministic for the optimizer.
+    """Apply a function to Arrow arrays, as a column of ``df`` that is non-deterministic for the optimizer.
 
-    So Spark neither pushes filters below it, nor evaluates it twice for a row.
+    So Spark neither pushes filters below it, nor evaluates it twice per row.
 
     Parameters
     ----------
     df : DataFrame
-        The DataFrame that the columns belong to.
+        The columns' DataFrame.
     function : iterator of tuples of Array → iterator of Array
-        It gets the columns of each Arrow batch, and yields as many values. It may read ahead.
+        It gets each Arrow batch's columns, and yields as many values. It may read ahead.
     columns : sequence of Column
-        The columns that it gets.
+        Its arguments.
     returned : DataType
-        The type of the values that it yields.
+        The type of its values.
     name : str
-        Its name in plans. The default says to ``find_nondeterministic`` that a batch that runs again has the same
-        values.
+        Its name in plans. The default tells ``find_nondeterministic`` that a batch that runs again has the same values.
 
     """
     if hasattr(F, "arrow_udf"):
         arrow: Any = F.arrow_udf(explain_import(_wrap_arrow_udf(function), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
         return arrow.asNondeterministic()(*columns)
-    # Below Spark 4.1 by way of pandas, in which an integer column with nulls is one of floats, and times lose their
-    # zone: both travel as integers without nulls.
+    # Before Spark 4.1 via pandas, which converts integer columns with nulls to floats, and drops times' zones: both
+    # travel as integers without nulls.
     kinds = [field.dataType for field in df.select(*columns).schema]
     given: list[Column] = []
     for column, kind in zip(columns, kinds, strict=True):
@@ -153,18 +151,18 @@ def apply_to_arrays(
 
 
 def _wrap_arrow_udf(function: Callable[[Arrays], Iterator[pa.Array]]) -> Any:
-    """The function as ``arrow_udf`` takes it, which passes a single column as it is, not as a tuple of one."""
+    """Adapt the function to ``arrow_udf``, which passes a single column itself, not a tuple of one."""
 
     def arrays(batches: Any) -> Any:
         return function((each,) if isinstance(each, pa.Array) else tuple(each) for each in batches)
 
-    # Spark reads the kind of the function from its hints.
+    # Spark reads the function's kind from its hints.
     arrays.__annotations__ = {"batches": Arrays, "return": Iterator[pa.Array]}
     return arrays
 
 
 def _wrap_pandas_udf(function: Callable[[Arrays], Iterator[pa.Array]], kinds: list[DataType]) -> Any:
-    """The function as ``pandas_udf`` takes it, over columns as ``apply_to_arrays`` gives them."""
+    """Adapt the function to ``pandas_udf``, with the columns of ``apply_to_arrays``."""
     import pandas as pd
 
     arrow = [convert_type_to_arrow(kind) for kind in kinds]
@@ -182,7 +180,7 @@ def _wrap_pandas_udf(function: Callable[[Arrays], Iterator[pa.Array]], kinds: li
 
 
 def _read_series(values: "pd.Series", kind: pa.DataType, rest: "Iterator[pd.Series]") -> pa.Array:
-    """One column of those that ``apply_to_arrays`` gives to pandas."""
+    """Read a column that ``apply_to_arrays`` passed through pandas."""
     if pa.types.is_integer(kind):
         return pa.array(values.to_numpy(), kind, mask=next(rest).to_numpy(np.bool_))
     if pa.types.is_timestamp(kind):
@@ -198,19 +196,19 @@ def map_in_arrow(
 ) -> DataFrame:
     """``df.select(*names).mapInArrow(function, schema)`` for columns of any name.
 
-    Spark's own looks the columns up by their names. So it fails where a name has a dot or a backtick, or where two
-    differ only in the case of letters. Here Spark sees columns of other names, and the function gets the right ones.
+    Spark looks up the columns by name, and fails if a name has a dot or a backtick, or two differ only in case. Here
+    Spark sees other names, and the function gets the right ones.
 
     Parameters
     ----------
     df : DataFrame
-        It has the columns.
+        The columns' DataFrame.
     names : sequence of str
-        The columns that the function gets, as ``df.columns`` has them.
+        The function's columns, as in ``df.columns``.
     function : iterator of RecordBatch → iterator of RecordBatch
-        As ``mapInArrow`` takes it.
+        As for ``mapInArrow``.
     schema : StructType or str
-        What the function yields.
+        The function's schema.
 
     """
     given = df.columns
@@ -224,9 +222,9 @@ def map_in_arrow(
 
 
 def choose_disk_manager(version: str) -> str:
-    """The class that writes a checkpoint's files to a disk without a process (``readlink``) for each of them.
+    """The class that writes a checkpoint's files to disk without a process (``readlink``) per file.
 
-    It has moved with Spark 4.1. Before Spark starts, nothing but the version says where it is.
+    It moved in Spark 4.1. Before Spark starts, only the version says where it is.
 
     Parameters
     ----------
@@ -245,16 +243,16 @@ def choose_disk_manager(version: str) -> str:
 
 
 def is_remote(spark: SparkSession) -> bool:
-    """Whether the session is Spark Connect's, which has no JVM of its own here.
+    """Whether the session is Spark Connect's, without a JVM here.
 
-    Only the module's name is private. pyspark's ``is_remote()`` says how the process began, and a process may have
+    Only the module's name is private. PySpark's ``is_remote()`` says how the process began, but a process may have
     sessions of both kinds.
     """
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def explain_missing_column(df: DataFrame, name: str) -> UsageError:
-    """The error that a DataFrame has no such column, or several that Spark can't tell apart."""
+    """The error for a missing column, or several that Spark can't distinguish."""
     like = [each for each in df.columns if each.lower() == name.strip("`").lower()]
     if len(like) > 1:
         return UsageError(f"Spark takes {name!r} for each of the columns {', '.join(like)}: rename them")
@@ -263,7 +261,7 @@ def explain_missing_column(df: DataFrame, name: str) -> UsageError:
 
 
 def quote_name(name: str) -> str:
-    """A column's name as Spark's functions take it. Without quotes, a dot in it would lead to a struct's field.
+    """Quote a column's name for Spark's functions, in which a dot would access a struct's field.
 
     >>> quote_name("user.id")
     '`user.id`'
@@ -272,19 +270,19 @@ def quote_name(name: str) -> str:
 
 
 def is_simple(name: str) -> bool:
-    """Whether Spark takes a column's name as it is, without quotes."""
+    """Whether Spark accepts a column's name without quotes."""
     return not {".", "`"} & set(name)
 
 
 def require_frame(df: Any, name: str = "df") -> None:
-    """Raise ``UsageError`` for an argument that isn't a DataFrame of Spark, such as one of pandas."""
+    """Raise ``UsageError`` unless it is a Spark DataFrame, not pandas', say."""
     if not (hasattr(df, "isStreaming") and hasattr(df, "sparkSession")):
         kind = f"{type(df).__module__}.{type(df).__qualname__}".removeprefix("builtins.")
         raise UsageError(f"{name} is a {kind}; valid: a DataFrame of Spark, as spark.createDataFrame(…) makes one")
 
 
 def find_same_column(df: DataFrame, name: str) -> str | None:
-    """The column of a DataFrame that Spark takes for one of this name, in any case of letters by default."""
+    """The column that Spark resolves this name to, by default in any case of letters."""
     like = [each for each in df.columns if each.lower() == name.lower()]
     exact = like and is_on(df.sparkSession, "spark.sql.caseSensitive")
     return next((each for each in like if each == name or not exact), None)
@@ -296,12 +294,12 @@ def get_type(df: DataFrame, column: str | Column) -> DataType:
 
 
 def get_field(df: DataFrame, column: str | Column) -> StructField:
-    """The name and the type of a column. Spark finds it: a name may be that of a struct's field.
+    """The name and type of a column, resolved by Spark: it may be a struct's field.
 
     Raises
     ------
     UsageError
-        There is no column of that name.
+        There is no such column.
 
     """
     try:
@@ -313,10 +311,10 @@ def get_field(df: DataFrame, column: str | Column) -> StructField:
 
 
 def convert_type_to_arrow(kind: DataType) -> pa.DataType:
-    """Spark's type as Arrow's. Times are UTC.
+    """Convert Spark's type to Arrow's, with times in UTC.
 
-    It is private in ``pyspark.sql.pandas.types``. Without running a job, pyspark has this table of types nowhere else.
-    If it is missing, the import fails when a query is defined. Its arguments differ: up to 4.1, UTC is the default.
+    ``pyspark.sql.pandas.types`` is private, but without running a job PySpark has this table of types nowhere else. If
+    it is missing, the import fails when a query is defined. Its arguments differ: up to 4.1, UTC is the default.
     """
     from pyspark.sql.pandas.types import to_arrow_type
 
@@ -325,36 +323,36 @@ def convert_type_to_arrow(kind: DataType) -> pa.DataType:
 
 
 def convert_schema_to_arrow(schema: StructType) -> pa.Schema:
-    """Spark's schema as Arrow's. Times are UTC. The private names are those of ``convert_type_to_arrow``."""
+    """Convert Spark's schema to Arrow's, with times in UTC. Private as in ``convert_type_to_arrow``."""
     kinds = convert_type_to_arrow(schema)
     return pa.schema(list(kinds))
 
 
 def convert_schema_to_spark(schema: pa.Schema) -> StructType:
-    """Arrow's schema as Spark's. Private as in ``convert_type_to_arrow``. Versions differ in times without a zone."""
+    """Convert Arrow's schema to Spark's. Private as in ``convert_type_to_arrow``. Versions differ in zoneless times."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema, prefer_timestamp_ntz=True)
 
 
 def is_on(spark: SparkSession, name: str) -> bool:
-    """Whether a setting is true, by the user's choice or by default. A Spark that doesn't know it hasn't it."""
+    """Whether a setting is true, by choice or default. False if Spark doesn't know it."""
     try:
-        return spark.conf.get(name) == "true"  # with a default here, Spark's own default wouldn't count
+        return spark.conf.get(name) == "true"  # a default here would override Spark's
     except Exception:  # noqa: BLE001  classic and Connect raise different ones
         return False
 
 
 def has_function(spark: SparkSession, name: str) -> bool:
-    """Whether SQL has a function. pyspark doesn't have all of them: ``approx_top_k``, of Spark 4.1, it lacks in 4.2."""
+    """Whether SQL has a function. PySpark lacks some, such as Spark 4.1's ``approx_top_k`` in 4.2."""
     return spark.catalog.functionExists(name)
 
 
 def get_plan(df: DataFrame) -> str:
-    """The physical plan of a DataFrame as text, as ``explain`` prints it.
+    """A DataFrame's physical plan as text, as printed by ``explain``.
 
-    ``_explain_string`` of Spark Connect is private, and so is ``_jdf``. ``explain`` itself prints to the terminal. If
-    they are missing, ``balance`` and its kin fail when a query is defined.
+    Spark Connect's ``_explain_string`` and ``_jdf`` are private, but ``explain`` prints to the terminal. If they are
+    missing, ``balance`` and its like fail when a query is defined.
     """
     frame = cast("Any", df)
     if is_remote(df.sparkSession):
@@ -365,17 +363,17 @@ def get_plan(df: DataFrame) -> str:
 
 # A node of a plan is the first word of its line.
 _NODE = re.compile(r"^[\s:|+\-*()\d]*(\w+)", re.MULTILINE)
-# Before Spark can say how many tasks a plan with these has, it runs jobs.
+# Spark runs jobs to find out how many tasks a plan with these has.
 _RUN_BEFORE = ("Exchange", "Subquery", "AdaptiveSparkPlan", "Limit")
 
 
 def list_nodes(plan: str) -> list[str]:
-    """The names of a plan's operators, of a text of ``get_plan``."""
+    """The names of a plan's operators, from the text of ``get_plan``."""
     return _NODE.findall(plan)
 
 
 def count_tasks(df: DataFrame) -> int | None:
-    """The number of tasks that read a static DataFrame. None: Spark would have to run a job to know, or is remote."""
+    """The number of tasks that read a static DataFrame. None if Spark would have to run a job, or is remote."""
     if df.isStreaming or is_remote(df.sparkSession):
         return None
     if any(each in node for node in list_nodes(get_plan(df)) for each in _RUN_BEFORE):
@@ -384,10 +382,10 @@ def count_tasks(df: DataFrame) -> int | None:
 
 
 def keeps_order(df: DataFrame) -> bool:
-    """Whether the RDDs that a DataFrame reads give their rows in the same order each time.
+    """Whether the RDDs that a DataFrame reads always return rows in the same order.
 
-    Such an RDD is the batch that ``foreachBatch`` gives. ``_jdf`` is private, and so is the RDD's level, to Scala. A
-    session of Spark Connect doesn't have them: the order is taken for one that changes.
+    The batch in ``foreachBatch`` is such an RDD. ``_jdf`` and, in Scala, the RDD's level are private. Spark Connect
+    lacks them: the order is assumed to change.
     """
     if is_remote(df.sparkSession):
         return False
@@ -397,14 +395,14 @@ def keeps_order(df: DataFrame) -> bool:
     return all(rdd.outputDeterministicLevel().toString() == "DETERMINATE" for rdd in rdds)
 
 
-#: Classes of aggregates that depend on the order of the rows. Spark says of them that they are deterministic.
+#: Classes of aggregates that depend on the order of rows, though Spark takes them for deterministic.
 _BY_ORDER = frozenset(
     (
         *("AnyValue", "ApproximatePercentile", "CollectList", "CollectSet", "First", "HistogramNumeric", "Last"),
         *("ListAgg", "MaxBy", "MinBy", "Mode"),
     )
 )
-#: Classes of aggregates whose rounding errors depend on the order of floating numbers.
+#: Classes of aggregates whose rounding errors depend on the order of floats.
 _ROUNDED = frozenset(
     (
         *("Average", "Corr", "CovPopulation", "CovSample", "Kurtosis", "Skewness", "StddevPop", "StddevSamp", "Sum"),
@@ -414,14 +412,14 @@ _ROUNDED = frozenset(
 
 
 def find_nondeterministic(df: DataFrame) -> list[str]:
-    """What a DataFrame's rows depend on that may differ when they are computed again, as the plan shows it.
+    """The parts of a DataFrame's plan that may give other rows when computed again.
 
-    That are Spark's non-deterministic expressions, and samples. Columns that aren't selected don't count, because the
-    optimizer leaves them out. Nor do our routers, which route the rows of a batch that runs again as before. (PLANNED
-    does so only beside a checkpoint, and has another name in plans without one.)
+    These are Spark's non-deterministic expressions, and samples; but not columns that aren't selected, because the
+    optimizer drops them, nor our routers, which route a batch that runs again as before. (PLANNED does so only with a
+    checkpoint, and has another name in plans without one.)
 
-    ``_jdf`` and what it leads to are private. ``optimizedPlan`` refuses a stream. If a name is missing, ``kafka_sink``
-    fails when a query is defined, unless it is told that its keys are repeatable.
+    ``_jdf`` and its members are private. ``optimizedPlan`` refuses streams. If a name is missing, ``kafka_sink`` fails
+    when a query is defined, unless its keys are declared repeatable.
     """
     analyzed = cast("Any", df)._jdf.queryExecution().analyzed()  # noqa: SLF001
     plan = get_java_session(df.sparkSession).sessionState().optimizer().execute(analyzed)
@@ -429,7 +427,7 @@ def find_nondeterministic(df: DataFrame) -> list[str]:
 
 
 def _find_doubtful(node: Any) -> Iterator[str]:
-    """The samples, and the innermost expressions that may differ, below a node of a plan."""
+    """The samples, and the innermost expressions that may differ, below a plan's node."""
     if node.getClass().getSimpleName() == "Sample":
         yield "a sample"
     for expression in _iterate_seq(node.expressions()):
@@ -455,24 +453,24 @@ def _is_floating(aggregate: Any) -> bool:
 
 
 def _iterate_seq(sequence: Any) -> Iterator[Any]:
-    """The elements of a Seq of Scala's."""
+    """The elements of a Scala Seq."""
     return (sequence.apply(n) for n in range(sequence.size()))
 
 
 def get_java_session(spark: SparkSession) -> Any:
-    """The session in the JVM, a ``SparkSession`` of Scala's.
+    """The JVM's session, Scala's ``SparkSession``.
 
-    ``_jsparkSession`` is private. There is no other way to Hadoop's configuration with what its files say. A session of
-    Spark Connect has none, and only the session's own settings are known there.
+    ``_jsparkSession`` is private, but the only way to Hadoop's configuration with its files. Spark Connect has none:
+    only the session's settings are known there.
     """
     return spark._jsparkSession  # noqa: SLF001
 
 
 def get_jvm() -> Any:
-    """The JVM of this process' Spark.
+    """The JVM of this process's Spark.
 
-    ``SparkContext._jvm`` is private. The listener's wrapper and Hadoop's classes are called through it. If it is
-    missing, a topology doesn't start. The library asks for it only in a session that isn't Connect's.
+    ``SparkContext._jvm`` is private. It is needed for the listener's wrapper and Hadoop's classes. If it is missing, a
+    topology doesn't start. The library uses it only without Connect.
     """
     from pyspark import SparkContext
 
@@ -480,17 +478,17 @@ def get_jvm() -> Any:
 
 
 def get_jvm_process(spark: SparkSession) -> Any:
-    """The process of the JVM, a ``Popen``.
+    """The JVM's process, a ``Popen``.
 
-    ``_gateway.proc`` is private. A topology needs it to notice that Spark has died, and how. Without it the topology
-    doesn't start. The library doesn't use it.
+    ``_gateway.proc`` is private. With it a topology notices that Spark has died, and how; without it, it doesn't start.
+    The library doesn't use it.
     """
     gateway: Any = spark.sparkContext._gateway  # noqa: SLF001
     return gateway.proc
 
 
 def kill_jvm() -> None:
-    """Kill the JVM that this process has started, if any: one that hangs doesn't end with the process.
+    """Kill the JVM started by this process, if any: one that hangs doesn't end with the process.
 
     ``_gateway.proc`` is private, as in ``get_jvm_process``.
     """
@@ -504,17 +502,17 @@ def kill_jvm() -> None:
 def get_accumulator_server(spark: SparkSession) -> Any:
     """The thread to which the JVM sends accumulators.
 
-    ``_accumulatorServer`` is private. It prints a stack trace if the JVM is gone, which a topology sends to its log.
-    Without it the topology doesn't start. The library doesn't use it.
+    ``_accumulatorServer`` is private. If the JVM is gone, it prints a stack trace, which a topology redirects to its
+    log. Without it the topology doesn't start. The library doesn't use it.
     """
     return spark.sparkContext._accumulatorServer  # noqa: SLF001
 
 
 def import_daemon() -> Any:
-    """The main function of the daemon from which Spark's Python workers fork.
+    """The main function of the daemon of Spark's Python workers.
 
-    ``pyspark.daemon.manager`` is private. Our own daemon (``spark.python.daemon.module``) is this one with our imports
-    done. Only a topology uses it; a session without that setting has pyspark's.
+    ``pyspark.daemon.manager`` is private. Our daemon (``spark.python.daemon.module``) is this one with our imports.
+    Only a topology uses it; sessions without that setting have PySpark's.
     """
     from pyspark.daemon import manager
 
@@ -528,7 +526,7 @@ def is_local(spark: SparkSession) -> bool:
 
 @contextmanager
 def override_settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """The session with these settings, until the block ends. A query keeps those with which it starts."""
+    """Override the session's settings in the block. A query keeps those with which it starts."""
     before = {name: spark.conf.get(name, None) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)

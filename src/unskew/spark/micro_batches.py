@@ -1,4 +1,4 @@
-"""The micro-batch that a task belongs to: its number and time, and the heartbeat that makes Spark run one."""
+"""A task's micro-batch, its number and time, and the heartbeat that makes Spark run batches."""
 
 from collections.abc import Iterator
 
@@ -11,65 +11,65 @@ from pyspark.sql import functions as F
 
 from unskew.spark.compat import count_tasks, is_remote
 
-_BATCH = "streaming.sql.batchId"  # the local property in which a batch's jobs have its number
-_QUERY = "sql.streaming.queryId"  # that in which they have their query's id
-# The local properties in which they have the number of the state's partitions: the first where Spark fixes it apart.
+_BATCH = "streaming.sql.batchId"  # the local property of a batch's jobs with its number
+_QUERY = "sql.streaming.queryId"  # that with their query's id
+# Those with the number of the state's partitions: the first if Spark fixes it separately.
 _PARTITIONS = ("spark.sql.streaming.internal.stateStore.partitions", "spark.sql.shuffle.partitions")
 
 
 def get_batch_number() -> int | None:
-    """The number of the micro-batch that the calling task belongs to. None in a batch query."""
+    """The number of the calling task's micro-batch. None in a batch query."""
     context = TaskContext.get()
     number = context and context.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
 
 
 def get_query_id() -> str:
-    """The id of the calling task's streaming query. It stays when the query starts again from its checkpoint."""
+    """The id of the calling task's streaming query, which stays when the query restarts from its checkpoint."""
     context = TaskContext.get()
     return (context.getLocalProperty(_QUERY) if context is not None else None) or ""
 
 
 def get_run_id() -> str:
-    """The id of the calling task's run of a streaming query. Each start of the query has another. Empty: of no task."""
+    """The id of the calling task's run of a streaming query, which changes with each start. Empty outside of a task."""
     context = TaskContext.get()
-    # Spark names the group of a run's jobs so.
+    # Spark's name for the group of a run's jobs.
     return (context.getLocalProperty("spark.jobGroup.id") if context is not None else None) or ""
 
 
 def count_state_partitions() -> int | None:
-    """The number of partitions of the state of the calling task's query. None outside of a task."""
+    """The number of state partitions of the calling task's query. None outside of a task."""
     context = TaskContext.get()
     found = [context.getLocalProperty(name) for name in _PARTITIONS] if context else []
     return next((int(number) for number in found if number is not None), None)
 
 
 def is_in_stream(df: DataFrame) -> bool:
-    """Whether a DataFrame is a stream, or is made from a stream's batch (in ``foreachBatch``)."""
+    """Whether a DataFrame is a stream, or derived from a stream's batch (in ``foreachBatch``)."""
     if df.isStreaming:
         return True
     return get_driver_batch(df.sparkSession) is not None
 
 
 def count_sources(df: DataFrame) -> int | None:
-    """The number of sources of a static DataFrame: of its tasks, where Spark knows it without a job. None: unknown.
+    """The number of sources (tasks) of a static DataFrame, or None if Spark would need a job to know.
 
-    A stream's batch in ``foreachBatch`` has none: the next batch's number may be another.
+    None also for a stream's batch in ``foreachBatch``, because the next batch's may differ.
     """
     return None if is_in_stream(df) else count_tasks(df)
 
 
 def get_driver_batch(spark: SparkSession) -> int | None:
-    """The number of the micro-batch whose ``foreachBatch`` the calling thread of the driver runs. None: of no batch.
+    """The number of the micro-batch whose ``foreachBatch`` the driver's calling thread runs, if any.
 
-    Through Spark Connect a session doesn't tell: what is static there is taken for a batch query.
+    Spark Connect doesn't tell: static DataFrames there are taken for batch queries.
     """
     number = None if is_remote(spark) else spark.sparkContext.getLocalProperty(_BATCH)
     return int(number) if number is not None else None
 
 
 def get_driver_query_id(spark: SparkSession) -> str:
-    """The id of the query whose ``foreachBatch`` the driver's calling thread runs. Empty: it runs none."""
+    """The id of the query whose ``foreachBatch`` the driver's calling thread runs, or empty."""
     return spark.sparkContext.getLocalProperty(_QUERY) or ""
 
 
@@ -101,7 +101,7 @@ def split_by_window(
     Yields
     ------
     (int, RecordBatch, int)
-        A window's start (ms), its tuples in their order, and the latest of their times (ms).
+        A window's start (ms), its tuples in order, and their latest time (ms).
 
     """
     starts = times // length_ms * length_ms
@@ -116,16 +116,15 @@ def split_by_window(
 
 
 def make_batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
-    """The batch's time. Spark logs it with the batch, so a replay has the same windows.
+    """The batch's time, which Spark logs with the batch, so that a replay has the same windows.
 
     Parameters
     ----------
     ahead_ms : int
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
+        How far batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     beside : Column, optional
-        Any column of the rows; give it if there are few rows. A function then looks the time up in each row, which
-        takes half a microsecond. Without it, the time is a constant in the code that Spark generates, and Spark
-        compiles that code anew in each batch.
+        Any column, if there are few rows. A function then looks up the time in each row, in half a microsecond. Without
+        it, the time is a constant in Spark's generated code, which Spark compiles anew in each batch.
 
     """
     time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
@@ -133,11 +132,11 @@ def make_batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
 
 
 def make_next_batch_time(ahead_ms: int, beside: Column, trigger_ms: int) -> Column:
-    """The earliest time that the next batch may have: the next multiple of Spark's trigger. 0: the batch's own time.
+    """The earliest time of the next batch: the next multiple of Spark's trigger, or with 0 the batch's time.
 
-    Spark begins no batch before that multiple. But it takes the batch's time only when it has asked the sources, so a
-    batch may begin before a multiple and have a time after it. Then Spark would begin the next one at once. So
-    whoever relies on this waits at the end of each batch (``find_next_trigger_ms``).
+    Spark begins no batch before that multiple. But it takes the time only after asking the sources, so a batch may
+    begin before a multiple, with a time after it, and the next one at once. So callers must wait at the end of each
+    batch (``find_next_trigger_ms``).
     """
     if not trigger_ms:
         return make_batch_time(ahead_ms, beside)
@@ -147,14 +146,14 @@ def make_next_batch_time(ahead_ms: int, beside: Column, trigger_ms: int) -> Colu
 
 
 def find_next_trigger_ms(planned_ms: int, trigger_ms: int) -> int:
-    """The time by Spark's clock (ms) before which no batch may begin after one that was planned at ``planned_ms``."""
+    """The earliest start (ms, Spark's clock) of a batch after one planned at ``planned_ms``."""
     return planned_ms if not trigger_ms else (planned_ms // trigger_ms + 1) * trigger_ms
 
 
 def read_heartbeats(spark: SparkSession) -> DataFrame:
-    """A stream of one row a batch. With it, batches run even if the topic is idle, and the last windows close too.
+    """A stream of one row per batch, with which batches run even if the topic is idle, and the last windows close.
 
-    There is a row at every trigger. An idle run waits before the trigger (``unskew.apps.driver.idle``). No clock is
-    involved: a clock that is set back would stop the rows, or make them fail.
+    There is a row at every trigger. An idle run waits before the trigger (``unskew.apps.driver.idle``). It uses no
+    clock, because one that is set back would stop the rows, or make them fail.
     """
     return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
