@@ -5,7 +5,7 @@
 >>> router.route(["tr", "tr", "de"]).tolist()
 [0, 1, 2]
 
-This package knows nothing of Spark or Kafka.
+This package doesn't depend on Spark or Kafka.
 """
 
 from unskew.grouping.interface import Grouping
@@ -35,5 +35,5 @@ __all__ = [
     "warm_kernels",
 ]
 
-if __name__ != "unskew.grouping":  # a second copy of every module would come of it
+if __name__ != "unskew.grouping":  # or every module would exist twice
     raise ImportError(f"{__name__} is imported as unskew.grouping")

@@ -1,7 +1,6 @@
-"""Checking a scheme's parameters: what was given, and what is valid.
+"""Checks schemes' parameters.
 
-Each parameter goes through one of these functions, so that a value of a wrong type raises the same error as a value out
-of range. The message names the parameter, the value and the valid values.
+Values of a wrong type and out of range raise the same error, which names the parameter, the value and the valid values.
 """
 
 import math
@@ -14,9 +13,9 @@ from numpy.typing import NDArray
 
 from unskew.errors import UsageError
 
-#: What a load may be: see ``balance`` of the schemes that have that parameter.
+#: What a load may be: see schemes' parameter ``balance``.
 BALANCES = ("tuples", "cost")
-#: The most that a tuple may cost. The sum of as many such costs as a stream can have is finite.
+#: The most that a tuple may cost, so that sums over any stream are finite.
 MOST_COST = 1e100
 
 
@@ -25,7 +24,7 @@ def check_integer(
 ) -> int:
     """``value`` as an int if it is one in [least, most].
 
-    ``held`` is the largest one that an array could hold. The message names it only if the value is larger.
+    ``held`` is the largest int of an array. The message names it only if the value is larger.
 
     Raises
     ------
@@ -47,7 +46,7 @@ def check_integer(
 def check_number(
     name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, below: bool = False
 ) -> float:
-    """``value`` as a float if it is finite and in [least, most]. ``above`` leaves out least, ``below`` most.
+    """``value`` as a float if it is finite and in [least, most]. ``above`` excludes least, ``below`` most.
 
     Raises
     ------
@@ -64,7 +63,7 @@ def check_number(
 
 
 def _to_real(value: Any) -> float:
-    """``value`` as a float if it is a finite number; nan, which is in no range, if not."""
+    """``value`` as a float if it is a finite number, else nan, which is in no range."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return math.nan
     try:
@@ -75,12 +74,12 @@ def _to_real(value: Any) -> float:
 
 
 def _is_sequence(values: Any) -> bool:
-    """Whether these are values in an order. A set has none, and the bytes of a text are no numbers."""
+    """Whether these are ordered values, not a set, and not bytes."""
     return isinstance(values, Collection) and not isinstance(values, (str, bytes, bytearray, Mapping, AbstractSet))
 
 
 def check_fractions(name: str, values: Any) -> tuple[float, ...]:
-    """``values`` as floats if they are a sequence of numbers in [0, 1], and not empty.
+    """``values`` as floats if they are a non-empty sequence of numbers in [0, 1].
 
     Raises
     ------
@@ -122,7 +121,7 @@ def check_choice(name: str, value: Any, valid: Sequence[str]) -> str:
 
 
 def check_weights(weights: Any, workers: int | None = None) -> list[float]:
-    """The workers' weights as floats, if these are numbers above 0, for as many workers if their number is given.
+    """The workers' weights as floats, if they are numbers above 0, and as many as ``workers`` if given.
 
     Raises
     ------
@@ -140,14 +139,14 @@ def check_weights(weights: Any, workers: int | None = None) -> list[float]:
 
 
 def check_costs(costs: NDArray[np.float64]) -> None:
-    """Raise ValueError, which names the first bad cost, if not all are in [0, ``MOST_COST``]."""
+    """Raise ValueError with the first cost outside [0, ``MOST_COST``], if any."""
     if costs.size and not (costs.min() >= 0 and costs.max() <= MOST_COST):
         bad = costs[~((costs >= 0) & (costs <= MOST_COST))].flat[0]
         raise ValueError(f"costs has {bad}; valid: numbers from 0 to {MOST_COST:g}")
 
 
 def fair_shares(weights: Sequence[float] | None, workers: int) -> NDArray[np.float64]:
-    """Each worker's share of the load: float64[W], their sum is 1.
+    """Each worker's share of the load: float64[W], with sum 1.
 
     A share is proportional to the worker's weight (``check_weights``). Without weights all shares are equal.
     """

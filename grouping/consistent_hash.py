@@ -1,4 +1,4 @@
-"""CONSISTENT_HASH: a ring of tokens that is redistributed when one worker's queue stands out."""
+"""CONSISTENT_HASH: a ring of tokens, redistributed when one worker's queue stands out."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -111,7 +111,7 @@ class ConsistentHash(Grouping):
         return find_owners(build_ring(self.tokens, self.seed), keys.hashes, self.seed)
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take up a ``RingController``'s plan: it has all tokens, so it doesn't matter which plans were missed."""
+        """Adopt a ``RingController``'s plan, which has all tokens, so that missed plans don't matter."""
         self.tokens = np.asarray(values["tokens"], np.int64)
 
     def controller(self) -> "RingController":
@@ -128,7 +128,7 @@ class ConsistentHash(Grouping):
 
 
 class RingController(Controller):
-    """The load balancer: it redistributes when Qmax > Qs · (1 + τ), where Qs is the second longest queue (predicate 1).
+    """The load balancer: redistributes when Qmax > Qs · (1 + τ), where Qs is the second longest queue (predicate 1).
 
     It relieves the worker with the longest queue, each worker at most ``rounds`` times. Time O(W) a plan. Memory: two
     numbers a worker.
@@ -138,7 +138,7 @@ class RingController(Controller):
     identity : str
         The identity of the routers that it plans for.
     tokens : int64[W]
-        What each worker starts with.
+        Each worker's initial tokens.
     method : "halving" or "doubling"
         See ``ConsistentHash``.
     threshold : float
@@ -146,7 +146,7 @@ class RingController(Controller):
     rounds : int
         How often each worker may be relieved.
     most : int
-        The most tokens that the ring may have. A redistribution that needs more isn't made.
+        The most tokens of the ring. A redistribution that needs more isn't made.
 
     """
 
@@ -161,7 +161,7 @@ class RingController(Controller):
         self.method, self.threshold, self.rounds, self.most = method, threshold, rounds, most
 
     def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
-        """Plan: the tokens of each worker, int64[W]. Without ``queues`` there is nothing to decide from."""
+        """Plan: the tokens of each worker, int64[W], or none without ``queues``."""
         if queues is None or len(self.tokens) < 2:
             return None
         lengths = np.asarray(queues, np.float64)
@@ -222,7 +222,7 @@ def find_owners(ring: Ring, hashes: NDArray[np.uint64], seed: int) -> NDArray[np
 
 @kernel
 def _hash_positions(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np.uint64]:
-    """The positions on the ring of keys or tokens with these mmh3: uint64[k]."""
+    """The positions of keys or tokens with these mmh3: uint64[k]."""
     positions = np.empty(len(hashes), np.uint64)
     for i in range(len(hashes)):
         positions[i] = mix_hash(hashes[i], number)
@@ -230,7 +230,7 @@ def _hash_positions(hashes: NDArray[np.uint64], number: np.uint64) -> NDArray[np
 
 
 def halve_tokens(tokens: NDArray[np.int64], node: int) -> NDArray[np.int64]:
-    """Take half of the node's tokens away, its last ones; none if it has only one left."""
+    """Remove half of the node's tokens, its last ones, or none if it has only one."""
     fewer = tokens.copy()
     fewer[node] -= fewer[node] // 2
     return fewer

@@ -1,16 +1,15 @@
-"""Schemes with feedback: sources and workers report, a controller plans, the routers adopt.
+"""Schemes with feedback: sources and workers report, a controller plans, and routers adopt its plans.
 
 There is a router at each source, a monitor at each worker, and one controller. They exchange plain named values, so the
 same objects run in the simulator and in a topology. In a topology, reports travel with the tasks' results, and a plan
-is a file that is written before the batch for which it holds. A router names its monitor and its controller
-(``Grouping.monitor``, ``Grouping.controller``). All three have ``save`` and ``load``.
+is a file written before its first batch. A router creates its monitor and controller (``Grouping.monitor``,
+``Grouping.controller``). All three have ``save`` and ``load``.
 
-A plan is a value. It has a number, is for routers of one identity, and is whole: a router that has missed plans is as
-good as the others once it has adopted the newest plan.
+A plan has a number, is for routers of one identity, and is complete: after adopting it, a router that has missed plans
+is as good as the others.
 
-An interval is what lies between two plans: a batch of the topology, or a slice of the simulator's stream. All reports
-of an interval are about the same tuples. A router makes its report when it has routed the interval's tuples. A monitor
-makes its report when its worker has executed its share of them.
+An interval is a batch of the topology, or a slice of the simulator's stream. All reports of an interval are about the
+same tuples: a router reports when it has routed them, and a monitor when its worker has executed its share.
 """
 
 from abc import abstractmethod
@@ -24,11 +23,11 @@ from numpy.typing import NDArray
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Stateful, Value, pack_values, unpack_values
 
-#: What n tuples cost their worker (ms), where it is measured.
+#: The costs of n tuples (ms), if measured.
 Costs: TypeAlias = "NDArray[np.float64] | None"
-#: The reports of workers or of sources, by number.
+#: Number of worker or source → report.
 Reports: TypeAlias = Mapping[int, Mapping[str, Any]]
-#: Each worker's backlog in tuples, float[W], where it is known.
+#: Each worker's backlog in tuples, float[W], if known.
 Queues: TypeAlias = "Sequence[float] | None"
 
 
@@ -37,22 +36,21 @@ _PLAN = "plan"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What a controller gives to all routers.
+    """A controller's plan for all routers.
 
     Two plans are equal if ``save`` gives the same bytes.
 
     Attributes
     ----------
     number : int
-        1 for a controller's first plan, then 2, and so on. A router that has adopted no plan is at 0.
+        From 1 on. A router without a plan is at 0.
     base : int
-        The number of the plan that this one changes. Some values are about changes, such as the keys that move, their
-        former workers, and corrections. These values are true only for a router that has adopted the plan ``base``
-        last.
+        The number of the plan that this one changes. Values about changes, such as moved keys, their former workers,
+        and corrections, are true only for a router whose last plan is ``base``.
     identity : str
-        The identity of the routers that the plan is for: scheme, W, seed and parameters.
+        The identity of the plan's routers: scheme, W, seed and parameters.
     values : name → value
-        The scheme's own values. They are whole, so that a router that has missed plans catches up.
+        The scheme's values, complete, so that a router that has missed plans catches up.
 
     """
 
@@ -68,7 +66,7 @@ class Plan:
         return hash((self.number, self.base, self.identity))
 
     def save(self) -> bytes:
-        """The plan as bytes. Equal plans give equal bytes."""
+        """Serialise the plan. Equal plans give equal bytes."""
         return pack_values(
             _PLAN,
             {
@@ -81,7 +79,7 @@ class Plan:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """The plan that ``save`` gave.
+        """Parse the bytes of ``save``.
 
         Raises
         ------
@@ -95,27 +93,27 @@ class Plan:
 
 
 class Monitor(Stateful):
-    """What one worker observes of its tuples."""
+    """Observes one worker's tuples."""
 
-    #: Whether the monitor's state is kept from interval to interval, because it holds more than the next report.
+    #: Whether the monitor's state is kept between intervals, because it has more than the next report.
     remembers: ClassVar[bool] = False
 
     @abstractmethod
     def observe(self, keys: Keys, costs: Costs) -> None:
-        """Note n tuples that the worker has executed, and their costs (float64[n], ms) if these are measured."""
+        """Observe n tuples that the worker has executed, and their costs (float64[n], ms) if measured."""
 
     @abstractmethod
     def report(self) -> Mapping[str, Value] | None:
-        """The report to the controller about the tuples since the last report. None: there is nothing to report."""
+        """The report to the controller about the tuples since the last report, if any."""
 
 
 class Controller(Stateful):
-    """Makes plans from reports. A plan depends only on the controller's own state and the reports.
+    """Makes plans from reports. A plan depends only on the controller's state and the reports.
 
     Parameters
     ----------
     identity : str
-        The identity of the routers that it plans for.
+        The routers' identity.
 
     """
 
@@ -125,25 +123,23 @@ class Controller(Stateful):
         self.number = 0
 
     def plan(self, reports: Reports, queues: Queues = None, sources: Reports | None = None) -> Plan | None:
-        """Decide from the reports of one interval.
+        """Make a plan from the reports of one interval.
 
         Parameters
         ----------
         reports : worker → report
-            The monitors' reports, without the workers that had nothing to report.
+            The monitors' reports, of workers with something to report.
         queues : float[W], optional
-            Each worker's backlog in tuples, for schemes that watch queues. In the simulator these are the tuples that
-            wait at the worker when the interval ends. A micro-batch leaves none:
-            ``unskew.grouping.feedback_loop.estimate_backlog``.
+            Each worker's backlog in tuples, for schemes that use queues: in the simulator the waiting tuples at the
+            interval's end. A micro-batch leaves none: see ``unskew.grouping.feedback_loop.estimate_backlog``.
         sources : source → report, optional
-            The routers' reports (``Grouping.report``), for schemes in which routers report.
+            The routers' reports (``Grouping.report``), if the scheme has them.
 
         Returns
         -------
         Plan or None
-            A plan that every router adopts and that changes the plan before it. None: nothing changes. If a plan moves
-            keys between workers, its values ``moved`` and ``migration`` are the number of keys and the size of their
-            state.
+            A plan for every router, which changes the previous one, or None if nothing changes. If it moves keys
+            between workers, its values ``moved`` and ``migration`` are the number of keys and the size of their state.
 
         """
         values = self._plan(reports, queues, sources)

@@ -1,16 +1,16 @@
-"""The feedback loop: an interval's reports become the plan state of the next interval.
+"""The feedback loop: turns an interval's reports into the next interval's plan state.
 
-The plan state after an interval is a function of the state before it and of the reports of its tasks. In a topology, an
-interval is a batch, and the driver writes the state beside the checkpoint (``unskew.apps.driver.plans``). In the
-simulator, reports and plans take their time.
+The plan state after an interval is a function of the state before it and the reports of its tasks. In a topology, an
+interval is a batch, and the driver writes the state next to the checkpoint (``unskew.apps.driver.plans``). In the
+simulator, reports and plans have delays.
 
-If workers have states that move with their keys, a plan is *pending* for an interval first. Tuples are then routed as
-before, and the workers release the states that the plan takes from them. When all workers have reported this, the plan
-is *active*. Spark calls no worker in a batch without rows. The plan is then pending for longer, and no tuple waits for
-it.
+If workers have states that move with their keys, a plan is first *pending* for an interval: tuples are routed as
+before, and the workers release the states that the plan takes from them. When all workers have reported that, the plan
+is *active*. If Spark calls no worker, because a batch has no rows, the plan is pending for longer, but no tuple waits
+for it.
 
-Another number of workers on the same checkpoint begins as a plan, too. Such a plan has no values, because routers and
-the controller start anew when W changes.
+A new number of workers on the same checkpoint is a plan, too, without values, because routers and controller start anew
+when W changes.
 """
 
 import json
@@ -37,11 +37,11 @@ class MigrationReport:
     Attributes
     ----------
     taken : int
-        The newest plan whose states the worker had taken in *before* the batch. No replay reads them.
+        The newest plan whose states the worker had received *before* the batch. No replay reads them.
     released : int
         The newest plan for which the worker has released its states.
     keys, bytes : int
-        The number of states that it released in the batch, and their size.
+        The number and size of the states that it released in the batch.
     wrote : bool
         Whether it wrote a file of states in the batch, even one without states.
 
@@ -56,26 +56,26 @@ class MigrationReport:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """What is reported of an interval.
+    """The reports of an interval.
 
     Attributes
     ----------
     number : int
-        The interval's number: that of the batch.
+        The batch's number.
     monitors : worker → report
-        The monitors' reports, without the workers that had nothing to report.
+        The monitors' reports, of workers with something to report.
     sources : source → report
         The routers' reports (``Grouping.report``), likewise.
     tuples : int
         The number of tuples executed.
     busy : float[W]
-        Each worker's time at work (s), after a micro-batch. W is that of the plan state before.
+        Each worker's busy time (s), after a micro-batch. W is that of the plan state before.
     queues : float[W], optional
-        The tuples that wait at each worker when the interval ends. None: a micro-batch leaves none behind.
+        The waiting tuples at each worker at the interval's end. None: a micro-batch leaves none.
     migrations : worker → report
         The workers' parts in the plans that move keys.
     called : worker → batch
-        The batch of a worker's ``migrations``, where it isn't ``number``.
+        The batch of a worker's ``migrations``, if it isn't ``number``.
 
     """
 
@@ -91,7 +91,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """One plan that moved keys.
+    """A plan that moved keys.
 
     Attributes
     ----------
@@ -100,21 +100,21 @@ class Rebalance:
     made : int
         The batch after which it was made.
     planning_seconds : float
-        The time that the controller took for it.
+        The controller's time for it.
     table : int
-        The number of entries of its routing table, or of tokens of its ring.
+        The number of its routing table's entries, or its ring's tokens.
     before : float
-        The slowest worker's time divided by the mean worker's in the batch ``made``.
+        The slowest worker's time divided by the mean in the batch ``made``.
     keys : int, optional
-        The number of keys that moved. None: they weren't counted. That is so for a ring if no states move with keys.
+        The number of moved keys. None: not counted, as for a ring if no states move with keys.
     bytes : int
         The size of their states, if workers have states.
     batch : int
-        The first batch with tuples that was routed by the plan. −1: there was none yet.
+        The first batch with tuples under the plan; −1 if there was none yet.
     after : float
-        The slowest worker's time divided by the mean worker's in that batch.
+        The slowest worker's time divided by the mean in that batch.
     workers_before, workers : int
-        W before and after, if the plan changes the number of workers. Else 0.
+        W before and after, if the plan changes it. Else 0.
 
     """
 
@@ -131,7 +131,7 @@ class Rebalance:
     workers: int = 0
 
     def __str__(self) -> str:
-        """In words, for people.
+        """In words.
 
         >>> str(Rebalance(3, 7, 0.0021, 12, 2.4, keys=1500, batch=9, after=1.125))
         'plan 3: 1,500 keys moved, planned in 2 ms, table of 12, slowest / mean worker 2.40 → 1.12'
@@ -160,23 +160,22 @@ class PlanState:
     Attributes
     ----------
     workers : int
-        W according to the active plan.
+        W under the active plan.
     active : Plan, optional
-        The plan that the routers follow. None: they route without feedback.
+        The plan that the routers follow, if any.
     pending : Plan, optional
-        A plan that no router follows yet. In their next batch, the workers release the states of the keys that leave
+        A plan that routers don't follow yet. In their next batch, the workers release the states of the keys that leave
         them.
     pending_workers : int
-        W once the pending plan is active. It equals ``workers`` if the number of workers stays.
+        W once the pending plan is active. Default: ``workers``.
     controller : bytes
         The controller's state.
     released : frozenset of int
         The workers that have released the states that the pending plan takes from them.
     unrouted : tuple of Rebalance
-        The plans that move keys and by which no batch has been routed yet.
+        The plans that move keys, and under which no batch has been routed yet.
     files : dict
-        If states move: sender → the batch in which it wrote the file of the states that it released for the active
-        plan.
+        If states move: sender → the batch in which it wrote its file of states released for the active plan.
     pending_files : dict
         The same for the pending plan, so far.
 
@@ -193,12 +192,12 @@ class PlanState:
     pending_files: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Let W stay where nothing else is given."""
+        """By default, W stays."""
         if not self.pending_workers:
             object.__setattr__(self, "pending_workers", self.workers)
 
     def save(self) -> bytes:
-        """The state as bytes. Equal states give equal bytes."""
+        """Serialise the state. Equal states give equal bytes."""
         values: dict[str, Value] = {
             "workers": self.workers,
             "active": self.active.save() if self.active else None,
@@ -213,12 +212,12 @@ class PlanState:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """The state from the bytes of ``save``.
+        """Parse the bytes of ``save``.
 
         Raises
         ------
         ValueError
-            The bytes are not those of a saved state.
+            The bytes aren't a saved state.
 
         """
         fields: dict[str, Any] = unpack_values(_IDENTITY, data)
@@ -238,17 +237,17 @@ class FeedbackLoop:
     Parameters
     ----------
     router : W → Grouping
-        Makes a router of the run, whose controller makes the plans. After a micro-batch that router adopts the plan, so
-        it must be a new one.
+        Creates a router of the run, whose controller makes the plans. It must be new, because after a micro-batch it
+        adopts the plan.
     workers : int
-        The run's W. If earlier intervals had another W, keys and states go to the new workers.
+        The run's W. If earlier intervals had another W, keys and states move to the new workers.
     moving : bool
         Whether the workers have states that move with their keys.
     keyed : bool
         Whether the workers have states.
     controller : Controller, optional
-        The controller, where it outlives an interval: in the simulator, whose intervals are shorter than it takes to
-        save it. None: the plan state has its state.
+        The controller, if it outlives an interval: in the simulator, whose intervals are shorter than the time to save
+        it. None: the plan state has its state.
 
     """
 
@@ -267,7 +266,7 @@ class FeedbackLoop:
             unrouted = tuple(rebalance for rebalance in settled.unrouted if not _is_in_effect(rebalance, before))
             settled = replace(settled, unrouted=unrouted)
             if settled.pending is None and settled.workers == before.workers:
-                # The interval's times are measurements of the plan by which its tuples were routed.
+                # The interval's times measure the plan under which its tuples were routed.
                 return self._decide(settled, interval, fresh=settled.active == before.active)
         return settled
 
@@ -277,9 +276,9 @@ class FeedbackLoop:
         if controller is None:
             return before
         queues = interval.queues
-        # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of its work as their queues.
-        # A scheme that estimates the waiting work (POSG) gets no queues, because no work waits at a batch's end: queues
-        # of work that is done would make the next batch as uneven, the other way round.
+        # After a micro-batch, a scheme that moves keys by queues gets the workers' shares of the batch's work as
+        # queues. A scheme that estimates waiting work (POSG) gets none, because no work waits at a batch's end: queues
+        # of finished work would make the next batch as uneven, the other way round.
         if queues is None and router.migrates_keys and fresh:
             queues = estimate_backlog(interval.busy, interval.tuples)
         started = time.perf_counter()
@@ -307,7 +306,7 @@ class FeedbackLoop:
                 log.warning("the controller's state can't be read (%s): it starts cold", error)
                 controller = self._restore_controller(router, replace(state, controller=b""))
         elif state.active is not None:
-            # Routers that follow this plan take newer plans only.
+            # Routers that follow this plan accept only newer ones.
             controller.number = state.active.number
         return controller
 
@@ -315,8 +314,8 @@ class FeedbackLoop:
 def _apply_releases(before: PlanState, interval: Interval) -> PlanState:
     """Make the pending plan active if all workers have released the states that it takes from them.
 
-    Its files are named from then on. When a later plan is active, nobody needs them: before a worker releases states
-    for a plan, it has taken in those of the plan before.
+    From then on, the state names its files. They aren't needed once a later plan is active, because a worker receives a
+    plan's states before it releases any for the next one.
     """
     pending = before.pending
     if pending is None:
@@ -336,7 +335,7 @@ def _apply_releases(before: PlanState, interval: Interval) -> PlanState:
         else rebalance
         for rebalance in before.unrouted
     )
-    # The plan waits for new workers too, though they have no states: in their first batch they learn the watermark.
+    # The plan also waits for new workers without states, which learn the watermark in their first batch.
     if not released >= frozenset(range(max(before.workers, before.pending_workers))):
         return replace(before, released=released, unrouted=unrouted, pending_files=files)
     return replace(
@@ -346,7 +345,7 @@ def _apply_releases(before: PlanState, interval: Interval) -> PlanState:
 
 
 def measure_effects(before: PlanState, interval: Interval) -> tuple[Rebalance, ...]:
-    """The rebalances by which this interval was the first to be routed, with how even its workers' times were."""
+    """The rebalances of which this interval was the first, with the balance of its workers' times."""
     if not interval.tuples:
         return ()
     batch, after = interval.number, measures.straggler_ratio(interval.busy)
@@ -369,11 +368,11 @@ def _table_size(router: Grouping, plan: Plan) -> int:
 
 
 def estimate_backlog(busy: Sequence[float], tuples: int) -> list[float]:
-    """Each worker's queue, in tuples: its share of the batch's ``tuples``, by its time at work (``busy``, float[W], s).
+    """Each worker's queue, in tuples: its share of the batch's ``tuples``, by busy time (``busy``, float[W], s).
 
-    A micro-batch leaves no queues behind, but it lasts as long as its slowest worker. So the workers' times show what
-    queues would show: which worker is behind the others, and how far. If all times are equal, each worker has a W-th of
-    the batch. If there was no work, all queues are 0.
+    A micro-batch leaves no queues, but lasts as long as its slowest worker. So the workers' times show what queues
+    would: which worker is behind, and how far. If all times are equal, each worker has a W-th of the batch. Without
+    work, all queues are 0.
 
     >>> estimate_backlog([3.0, 1.0], 100)
     [75.0, 25.0]
@@ -384,7 +383,7 @@ def estimate_backlog(busy: Sequence[float], tuples: int) -> list[float]:
 
 
 def rescale_plan(before: PlanState, router: Grouping, interval: Interval, *, waits: bool) -> PlanState:
-    """The state after an interval, with a plan for the new router's number of workers. No plan is pending before it."""
+    """The state after an interval without a pending plan, with a plan for the new router's number of workers."""
     newest = before.active.number if before.active is not None else 0
     plan, workers = Plan(newest + 1, newest, router.identity, {}), router.workers
     batch, uneven = interval.number, measures.straggler_ratio(interval.busy)
@@ -394,7 +393,7 @@ def rescale_plan(before: PlanState, router: Grouping, interval: Interval, *, wai
 
 
 def _add_plan(before: PlanState, plan: Plan, workers: int, *, waits: bool) -> PlanState:
-    """The state with a new plan. It is pending first if workers have states that it takes from them."""
+    """The state with a new plan, which is pending first if it takes states from workers."""
     if waits:
         return replace(before, pending=plan, pending_workers=workers, pending_files={})
     return replace(before, active=plan, workers=workers, pending_workers=workers, files={})

@@ -1,11 +1,11 @@
-"""Frequent keys of a stream in bounded memory: Misra-Gries counters, decremented in bulk as in Apache DataSketches.
+"""Finds frequent keys in bounded memory: Misra-Gries counters, decremented in bulk as in Apache DataSketches.
 
 Guarantees, for N tuples counted with m counters:
 
 * A key's counter is at most its true count, and at least the true count − 2N/m.
-* So every key with a share above 2/m has a counter, and no key seems more frequent than it is.
+* So every key with a share above 2/m has a counter, and no key's count is too high.
 
-The kernels that count do the counting inline, because a call would cost more than the counting itself.
+Kernels count inline, because a call would cost more than the counting.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ USED, TAKEN_OFF = 0, 1  # positions in `size`
 
 
 class MisraGriesSketch(NamedTuple):
-    """m counters with their keys, 16 bytes each, and the hash table that finds a key's counter."""
+    """m counters with their keys, 16 bytes each, and a hash table of keys' counters."""
 
     key: NDArray[np.uint64]  # [m]
     counter: NDArray[np.int64]  # [m]
-    size: NDArray[np.int64]  # [2], counters in use; the most that has been taken off a counter so far
+    size: NDArray[np.int64]  # [2], counters in use; the most subtracted from a counter so far
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
@@ -44,7 +44,7 @@ def save_sketch(sketch: MisraGriesSketch) -> dict[str, Value]:
 
 
 def restore_sketch(state: Mapping[str, Any], counters: int) -> MisraGriesSketch:
-    """Counters with the state that ``save_sketch`` gave."""
+    """Restore counters from the state of ``save_sketch``."""
     sketch = make_sketch(counters)
     used = len(state["key"])
     sketch.key[:used] = state["key"]
@@ -61,7 +61,7 @@ def make_room(
     """Subtract the median from every counter and drop those that reach 0, at least half. Return how many are left."""
     median = _find_median(counters)
     kept = 0
-    for slot in range(len(keys)):  # without a branch, which would be guessed wrong half of the time
+    for slot in range(len(keys)):  # without a branch, which would be mispredicted half of the time
         left = counters[slot] - median
         keys[kept] = keys[slot]
         counters[kept] = left
@@ -75,7 +75,7 @@ def make_room(
 
 @kernel
 def find_survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: int) -> NDArray[np.int64]:
-    """The former slots of the counters that ``make_room`` kept, int64[kept]. Their order hasn't changed."""
+    """The former slots of the counters that ``make_room`` kept, int64[kept], in the same order."""
     slots = np.empty(kept, np.int64)
     at = 0
     for slot in range(len(before)):
@@ -87,7 +87,7 @@ def find_survivors(before: NDArray[np.uint64], after: NDArray[np.uint64], kept: 
 
 @kernel
 def _find_median(counters: NDArray[np.int64]) -> int:
-    """The upper median; mostly it is a small number, found by counting instead of sorting."""
+    """The upper median, which is mostly small, and so found by counting instead of sorting."""
     how_many = np.zeros(64, np.int64)
     for counter in counters:
         if counter < len(how_many):

@@ -1,8 +1,8 @@
 """Hash functions: one 64-bit hash of each key's bytes, and a family of hash functions over that hash.
 
-The hash of the bytes is the first 64 bits of MurmurHash3 x64 128 (seed 0). It is computed here over Arrow's buffers,
-because the mmh3 package hashes one Python object a call. If all strings of a batch are distinct, these calls would cost
-more than the routing. Tests check that both implementations agree.
+The hash of the bytes is the first 64 bits of MurmurHash3 x64 128 (seed 0), computed over Arrow's buffers, because the
+mmh3 package hashes one Python object per call, which for distinct strings would cost more than routing. Tests check
+that both implementations agree.
 """
 
 import numpy as np
@@ -89,7 +89,7 @@ def _finalise_hash(h: np.uint64) -> np.uint64:
 def hash_function(seed: int, index: int = 0) -> np.uint64:
     """The number of a seed's ``index``-th hash function, 0 ≤ index < 2^32.
 
-    Seeds share their hash functions if they are equal modulo 2^32, and else have none in common.
+    Seeds that are equal modulo 2^32 share all hash functions; others have none in common.
     """
     return np.uint64((seed << 32) + index & 0xFFFF_FFFF_FFFF_FFFF)
 
@@ -98,8 +98,8 @@ def hash_function(seed: int, index: int = 0) -> np.uint64:
 def mix_hash(key: np.uint64, number: np.uint64) -> np.uint64:
     """Apply hash function ``number`` to a key's hash, both uint64.
 
-    This is the finaliser of SplitMix64 over ``key + number·φ``, a bijection with full avalanche. So the functions of
-    the family are as good as independent, and a key's bytes are read only once.
+    This is the finaliser of SplitMix64 over ``key + number·φ``, a bijection with full avalanche. So the family's
+    functions are practically independent, and a key's bytes are read only once.
     """
     z = key + _GOLDEN * number
     z = (z ^ (z >> _30)) * _A
@@ -115,7 +115,7 @@ def reduce_to_range(mixed: np.uint64, n: int) -> np.int64:
 
 @kernel
 def choose_homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) -> NDArray[np.int32]:
-    """Each key's home, the worker that a hash function names: int32[k]."""
+    """Each key's home, by a hash function: int32[k]."""
     home = np.empty(len(hashes), np.int32)
     for i in range(len(hashes)):
         home[i] = reduce_to_range(mix_hash(hashes[i], number), workers)
@@ -126,12 +126,12 @@ def choose_homes(hashes: NDArray[np.uint64], number: np.uint64, workers: int) ->
 def draw_candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int, workers: int) -> NDArray[np.int32]:
     """Draw d different workers for each key (d ≤ W): int32[k, d]. O(k·d).
 
-    This is a Fisher-Yates shuffle of the workers for each key, ended after d steps. Hash function ``number + i``
-    chooses the i-th worker among those not yet drawn. So every ordered choice is equally likely. The first worker is
-    the key's home in KEY. With fewer choices a key has a prefix of the workers that it has with more.
+    This is a Fisher-Yates shuffle of the workers per key, ended after d steps: hash function ``number + i`` chooses the
+    i-th worker among those not yet drawn. So every ordered choice is equally likely. The first worker is the key's home
+    in KEY. With fewer choices, a key has a prefix of its workers with more.
     """
     drawn = np.empty((len(hashes), choices), np.int32)
-    if choices == 2:  # the shuffle's two steps written out
+    if choices == 2:  # the shuffle's two steps inlined
         for i in range(len(hashes)):
             first = reduce_to_range(mix_hash(hashes[i], number), workers)
             second = 1 + reduce_to_range(mix_hash(hashes[i], number + _1), workers - 1)
@@ -146,7 +146,7 @@ def draw_candidates(hashes: NDArray[np.uint64], number: np.uint64, choices: int,
 
 @kernel
 def draw_for_key(key: np.uint64, number: np.uint64, deck: NDArray[np.int32], drawn: NDArray[np.int32]) -> None:
-    """Draw as many candidates of one key as ``drawn`` has places. O(d). ``deck`` is 0, …, W − 1 before and after."""
+    """Fill ``drawn`` with candidates of one key. O(d). ``deck`` is 0, …, W − 1 before and after."""
     for step in range(len(drawn)):
         other = step + reduce_to_range(mix_hash(key, number + np.uint64(step)), len(deck) - step)
         drawn[step] = other

@@ -1,6 +1,6 @@
-"""What a grouping is: keys in, workers out, state as a value.
+"""The interface of groupings: keys in, workers out, state as a value.
 
-A scheme is one class in one file and one line in ``registry.py``. It implements ``_route`` and names its state in
+A scheme is a class in one file and a line in ``registry.py``. It implements ``_route`` and lists its state in
 ``state_fields``. This module checks arguments, encodes keys, and saves and restores the state.
 """
 
@@ -20,30 +20,30 @@ Times: TypeAlias = "NDArray[np.int64] | None"
 
 
 class Grouping(Stateful):
-    """The router of one source: it decides for each tuple which of W workers gets it.
+    """The router of one source, which decides which of W workers gets each tuple.
 
     Guarantees, for every scheme
     ----------------------------
     * Every answer is in ``[0, workers)``.
-    * The answers depend only on the parameters, the seed and the tuples so far. They depend on no clock and on no
-      unseeded randomness. Only with ``batched`` schemes do they depend on how the stream is cut into arrays.
-    * If ``save`` is called in the middle of a stream and ``load`` restores that state in a new router, even in another
-      process, the new router routes the rest as the first one would.
+    * The answers depend only on the parameters, the seed and the tuples so far, not on a clock or unseeded randomness.
+      Only in ``batched`` schemes do they depend on how the stream is cut into arrays.
+    * If ``load`` restores the state of ``save`` from the middle of a stream in a new router, even in another process,
+      it routes the rest as the first one would.
 
     Parameters
     ----------
     workers : int
         W ≥ 1.
     seed : int
-        Chooses the hash functions, and the random choices of schemes that make any. All sources of a stream must have
-        the same seed, or a key would have other candidates at each of them. SHUFFLE has no hash functions, and should
-        start at another worker at each source (``at_source``).
+        Chooses the hash functions, and schemes' random choices. All sources of a stream must have the same seed, or a
+        key would have other candidates at each. SHUFFLE has no hash functions, and should start at another worker at
+        each source (``at_source``).
 
     Raises
     ------
     UsageError
-        A parameter is out of range or of a wrong type, be it one of all schemes or the scheme's own. The message names
-        the parameter, the value and the valid values. A UsageError is a ValueError.
+        A parameter is out of range or of a wrong type. The message names the parameter, the value and the valid values.
+        A UsageError is a ValueError.
 
     Notes
     -----
@@ -51,47 +51,45 @@ class Grouping(Stateful):
 
     """
 
-    #: The groupingType as users write it, and its short form in topic names.
+    #: The groupingType for users, and its short form in topic names.
     name: ClassVar[str]
     short: ClassVar[str]
     #: Whether the scheme looks at the keys. If not, they aren't encoded.
     uses_keys: ClassVar[bool] = True
-    #: Whether all tuples of a key go to one worker, for ever and from every source alike.
+    #: Whether all tuples of a key go to one worker, for ever and from every source.
     is_sticky: ClassVar[bool] = False
     #: Whether ``route`` needs ``times``, and whether it needs ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: bool = False  # with some schemes an option decides
-    #: Whether each call of ``route`` is a batch that the scheme looks at as a whole, so that answers depend on the
-    #: cuts.
+    #: Whether the scheme considers each call of ``route`` as a batch, so that answers depend on the cuts.
     batched: ClassVar[bool] = False
-    #: Whether all sources share *one* router, because they would have to agree at every tuple. In a simulation the
-    #: sources do share one. In a topology each source has its own router, and what the scheme guarantees for all
-    #: sources together holds only for each source alone.
+    #: Whether all sources share *one* router, because they must agree at every tuple. In a simulation they do. In a
+    #: topology each source has its own router, and guarantees for all sources hold only for each alone.
     shared: bool = False
-    #: Whether a key is at one worker at a time, the same for every source (``owners``), until a plan moves the key.
+    #: Whether a key is at one worker at a time, the same for every source (``owners``), until a plan moves it.
     migrates_keys: ClassVar[bool] = False
-    #: Whether a worker passes a waiting tuple on when the tuple's turn comes and its key has got another owner.
+    #: Whether a worker passes on a waiting tuple if its key has another owner when its turn comes.
     forwards: ClassVar[bool] = False
 
     def __init__(self, workers: int, *, seed: int = 0) -> None:
         self.workers = check_integer("workers", workers, 1, held=2**31 - 1)
         self.seed = check_integer("seed", seed, held=None)
-        #: The number of the newest plan that was adopted, or 0 if there was none.
+        #: The number of the newest adopted plan, or 0.
         self.plan = 0
 
     def route(
         self, keys: KeyArray, times: ArrayLike | None = None, costs: ArrayLike | None = None
     ) -> NDArray[np.int32]:
-        """Route a batch of n tuples in their order, and change the state accordingly.
+        """Route a batch of n tuples in order, and update the state.
 
         Parameters
         ----------
         keys : array of n keys
             Arrow, NumPy, a sequence, or ``Keys`` already encoded.
         times : int64, scalar or [n], ms
-            When each tuple arrived. A scalar is the time of the whole batch. Schemes that don't use time ignore it.
+            When each tuple arrived, or the time of the whole batch. Schemes that don't use time ignore it.
         costs : float64, scalar or [n], ms
-            What each tuple costs a worker, from 0 to 1e100, for schemes that use it.
+            Each tuple's cost, from 0 to 1e100, for schemes that use it.
 
         Returns
         -------
@@ -101,8 +99,8 @@ class Grouping(Stateful):
         Raises
         ------
         ValueError
-            The scheme needs ``times`` or ``costs``, and it is missing or not as long as ``keys``. Or a cost is
-            negative, above 1e100 or not a number. Then nothing is routed.
+            ``times`` or ``costs`` are needed and missing, or not as long as ``keys``, or a cost is negative, above
+            1e100 or not a number. Nothing is routed.
 
         """
         require_keys(keys)
@@ -129,47 +127,47 @@ class Grouping(Stateful):
 
     @abstractmethod
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
-        """The scheme itself; ``times`` and ``costs`` are there (read-only, [n]) if the scheme says it uses them."""
+        """The scheme's routing; ``times`` and ``costs`` are there (read-only, [n]) if it uses them."""
 
     def at_source(self, source: int) -> Self:
-        """Set the source of a new router, an integer from 0 on, and return the router.
+        """Set a new router's source, an integer from 0 on, and return the router.
 
-        Some schemes differ from source to source.
+        Some schemes differ between sources.
 
-        Hash functions don't: a key's candidates are the same at every source.
+        But a key's candidates are the same at every source.
         """
         return self
 
     def fit(self, keys: KeyArray) -> None:
-        """Give an offline scheme the tuples to come before the first one is routed. Other schemes ignore the call."""
+        """Give an offline scheme the tuples to come, before the first one is routed. Other schemes ignore it."""
         return
 
     def owners(self, keys: Keys) -> NDArray[np.int32] | None:
-        """The one worker that each distinct key goes to now: int32[k]. None if the scheme splits keys or can't say."""
+        """The present worker of each distinct key: int32[k]. None if the scheme splits keys or can't say."""
         return None
 
     def moving_keys(self, other: "Grouping", most: int | None = None) -> NDArray[np.uint64] | None:
-        """The keys whose owner differs between this router's plan and another's: their hashes, uint64, ascending.
+        """The hashes of keys whose owner differs between this router's plan and another's: uint64, ascending.
 
-        The list is exact over all possible keys. The answer is None if there is no such list, or if more than ``most``
-        keys would have to be looked at. Then compare each key's ``owners``.
+        The list is exact over all possible keys. If there is none, or more than ``most`` keys would have to be checked,
+        the answer is None: then compare each key's ``owners``.
         """
         return None
 
     def adopt(self, plan: Plan) -> bool:
-        """Take up a controller's plan (see ``unskew.grouping.feedback``), between two calls of ``route``.
+        """Adopt a controller's plan (see ``unskew.grouping.feedback``), between two calls of ``route``.
 
-        A plan without values changes only the router's plan number. It marks a new beginning.
+        A plan without values changes only the router's plan number.
 
         Returns
         -------
         bool
-            False if the plan isn't newer than the router's. Then nothing changes.
+            False, without a change, if the plan isn't newer than the router's.
 
         Raises
         ------
         ValueError
-            The plan is for other routers (scheme, W, seed, parameters), or the scheme takes no plans.
+            The plan is for other routers (scheme, W, seed, parameters), or the scheme has no plans.
 
         """
         if plan.identity != self._identity():
@@ -183,27 +181,27 @@ class Grouping(Stateful):
 
     @property
     def identity(self) -> str:
-        """Scheme, W, seed and parameters. The router refuses a saved state or a plan of another identity."""
+        """Scheme, W, seed and parameters. The router refuses states and plans of another identity."""
         return self._identity()
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take up a plan's values; ``missed``: the router hasn't adopted the plan that this one changes."""
+        """Adopt a plan's values; ``missed``: the router hasn't adopted the plan that this one changes."""
         raise ValueError(f"{self.name} takes no plans")
 
     def internals(self) -> Mapping[str, Any]:
-        """The scheme's own figures for people to read: JSON values, with lists of bounded length."""
+        """The scheme's figures for display: JSON values, with lists of bounded length."""
         return {}
 
     def report(self) -> Mapping[str, Value] | None:
-        """The source's report to the controller about the tuples since the last report; None: nothing to report."""
+        """The source's report to the controller about the tuples since the last report, if any."""
         return None
 
     def monitor(self) -> "Monitor | None":
-        """A new monitor for one worker that fits this router, or None if the scheme doesn't observe its workers."""
+        """A new monitor for one worker, or None if the scheme doesn't observe workers."""
         return None
 
     def controller(self) -> "Controller | None":
-        """The controller that fits this router, or None if the scheme has no feedback."""
+        """The router's controller, or None if the scheme has no feedback."""
         return None
 
     def _state(self) -> dict[str, Value]:

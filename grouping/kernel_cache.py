@@ -1,11 +1,11 @@
-"""Compiled kernels, cached on disk and compiled again when any of their sources has changed.
+"""Compiles kernels, and caches them on disk until any of their sources changes.
 
-Numba's own cache checks only the file that a function is in. If a kernel calls a kernel of another file, and that file
-is updated, numba would silently run the old code. Here a kernel's cache folder is named after the sources of its file
-and of all kernels that it can call, and after the constants that its file imports.
+Numba's cache checks only a function's file. If a kernel calls one of another file, which is updated, numba would
+silently run the old code. Here a kernel's cache folder is named after the sources of its file and of all kernels that
+it can call, and the constants that its file imports.
 
-The folder's name doesn't depend on the path of the sources. The executors of a cluster each have their own copy of the
-archive with the sources, but executors on one machine share its compiled kernels.
+The folder's name doesn't depend on the sources' path. Executors of a cluster have separate copies of the archive with
+the sources, but on one machine they share its compiled kernels.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 
 _settings: Any = config
-_digests: dict[Dispatcher, str] = {}  # of the kernels so far
+_digests: dict[Dispatcher, str] = {}  # the kernels' so far
 
 
 def kernel(function: F) -> F:
-    """Compile a function on its first call, or load it from the cache: numba's ``njit``.
+    """Compile a function on its first call, or load it from the cache, like numba's ``njit``.
 
-    ``NUMBA_CACHE_DIR`` moves this cache, as it moves numba's own. Each process compiles the function itself if the
-    cache can't be written to, or if the function's source isn't found.
+    ``NUMBA_CACHE_DIR`` moves this cache, like numba's. Each process compiles the function itself if the cache isn't
+    writable, or the function's source isn't found.
     """
     digest = _digest_sources(function)
     before = _settings.CACHE_DIR, getattr(_settings, "CACHE_LOCATOR_CLASSES", "")
@@ -52,7 +52,7 @@ def kernel(function: F) -> F:
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, whose files may be truncated, as a full disk or a crash leaves them."""
+    """Numba's cache, tolerating files truncated by a full disk or a crash."""
 
     _told = False
 
@@ -71,7 +71,7 @@ class _Cache(FunctionCache):
 
 
 class SourceCacheLocator:
-    """Tells numba to cache a function in the folder that ``kernel`` names, wherever the function's source is."""
+    """Lets numba cache a function in the folder of ``kernel``, wherever the function's source is."""
 
     def __init__(self, folder: str, line: int) -> None:
         self._folder = folder
@@ -91,7 +91,7 @@ class SourceCacheLocator:
         Path(self._folder).mkdir(parents=True, exist_ok=True)
 
     def get_source_stamp(self) -> str:
-        """The folder's name. Numba uses a cached function only if its stamp is the same."""
+        """The folder's name. Numba uses only cached functions with the same stamp."""
         return Path(self._folder).name
 
     def get_disambiguator(self) -> str:
@@ -100,7 +100,7 @@ class SourceCacheLocator:
 
 
 def _digest_sources(function: Callable[..., Any]) -> str:
-    """A digest of what a function is made of: its file, and the kernels, records and numbers that the file imports."""
+    """A digest of a function's file, and of the kernels, records and numbers that it imports."""
     parts = [_read_source(function.__module__)]
     for name, value in sorted(function.__globals__.items()):
         if name.startswith("__"):
@@ -119,7 +119,7 @@ def _digest_sources(function: Callable[..., Any]) -> str:
 @lru_cache
 def _read_source(module: str) -> str:
     found = find_spec(module)
-    get = getattr(found.loader if found else None, "get_source", lambda _: None)  # an archive's loader has it, too
+    get = getattr(found.loader if found else None, "get_source", lambda _: None)  # also an archive's loader has it
     return get(module) or ""
 
 
@@ -135,7 +135,7 @@ def _is_writable(folder: Path) -> bool:
 def cache_home() -> str:
     """The folder of the cache.
 
-    It is beside the sources. If that folder can't be written to, or is in an archive, it is in the user's cache.
+    It is next to the sources, or in the user's cache if that isn't writable or is in an archive.
     """
     beside = Path(__file__).parent / "__pycache__"
     if os.access(beside if beside.exists() else beside.parent, os.W_OK):

@@ -9,7 +9,7 @@ from unskew.grouping.keys import Keys
 
 
 class Key(Grouping):
-    """Send every tuple of a key to the one worker that its hash names.
+    """Send every tuple of a key to the one worker of its hash.
 
     Guarantees
     ----------

@@ -1,4 +1,4 @@
-"""Keys as the groupings see them: codes into the distinct keys of a batch. Each distinct key is hashed once."""
+"""Encodes keys for groupings as codes into a batch's distinct keys, each of which is hashed once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from unskew.grouping.hashing import hash_with_murmur
 
 KeyArray: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[Any] | Keys"
 
-# Nulls are tuples too, of a key of their own: this is its hash.
+# The hash of null, which is a separate key.
 _NULL = np.uint64(0x6E756C6C5F6B6579)
 
 
@@ -26,12 +26,11 @@ class Keys:
     codes : int32[n]
         The position of each tuple's key in ``hashes`` and ``distinct``. Read-only.
     hashes : uint64[k]
-        The 64-bit mmh3 of each distinct key. It identifies the key for every grouping, in every batch and process.
-        Read-only.
+        The 64-bit mmh3 of each distinct key, which identifies it for every grouping, batch and process. Read-only.
     distinct : pyarrow.Array[k]
-        The keys themselves, for code that must name them, such as the hottest keys or a routing table.
+        The keys themselves, for naming the hottest keys or a routing table's.
 
-    A key is identified by its hash, not by its code, because an Arrow dictionary may hold a value twice.
+    A key is identified by its hash, not its code, because an Arrow dictionary may have a value twice.
 
     """
 
@@ -50,7 +49,7 @@ class Keys:
         return len(self.codes)
 
     def texts(self, codes: Sequence[int]) -> list[str]:
-        """The keys of these codes as text for people to read. Bytes are decoded as UTF-8, and null is ``null``."""
+        """The keys of these codes as text for display. Bytes are decoded as UTF-8, and null is ``null``."""
         named = [self.distinct[int(code)].as_py() for code in codes]
         return [
             "null" if key is None else key.decode(errors="replace") if isinstance(key, bytes) else str(key)
@@ -64,13 +63,13 @@ def encode_keys(keys: KeyArray) -> Keys:
     Parameters
     ----------
     keys : pyarrow.Array or ChunkedArray, numpy.ndarray, sequence, or Keys
-        Strings, bytes, integers, or a dictionary of them. Nulls are one key of their own. Equal text has the same hash
-        as ``str`` and as ``bytes``. Equal integers of any width have the same hash.
+        Strings, bytes, integers, or a dictionary of them. Null is a separate key. Equal text has the same hash as
+        ``str`` and as ``bytes``. Equal integers of any width have the same hash.
 
     Raises
     ------
     TypeError
-        The keys are of another type, or of several. Cast floating-point keys first: they have no exact identity.
+        The keys have another type, or several. Cast floating-point keys first: they have no exact identity.
 
     Examples
     --------
@@ -102,7 +101,7 @@ def encode_keys(keys: KeyArray) -> Keys:
         codes = codes.cast(pa.int32()).fill_null(len(distinct))
         distinct = pa.concat_arrays([distinct, pa.nulls(1, distinct.type)])
     positions = codes.to_numpy(zero_copy_only=False)
-    if len(distinct) > 2 * len(positions):  # a slice of an array with a large dictionary: hash only what occurs
+    if len(distinct) > 2 * len(positions):  # a slice of an array with a large dictionary: hash only what occurs in it
         occurs = np.zeros(len(distinct), np.bool_)
         occurs[positions] = True
         positions = (np.cumsum(occurs) - 1)[positions]
@@ -111,18 +110,18 @@ def encode_keys(keys: KeyArray) -> Keys:
 
 
 def require_keys(keys: KeyArray) -> None:
-    """Raise ``TypeError`` for a text or bytes, which would be taken for a sequence of keys of one letter."""
+    """Raise ``TypeError`` for a string or bytes, which would be taken for a sequence of one-letter keys."""
     if isinstance(keys, str | bytes):
         raise TypeError(f"keys is {keys!r}; valid: a list or an array of keys, such as [{keys!r}]")
 
 
 def make_null_keys(n: int) -> Keys:
-    """Keys of n tuples for a scheme that doesn't look at keys: all null. O(n), a fraction of a nanosecond a tuple."""
+    """Null keys of n tuples, for a scheme that doesn't use keys. O(n), a fraction of a nanosecond per tuple."""
     return Keys(np.zeros(n, np.int32), np.array([_NULL]), pa.nulls(1))
 
 
 def keys_from_hashes(hashes: NDArray[np.uint64]) -> Keys:
-    """Different keys of which only the hashes are known. Their ``distinct`` is null."""
+    """Distinct keys with known hashes only. Their ``distinct`` is null."""
     return Keys(np.arange(len(hashes), dtype=np.int32), hashes, pa.nulls(len(hashes)))
 
 
@@ -152,7 +151,7 @@ def sum_by_key(codes: NDArray[np.integer], values: ArrayLike, k: int) -> NDArray
 def hash_keys(distinct: pa.Array) -> NDArray[np.uint64]:
     """The 64-bit mmh3 of each key's bytes: uint64[k].
 
-    The bytes of a str are UTF-8. Those of an integer are 8 bytes, little-endian.
+    A str's bytes are UTF-8, an integer's are 8, little-endian.
     """
     if pa.types.is_integer(distinct.type):
         numbers = distinct.view(pa.int64()) if pa.types.is_uint64(distinct.type) else distinct.cast(pa.int64())

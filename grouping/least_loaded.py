@@ -1,12 +1,12 @@
-"""The least loaded of all workers, compiled: by a heap, or by a cursor if each tuple adds 1 to a load.
+"""Finds the least loaded of all workers, compiled: with a heap, or a cursor if each tuple adds 1 to a load.
 
-**The heap** of workers is sifted as loads grow. It takes O(log W) a tuple, for loads of any kind.
+**The heap** of workers is sifted as loads grow, in O(log W) per tuple, for loads of any kind.
 
-**The cursor** takes amortised O(1) a tuple, and has no state that must follow the loads. A level is the load of the
-least loaded worker. Loads only grow, so a worker that has left the level doesn't come back. A cursor that passes over
-the workers finds those that are still on the level. When it has passed all of them, the level rises and the cursor
-starts again. The level never exceeds the mean load, so it has risen at most N/W times when N tuples are routed. At 2·W
-steps each time, that is at most two steps a tuple, however unbalanced the loads are.
+**The cursor** takes amortised O(1) per tuple, and has no state that must follow the loads. The level is the load of the
+least loaded worker. Loads only grow, so a worker that has left the level doesn't come back. The cursor passes over the
+workers and finds those still on the level. When it has passed all, the level rises and the cursor restarts. The level
+never exceeds the mean load, so it has risen at most N/W times after N tuples. At 2·W steps each time, that is at most
+two steps per tuple, however unbalanced the loads are.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from unskew.grouping.kernel_cache import kernel
 
 @kernel
 def build_heap(loads: NDArray[np.float64]) -> NDArray[np.int32]:
-    """A heap of all workers, int32[W]. ``heap[0]`` is the least loaded one, and of equals the first. O(W)."""
+    """A heap of all workers, int32[W]. ``heap[0]`` is the least loaded, and of equals the first. O(W)."""
     heap = np.arange(len(loads)).astype(np.int32)
     for at in range(len(loads) // 2 - 1, -1, -1):
         _sift_down(heap, loads, at)
@@ -60,7 +60,7 @@ def before_first() -> NDArray[np.int64]:
 
 @kernel
 def least_of_all(cursor: NDArray[np.int64], loads: NDArray[np.int64]) -> int:
-    """The least loaded worker, and of equals the first. The cursor moves on to it."""
+    """The least loaded worker, and of equals the first. Moves the cursor to it."""
     level, at = cursor
     while at < len(loads) and loads[at] != level:
         at += 1

@@ -1,4 +1,4 @@
-"""The measures of balance and of its cost. The topology, the simulator and the papers' tables all use them."""
+"""Measures of balance and its cost, for the topology, the simulator and the papers' tables."""
 
 from collections.abc import Iterable
 from itertools import zip_longest
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 
 def sum_loads(parts: Iterable[ArrayLike]) -> np.ndarray:
-    """The sum of loads, int64[W]. If the parts have different numbers of workers, W is the greatest.
+    """The sum of loads, int64[W], where W is the greatest of the parts' numbers of workers.
 
     >>> sum_loads([[1, 2], [1, 1, 1]]).tolist()
     [2, 3, 1]
@@ -73,7 +73,7 @@ def straggler_ratio(loads: ArrayLike) -> float:
 
 
 def count_idle(loads: ArrayLike) -> int:
-    """How many workers have no load.
+    """The number of workers without load.
 
     >>> count_idle([3, 0, 1, 0])
     2
@@ -93,15 +93,15 @@ def dist_cost(assignments: int, distinct_keys: int) -> float:
 
 
 def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
-    """The fewest replicas that an assignment can have if no worker's load is above ``cap`` times the mean.
+    """The fewest replicas of an assignment with no worker's load above ``cap`` times the mean.
 
-    A key of share p needs at least ⌈p·W / cap⌉ workers, and at least one. The result is the sum of that over the keys.
+    A key of share p needs at least ⌈p·W / cap⌉ workers, and at least one. The result is their sum over the keys.
 
     Parameters
     ----------
     counts : [K] or [n, K]
-        The tuples of every key, or those in n stretches of the stream: a key's greatest share counts. Keys without
-        tuples don't count.
+        The tuples of every key, or in n stretches of the stream: a key's greatest share counts. Keys without tuples
+        don't.
     workers : int
         W.
     cap : float, at least 1
@@ -121,7 +121,7 @@ def fewest_replicas(counts: ArrayLike, workers: int, cap: float) -> int:
 def load_skew(loads: ArrayLike) -> float:
     """S of the DPA paper: (max load − ideal) / (all load − ideal), where ideal = all load / W.
 
-    0 is even, and 1 means that one worker has all load. It is 0 if there is no load or only one worker.
+    0 is even, and 1 means that one worker has all load. It is 0 without load or with only one worker.
 
     >>> load_skew([100, 0, 0, 0]), round(load_skew([64, 12, 12, 12]), 2)
     (1.0, 0.52)

@@ -1,4 +1,4 @@
-"""Every grouping, one line each. A new scheme needs its own file and a line here."""
+"""All groupings, one line each. A new scheme needs a file and a line here."""
 
 import inspect
 from collections.abc import Mapping
@@ -34,17 +34,17 @@ from unskew.grouping.table import Mixed
 
 
 class Registration(NamedTuple):
-    """A scheme, its colour, and the scheme in whose colour dashboards show it.
+    """A scheme and its colours.
 
     Attributes
     ----------
     scheme : type of Grouping
         The scheme.
     colour : str
-        Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` names free ones.
+        Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` has free ones.
     shown_as : type of Grouping or None
-        The scheme of whose kind it is. Dashboards show both in that scheme's colour, because Grafana needs a rule for
-        each colour on each panel. None: it is the first of its kind.
+        The scheme in whose colour dashboards show it, because Grafana needs a rule for each colour on each panel. None:
+        its own colour.
 
     """
 
@@ -81,12 +81,12 @@ _LINES = (
 )
 
 GROUPINGS: dict[str, type[Grouping]] = {line.scheme.name: line.scheme for line in _LINES}
-#: Grouping → its colour. Those that a reader meets first have the colours of Okabe and Ito
-#: (https://jfly.uni-koeln.de/color/). KEY, whose load is uneven, has the colour of an alarm; the groupings that balance
-#: any stream have calm ones. The other colours lie as far apart as a search found, for readers with and without colour
-#: blindness. All can be read on white and on black.
+#: Grouping → its colour. Those that readers meet first have the colours of Okabe and Ito
+#: (https://jfly.uni-koeln.de/color/). KEY, whose load is uneven, has an alarming one; groupings that balance any stream
+#: have calm ones. The others are as far apart as a search found, with and without colour blindness. All are legible on
+#: white and on black.
 COLOURS: dict[str, str] = {line.scheme.name: line.colour for line in _LINES}
-#: The groupings of each kind, which dashboards show in the colour of the first.
+#: The groupings that dashboards show in one colour, that of the first.
 FAMILIES: tuple[tuple[str, ...], ...] = tuple(
     (first.scheme.name, *(line.scheme.name for line in _LINES if line.shown_as is first.scheme))
     for first in _LINES
@@ -96,12 +96,12 @@ _NO_COLOUR = "#595959"
 
 
 def get_grouping(name: str) -> type[Grouping]:
-    """The scheme with that groupingType, in upper or lower case.
+    """The scheme with this groupingType, in upper or lower case.
 
     Raises
     ------
     UsageError
-        No scheme has that name. The message lists the valid names.
+        No scheme has this name. The message lists the valid names.
 
     """
     try:
@@ -111,17 +111,17 @@ def get_grouping(name: str) -> type[Grouping]:
 
 
 def get_colour(name: str) -> str:
-    """The hex colour of a groupingType, the same on plots and terminal; a neutral one if there is no such scheme."""
+    """The hex colour of a groupingType on plots and in the terminal; a neutral one if it is unknown."""
     return COLOURS.get(name, _NO_COLOUR)
 
 
 def to_capitals(name: str) -> str:
-    """A grouping's name in capitals, as everything below the public functions has it. It may be unknown.
+    """A grouping's name, which may be unknown, in capitals, as used internally.
 
     Raises
     ------
     UsageError
-        It isn't a text.
+        It isn't a string.
 
     """
     if not isinstance(name, str):
@@ -130,7 +130,7 @@ def to_capitals(name: str) -> str:
 
 
 def get_parameters(name: str) -> dict[str, Any]:
-    """The scheme's own parameters and their defaults, without ``workers`` and ``seed``, which all schemes have.
+    """The scheme's parameters and their defaults, without ``workers`` and ``seed``, which all schemes have.
 
     Examples
     --------
@@ -143,12 +143,12 @@ def get_parameters(name: str) -> dict[str, Any]:
 
 
 def add_sources(name: str, sources: int, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a router of a stream with that many sources. They include ``sources`` if the scheme has it."""
+    """The options of a router of a stream with so many sources, including ``sources`` if the scheme has it."""
     return ({"sources": sources} if "sources" in get_parameters(name) else {}) | dict(options)
 
 
 def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Grouping:
-    """A router of the named scheme.
+    """Create a router.
 
     Parameters
     ----------
@@ -157,15 +157,15 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
     workers : int
         The number of workers W.
     seed : int
-        Chooses the hash functions. All sources of a stream must have the same.
+        Chooses the hash functions, and must be the same for all sources of a stream.
     **options
-        The scheme's own parameters: ``get_parameters`` lists them.
+        The scheme's parameters (``get_parameters``).
 
     Raises
     ------
     UsageError
-        The scheme is unknown, it doesn't have a parameter, or a value is invalid. The message names the wrong one and
-        the valid ones. A UsageError is a ValueError.
+        The scheme or a parameter is unknown, or a value is invalid. The message names the wrong one and the valid ones.
+        A UsageError is a ValueError.
 
     Examples
     --------
@@ -190,15 +190,15 @@ def create(name: str, workers: int, *, seed: int = 0, **options: Any) -> Groupin
 def create_standalone(
     name: str, workers: int = 1, *, seed: int = 0, costs: bool = False, feedback: bool = False, **options: Any
 ) -> Grouping:
-    """A router that needs only keys and times, so that a user's own job or a producer can run it.
+    """Create a router that needs only keys and times, for users' jobs and producers.
 
-    ``costs`` says that the caller can also give each tuple's cost, and ``feedback`` that workers report to it.
+    ``costs``: the caller can also give each tuple's cost. ``feedback``: workers report to it.
 
     Raises
     ------
     UsageError
-        As ``create``. Also if with these options the scheme needs costs, without which it would fail, or feedback,
-        without which it would never change.
+        As for ``create``; or with these options the scheme needs costs, or feedback, without which it would never
+        change.
 
     """
     if to_capitals(name) not in GROUPINGS:
@@ -223,30 +223,30 @@ _FEEDBACK = "feedback from the workers"
 
 
 def _find_missing_input(router: Grouping, *, costs: bool = False, feedback: bool = False) -> str:
-    """What a router needs beside keys and times, and perhaps costs and feedback; empty: nothing."""
+    """What a router needs besides keys and times, and perhaps costs and feedback, or empty."""
     if router.uses_cost and not costs:
         return "each tuple's cost before it is executed"
     return _FEEDBACK if router.controller() is not None and not feedback else ""
 
 
-_INTERVAL = 4096  # tuples, four of POSG's windows: so many that every monitor and controller does all that it can do
+_INTERVAL = 4096  # tuples, four of POSG's windows: enough for all code of monitors and controllers
 
 #: The groupings that need neither feedback nor costs by default.
 STANDALONE = tuple(name for name, scheme in GROUPINGS.items() if not _find_missing_input(scheme(1)))
-#: The groupings that balance costs where each tuple's is known, and the standalone ones that know unlike workers.
+#: The groupings that balance known costs, and the standalone ones with workers' weights.
 COSTED = tuple(name for name, scheme in GROUPINGS.items() if scheme.uses_cost or "balance" in get_parameters(name))
 WEIGHTED = tuple(name for name in STANDALONE if "weights" in get_parameters(name))
-#: The standalone groupings that can keep each key to so many workers.
+#: The standalone groupings that can limit each key's workers.
 CAPPED = tuple(name for name in STANDALONE if "most_workers" in get_parameters(name))
-#: The standalone groupings that keep a key at one worker for ever, the same for every source.
+#: The standalone groupings that keep a key at one worker for ever, for every source.
 STICKY = tuple(name for name in STANDALONE if GROUPINGS[name].is_sticky)
 
-#: The groupings that have a key at one worker at a time: those that keep it there, and those that move it by plans.
+#: The groupings with a key at one worker at a time, including those that move it by plans.
 SINGLE_OWNER = tuple(name for name, scheme in GROUPINGS.items() if scheme.is_sticky or scheme.migrates_keys)
 
 
 def compile_all() -> None:
-    """Compile every scheme's kernels at set-up, so that later processes find them in numba's cache.
+    """Compile all schemes' kernels into numba's cache, at set-up.
 
     It takes a minute the first time and a second afterwards.
     """
@@ -255,9 +255,9 @@ def compile_all() -> None:
 
 
 def warm_kernels(name: str) -> None:
-    """Compile one scheme's kernels or load them from numba's cache, so that its first tuples don't wait.
+    """Compile one scheme's kernels, or load them from numba's cache, so that its first tuples don't wait.
 
-    That includes the kernels of its monitors and its controller.
+    That includes its monitors' and its controller's.
     """
     for keys in (["a", "b", "a"], np.arange(3)):
         router = create(name, 3)
@@ -268,7 +268,7 @@ def warm_kernels(name: str) -> None:
 
 
 def _run_feedback(router: Grouping) -> None:
-    """Run a router's feedback loop for three intervals: this compiles the kernels of its monitors and controller."""
+    """Run a router's feedback loop for three intervals, to compile its monitors' and controller's kernels."""
     controller, monitors = router.controller(), [router.monitor() for _ in range(router.workers)]
     if controller is None:
         return

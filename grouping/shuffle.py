@@ -21,7 +21,7 @@ class Shuffle(Grouping):
 
     Notes
     -----
-    Each source starts at another worker (``at_source``). Otherwise all sources would favour the same first workers.
+    Each source starts at another worker (``at_source``), or all would favour the same first workers.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The simulated cost of tuples: a time at the worker, equal for all keys or for each class of keys."""
+"""Simulated costs of tuples: a time at the worker, equal for all keys or per class of keys."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from unskew.grouping.streams import class_costs
 
 @dataclass(frozen=True)
 class Cost:
-    """The simulated cost of a tuple, which workers spend asleep. It is the same function at routers and workers.
+    """The simulated cost of a tuple, during which workers sleep, the same at routers and workers.
 
     Parameters
     ----------
     seconds : float
-        The cost of a tuple. 0: tuples cost nothing.
+        The cost of a tuple.
     factors : tuple of float
-        The factor by which ``seconds`` is multiplied for each class of keys. A key's hash chooses its class. Empty: all
-        tuples cost the same.
+        The factor of ``seconds`` for each class of keys. A key's hash chooses its class. Empty: all tuples cost the
+        same.
     seed : int
-        The seed by which keys get their classes.
+        The seed of keys' classes.
 
     """
 
@@ -41,7 +41,7 @@ class Cost:
         return 1000 * self.seconds * class_costs(encode_keys(keys), self.factors, seed=self.seed)
 
     def total(self, keys: KeyArray) -> float:
-        """The cost of all these tuples together (s)."""
+        """The total cost of these tuples (s)."""
         return float(self.of(keys).sum()) / 1000 if self.factors else len(keys) * self.seconds
 
     def __str__(self) -> str:

@@ -1,10 +1,10 @@
-"""Keys in slots, compiled: a hash table that finds a key's slot, and a chain of workers for each slot.
+"""Keys in slots, compiled: a hash table of keys' slots, and a chain of workers for each slot.
 
-The table is open addressing over the key arrays that schemes keep. A chain holds the workers of a key, the latest
-first. The nodes of all chains come from one pool.
+The table uses open addressing over schemes' arrays of keys. A chain has a key's workers, latest first. The nodes of all
+chains come from one pool.
 
-The table's functions take plain arrays. Numba counts references to a named tuple's fields at each access, which costs
-more than the look-up. So kernels take the arrays out of their named tuples once, before the loop over tuples.
+The table's functions take plain arrays, because numba counts references to a named tuple's fields at each access, which
+costs more than the look-up. So kernels take the arrays out of named tuples once, before the loop over tuples.
 """
 
 import os
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 
 from unskew.grouping.kernel_cache import kernel
 
-#: How many entries at a table's end hold its salt instead of slots.
+#: The number of entries for the salt at a table's end.
 SALT = 2
 _1, _32 = np.uint64(1), np.uint64(32)
 
 
 def slot_table(slots: int) -> NDArray[np.int32]:
-    """An empty table for that many slots: int32[a power of 2 ≥ 2·slots, and ``SALT``]. A free entry is −1.
+    """An empty table for so many slots: int32[a power of 2 ≥ 2·slots, and ``SALT``]. Free entries are −1.
 
-    A key's place is by its product with an odd random number, the table's salt, which no answer depends on. So nobody
-    can choose keys that meet in a table (multiply-shift hashing: Dietzfelbinger et al., J. Algorithms 25, 1997).
+    A key's position is given by its product with the salt, an odd random number, which doesn't affect answers. So
+    nobody can choose keys that collide (multiply-shift hashing: Dietzfelbinger et al., J. Algorithms 25, 1997).
     """
     table = np.full((1 << max(2 * slots - 1, 1).bit_length()) + SALT, -1, np.int32)
     table[-SALT:] = np.frombuffer(os.urandom(4 * SALT), np.int32)
@@ -33,13 +33,13 @@ def slot_table(slots: int) -> NDArray[np.int32]:
 
 @kernel
 def find_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], key: np.uint64) -> int:
-    """The slot with that key, or −1 if the key wasn't entered."""
+    """The slot of the key, or −1 if it wasn't entered."""
     return find_within(table, len(table) - SALT, keys, key)
 
 
 @kernel
 def enter_slot(table: NDArray[np.int32], keys: NDArray[np.uint64], slot: int) -> None:
-    """Enter a slot whose key isn't in the table yet, so that ``find_slot`` finds it."""
+    """Enter a slot with a new key, for ``find_slot``."""
     enter_within(table, len(table) - SALT, keys, slot)
 
 
@@ -72,7 +72,7 @@ def enter_within(table: NDArray[np.int32], span: int, keys: NDArray[np.uint64], 
 
 @kernel
 def first_probe(table: NDArray[np.int32], span: int, key: np.uint64) -> np.int64:
-    """Where the search for a key begins: the highest bits of its product with the salt."""
+    """Where a key's search begins: the highest bits of its product with the salt."""
     salt = (np.uint64(table[-2]) << _32) ^ np.uint64(table[-1]) | _1
     return np.int64((key * salt >> _32) * np.uint64(span) >> _32)
 
@@ -82,12 +82,12 @@ FREE, SPARE = 0, 1  # positions in `pool`
 
 
 class Chains(NamedTuple):
-    """C chains, one a slot, with M nodes in all. Memory: 4 bytes a chain and 8 a node."""
+    """C chains, one per slot, with M nodes in all. Memory: 4 bytes a chain and 8 a node."""
 
     head: NDArray[np.int32]  # [C], a chain's latest node, or END
     worker: NDArray[np.int32]  # [M]
     following: NDArray[np.int32]  # [M], the node that was added before this one, or END
-    pool: NDArray[np.int64]  # [2], the first free node; how many are free
+    pool: NDArray[np.int64]  # [2], the first free node; the number of free ones
 
 
 def make_chains(slots: int, nodes: int) -> Chains:
@@ -99,7 +99,7 @@ def make_chains(slots: int, nodes: int) -> Chains:
 
 @kernel
 def add_node(of: Chains, slot: int, worker: int) -> int:
-    """Put a worker first in a slot's chain. Return its node, or END if no node is free."""
+    """Prepend a worker to a slot's chain. Return its node, or END if none is free."""
     if of.pool[SPARE] == 0:
         return END
     node: int = of.pool[FREE]
@@ -126,7 +126,7 @@ def drop_nodes(of: Chains, slot: int) -> None:
 
 @kernel
 def list_nodes(of: Chains) -> NDArray[np.int32]:
-    """All pairs (slot, node), int32[n, 2], the earliest node of each slot first, as ``add_node`` can restore them."""
+    """All pairs (slot, node), int32[n, 2], each slot's earliest node first, for restoring with ``add_node``."""
     rows = np.empty((len(of.worker) - of.pool[SPARE], 2), np.int32)
     row = len(rows)
     for slot in range(len(of.head) - 1, -1, -1):

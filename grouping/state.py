@@ -1,4 +1,4 @@
-"""State as bytes: named values to one Arrow record and back. The same values give the same bytes."""
+"""Serialises state: named values to one Arrow record and back. The same values give the same bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,22 +16,22 @@ _ARROW = b"unskew.arrow"
 
 
 class Stateful(ABC):
-    """Base of routers, monitors and controllers. Their state can be saved in one process and restored in another."""
+    """Base of routers, monitors and controllers, whose state can be saved and restored in another process."""
 
-    #: The attributes that are the state: arrays, numbers, strings, bytes.
+    #: The attributes of the state: arrays, numbers, strings, bytes.
     state_fields: ClassVar[tuple[str, ...]] = ()
 
     def save(self) -> bytes:
-        """The state as bytes. The same state gives the same bytes."""
+        """Serialise the state. The same state gives the same bytes."""
         return pack_values(self._identity(), self._state())
 
     def load(self, data: bytes) -> None:
-        """Restore the state that ``save`` gave.
+        """Restore the state of ``save``.
 
         Raises
         ------
         ValueError
-            The bytes were saved by another scheme or with other parameters.
+            It is of another scheme or other parameters.
 
         """
         self._restore(unpack_values(self._identity(), data))
@@ -40,17 +40,17 @@ class Stateful(ABC):
         return {field: getattr(self, field) for field in self.state_fields}
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Take up ``_state``'s values; a scheme that derives other attributes from them does it here."""
+        """Restore ``_state``'s values, and attributes derived from them."""
         for field in self.state_fields:
             setattr(self, field, state[field])
 
     @abstractmethod
     def _identity(self) -> str:
-        """The class and the parameters that shape its state: a saved state of another identity is refused."""
+        """The class and the parameters that shape its state. States of another identity are refused."""
 
 
 def pack_values(identity: str, values: Mapping[str, Value]) -> bytes:
-    """One Arrow IPC stream of one row. Arrays become lists, with their shape in the field's metadata."""
+    """Pack values into an Arrow IPC stream of one row. Arrays become lists, with their shape in the metadata."""
     fields: list[pa.Field] = []
     columns: list[pa.Array] = []
     for name, value in values.items():
@@ -77,12 +77,12 @@ def pack_values(identity: str, values: Mapping[str, Value]) -> bytes:
 
 
 def unpack_values(identity: str, data: bytes) -> dict[str, Value]:
-    """The values that ``pack_values`` was given. Arrays are new and writable.
+    """Unpack the values of ``pack_values``. Arrays are new and writable.
 
     Raises
     ------
     ValueError
-        The bytes aren't a packed state, or its identity is another.
+        The bytes aren't a packed state, or of another identity.
 
     """
     try:

@@ -1,8 +1,7 @@
-"""Streams of keys with a known distribution, drawn from a seed: the papers' synthetic workloads.
+"""Random streams of keys with a known distribution: the papers' synthetic workloads.
 
 A key is a number. In streams with ranks, key 0 is the most frequent. The key at a position depends only on the stream,
-the seed and the position. The stream is cut into chunks of 2^16 tuples, each with a random generator of its own. So any
-part can be drawn without drawing what is before it.
+the seed and the position. Each chunk of 2^16 tuples has a separate random generator, so any part can be drawn alone.
 
 >>> zipf(1.2, 1000).take(0, 5, seed=7).tolist() == zipf(1.2, 1000).take(0, 100, seed=7)[:5].tolist()
 True
@@ -28,7 +27,7 @@ class KeyStream(ABC):
     Attributes
     ----------
     p1 : float
-        The share of the most frequent key. If the keys drift, that is its share at any one time.
+        The share of the most frequent key, of drifting keys at any one time.
 
     """
 
@@ -75,8 +74,8 @@ class WeightedStream(KeyStream):
 class LognormalStream(KeyStream):
     """Lognormal numbers, rounded to integers, as keys.
 
-    This reading of the PKG paper's LN1 and LN2 agrees with its Table I. P(round(x) = 0) is 14.71 % for LN1, and
-    P(round(x) = 3) is 7.01 % for LN2. 10 M draws have 16 k and 1.1 k distinct keys. Lognormal *weights* for that many
+    This reading of the PKG paper's LN1 and LN2 agrees with its Table I: P(round(x) = 0) is 14.71 % for LN1, and
+    P(round(x) = 3) is 7.01 % for LN2. 10 M draws have 16 k and 1.1 k distinct keys. Lognormal *weights* for so many
     keys would give another p1.
     """
 
@@ -95,7 +94,7 @@ class LognormalStream(KeyStream):
 
 
 class DriftingStream(KeyStream):
-    """A stream of k keys that rotate: after each ``every`` tuples, each rank gets the key ``step`` further on."""
+    """A stream of k keys that rotate: every ``every`` tuples, each rank gets the key ``step`` further on."""
 
     def __init__(self, ranks: KeyStream, k: int, every: int, step: int) -> None:
         if every < 1:
@@ -126,7 +125,7 @@ def uniform(k: int = 4096) -> WeightedStream:
 
 
 def hot(share: float = 0.8, k: int = 197) -> WeightedStream:
-    """Key 0 with probability ``share``, else any of the k keys alike, key 0 among them, as in the country streams."""
+    """Key 0 with probability ``share``, else any of all k keys, uniformly, as in the country streams."""
     if not 0 <= share <= 1:
         raise ValueError(f"share is {share!r}; valid: 0 to 1")
     weights = np.full(_check_key_count(k), (1 - share) / k)
@@ -135,12 +134,12 @@ def hot(share: float = 0.8, k: int = 197) -> WeightedStream:
 
 
 def matched(p1: float = 0.0932, k: int = 2_900_000) -> WeightedStream:
-    """Zipf over k keys with the exponent that gives the most frequent key the share p1, 1/k < p1 < 1."""
+    """Zipf over k keys with the exponent for which the most frequent key has the share p1, 1/k < p1 < 1."""
     if k == 1 or not 1 / _check_key_count(k) < p1 < 1:
         raise ValueError(f"p1 is {p1!r}; valid for {k} keys: above {1 / k:.3g}, below 1")
     ranks = np.log(np.arange(1, k + 1, dtype=np.float64))
     z = step = 0.0
-    # log Σ r^-z = -log p1 by Newton's method: convex and falling, so it comes from the left without overshooting.
+    # log Σ r^-z = -log p1 by Newton's method: convex and falling, so from the left without overshooting.
     while step > 1e-12 or z == 0.0:
         weights = np.exp(-ranks * z)
         total = weights.sum()
@@ -162,8 +161,8 @@ def drifting(z: float = 1.1, k: int = 10_000, every: int = 1_000_000, step: int 
 def class_costs(keys: Keys, values: Sequence[float], *, seed: int = 0) -> NDArray[np.float64]:
     """Costs by key class, float64[n], ms. A key's hash chooses its class, and all tuples of a class have the same cost.
 
-    This follows POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A),
-    which draw each key's class. Here the seed decides the class, and it is the same at every source.
+    POSG's experiments (Rivetti et al., *Proactive Online Scheduling for Shuffle Grouping*, section V-A) draw each key's
+    class. Here the seed decides the class, the same at every source.
     """
     classes = choose_homes(keys.hashes, hash_function(seed, 1 << 20), len(values))
     return np.asarray(values, np.float64)[classes][keys.codes]
@@ -196,7 +195,7 @@ def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
             heavy += 1
             pending[light] = large
             light += 1
-    # What is left on either side is 1 up to rounding.
+    # The rest on either side is 1 up to rounding.
     for i in range(light):
         threshold[pending[i]] = 1.0
     for i in range(heavy, k):
@@ -208,7 +207,7 @@ def alias_table(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDAr
 def draw_aliases(
     uniform: NDArray[np.float64], threshold: NDArray[np.float64], alias: NDArray[np.int32]
 ) -> NDArray[np.int64]:
-    """Draw once for each number of [0, 1). K times the number has an integer part, the column, and a fraction.
+    """Draw once for each number in [0, 1). K times the number has an integer part, the column, and a fraction.
 
     The fraction chooses between the column's two keys.
     """

@@ -1,4 +1,4 @@
-"""Bounded load: each worker's load has a bound in any stretch of the stream, and keys are split only as needed."""
+"""Bounded load: each worker's load is bounded in any stretch of the stream, and keys are split only as needed."""
 
 from unskew.grouping.bounded.bounded_load import BoundedLoad
 

@@ -1,4 +1,4 @@
-"""BOUNDED_LOAD: a key stays on one worker while that worker keeps up, and is split no further than needed."""
+"""BOUNDED_LOAD: a key stays on one worker while it keeps up, and is split no further than needed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,22 +24,21 @@ from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
-_LASTING = 300  # tuples of a worker after which an unused replica is forgotten, if that's more than a window
+_LASTING = 300  # tuples of a worker after which an unused replica is forgotten, if more than a window
 _OF_LOADS = ("load", "rival", "votes")
 _OF_REPLICAS = ("key", "first", "since", "seen")
 
 
 class BoundedLoad(Grouping):
-    """Send each tuple where its key is while that worker keeps up; when it doesn't, split the key, worker by worker.
+    """Send each tuple to its key's worker while that keeps up; when it doesn't, split the key, worker by worker.
 
     Every worker is a bucket that leaks (1 + ``slack``)/W of a tuple for each tuple of the stream, a little more than
     its share. A worker is *ahead* by the number of the stream's tuples in which its bucket would run empty.
 
-    At first a key is whole: it is on one worker. When this worker is ahead by more than 6 % of a window, the key that
-    has most of its tuples is split. When it is ahead by more than 8 %, the next key that comes is split. Another worker
-    then joins the key. It is the one with the least recent load among the 16 workers that the key's hash functions
-    name. If these are loaded too, other workers are considered in turn. With several sources it is the first one with
-    room, so that sources agree.
+    At first a key is whole: it is on one worker. When this worker is ahead by more than 6 % of a window, the key with
+    most of its tuples is split; above 8 %, the next key that comes is split. Another worker then joins the key: the one
+    with the least recent load among the 16 workers of the key's hash functions. If these are loaded, too, other workers
+    are considered in turn. With several sources it is the first one with room, so that sources agree.
 
     A split key's tuple goes to one of the key's workers with room, the earlier ones first. The limit for split keys is
     lower than for whole keys, so that split keys fill what whole keys leave. One more worker joins only when none has
@@ -70,9 +69,9 @@ class BoundedLoad(Grouping):
     * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
       used it during a whole window, or during 300·W tuples if that is more.
 
-    Not proved: how many replicas there are beside the fewest possible, that each window is at most 1.1 times the mean
-    (it lastingly was on the streams in evidence/balance/figures.md, but for those named there), and that sources which
-    know nothing of each other split the same keys.
+    Not proved: how many replicas there are compared to the fewest possible; that each window is at most 1.1 times the
+    mean (it was so on the streams in evidence/balance/figures.md, with the exceptions named there); and that
+    independent sources split the same keys.
 
     Time O(1) a tuple, amortised. A tuple takes at most 64 looks at its key's own workers. If none of these has room, it
     takes at most 31 looks at others, and W more in the worst case. Memory: 56 bytes a worker and at most 8·W + 1024
@@ -84,7 +83,7 @@ class BoundedLoad(Grouping):
         σ, above 0 and at most 10: how much more than its share a worker may get in the long run. Larger: fewer
         replicas, less balance.
     window : int, tuples of the stream, default 100,000
-        The number of tuples over which the load should be balanced. Larger: the present workers bear bursts, so there
+        The number of tuples over which the load should be balanced. Larger: the present workers absorb bursts, so there
         are fewer replicas, and shorter stretches are less balanced.
     sources : int, default 1
         S, the number of routers that share the stream. A single router chooses the first worker of each of its first
@@ -99,10 +98,10 @@ class BoundedLoad(Grouping):
         None: all workers are alike.
     most_workers : int, at least 1, default None
         A key, such as a noisy tenant, has at most so many workers: its home in KEY, and others that its hash draws, the
-        same ones for ever and at every source. What is beyond these workers' limits goes there all the same and waits,
-        so the bound on loads doesn't hold. Other keys leave such workers if one of their own has room. Smaller: more of
-        the workers are left to other keys, and each key has less choice. A tuple takes at most 64 looks at its key's
-        own workers, and then one at each that the key may have. None: W.
+        same ones for ever and at every source. What exceeds these workers' limits goes there, too, and waits, so the
+        bound on loads doesn't hold. Other keys leave such workers if another of theirs has room. Smaller: more workers
+        are left to other keys, and each key has less choice. A tuple takes at most 64 looks at its key's own workers,
+        and then one at each that the key may have. None: W.
 
     Notes
     -----
@@ -206,10 +205,10 @@ class BoundedLoad(Grouping):
         return route_within_bounds(*tuples, self._rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100).
+        """Show how many keys are remembered and split, and the most split keys' numbers of workers (100).
 
-        With ``most_workers`` also how many keys have so many workers (``capped``), and the ``excess``: what the workers
-        have got beyond the full limit, in tuples or ms, and haven't done yet if they all are as fast as they must be.
+        With ``most_workers`` also how many keys have so many workers (``capped``), and the ``excess``: the workers'
+        backlog beyond the full limit, in tuples or ms, if they are as fast as they must be.
         """
         size = int(self._replicas.size[KEYS])
         lengths = np.sort(self._replicas.length[:size])[::-1]
@@ -250,6 +249,6 @@ class BoundedLoad(Grouping):
         return f"{super()._identity()} {parameters} {more}"
 
 
-# Costs that aren't there, as the kernel takes them: contiguous and read-only, like those that are.
+# Missing costs for the kernel: contiguous and read-only, like others.
 _ALIKE = np.empty(0)
 _ALIKE.flags.writeable = False

@@ -1,9 +1,9 @@
-"""How BOUNDED_LOAD routes, compiled. A whole key goes to its one worker, a split key to one of its workers with room.
+"""BOUNDED_LOAD's compiled routing: a whole key goes to its one worker, a split key to one of its workers with room.
 
-Time is the cost that the source has sent so far. In a unit of time a worker with share s of all workers' speed does
-(1 + slack) · s units of cost. This is a little more than its share, so that the workers together keep up. ``AHEAD`` is
-the time at which a worker will have done all that it has got. A worker is ahead of the source by that time less the
-source's time. This says how full it is.
+Time is the cost that the source has sent so far. In a unit of time a worker with share s of all workers' speed does (1
++ slack) · s units of cost, a little more than its share, so that the workers together keep up. ``AHEAD`` is the time at
+which a worker will have done all that it has got. It is ahead by that time less the source's time, which says how full
+it is.
 """
 
 from typing import NamedTuple
@@ -29,58 +29,55 @@ from unskew.grouping.hashing import draw_for_key, mix_hash, reduce_to_range
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.slots import find_within
 
-# How far a worker may be ahead, in windows, or in tuples of a worker if that is more. The limits are for a worker to be
-# open to a key that isn't on it yet, to take a whole key's tuple, and to take any tuple. A split key's limit is between
-# the first two.
+# How far a worker may be ahead, in windows, or in tuples of a worker if that is more: to be open to a key that isn't on
+# it yet, to take a whole key's tuple, and to take any tuple. A split key's limit is between the first two.
 OPEN, WHOLE, FULL = 0.01, 0.06, 0.08
 FEW_OPEN, FEW_WHOLE, FEW_FULL = 1.0, 6.5, 8.0
 _VOTES = 2  # by which a key must lead at a worker before the key is split
-_SHORT = 8  # a key with at most so many workers has all of them looked at for each tuple
-_MOST = 64  # workers of a key that are looked at for a tuple, at most
-LOOKS = 16  # workers that a key's own hash functions name (the first is its home); as many are looked at in turn
-_NEWCOMER = 0.3  # the load that a key is assumed to bring to a worker that joins it, in fair shares
-_ROOMY = 0.9  # with a recent load below so many fair shares a worker is taken without looking further
-_FAR = 2.0**32  # so many tuples of the mean cost after the beginning of time, their costs begin to be rounded off
-_AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to a new replica
-# Positions in `tally`: tuples so far; the worker looked at last in turn; whether new keys' workers are chosen.
+_SHORT = 8  # all workers of a key with at most so many are looked at for each tuple
+_MOST = 64  # the most workers of a key that are looked at for a tuple
+LOOKS = 16  # workers of a key's hash functions (the first is its home); as many others are looked at in turn
+_NEWCOMER = 0.3  # the load that a key is assumed to bring to a joining worker, in fair shares
+_ROOMY = 0.9  # a worker with a recent load below so many fair shares is taken without looking further
+_FAR = 2.0**32  # tuples of the mean cost after the origin of time, at which their costs begin to be rounded off
+_AGREED = 0.4  # with several sources, a worker ahead by less than this part of the full limit is open to replicas
+# Positions in `tally`: tuples so far; last worker looked at in turn; whether new keys' workers are chosen.
 TUPLES, TURN, CHOOSING = 0, 1, 2
-#: Of so many parts of the stream the last ones are half a window together. Their mean cost is the limits' unit.
+#: So many last parts of the stream are half a window together. Their mean cost is the limits' unit.
 PARTS = 16
-#: Positions in ``costs_so_far`` after those of the parts: the cost of the part that hasn't ended, the cost of all
-#: these parts, and the unit in force.
+#: Positions in ``costs_so_far`` after the parts': the cost of the unfinished part, of all parts, and the present unit.
 PRESENT, TOGETHER, UNIT = PARTS, PARTS + 1, PARTS + 2
 
 
 class BoundedLoadParameters(NamedTuple):
-    """The parameters as the kernel takes them."""
+    """The kernel's parameters."""
 
     number: np.uint64  # the hash function
-    pace: float  # time that a worker of mean speed needs for a unit of cost
+    pace: float  # time of a unit of cost at a worker of mean speed
     window: int  # tuples of this source
     part: int  # tuples of this source in one of the PARTS
-    period: int  # tuples of this source after which unused replicas and keys are forgotten
-    most: int  # workers of a key, at most
-    chosen: int  # keys whose first worker is chosen when they are new, at most; 0: every key starts at home
+    period: int  # this source's tuples after which unused replicas and keys are forgotten
+    most: int  # the most workers of a key
+    chosen: int  # the most keys whose first worker is chosen when they are new; 0: every key starts at home
 
 
 class Loads(NamedTuple):
-    """How loaded the W workers are, and which keys lead there. Memory: 56 bytes a worker."""
+    """The W workers' loads, and the keys that lead there. Memory: 56 bytes a worker."""
 
     load: NDArray[np.float64]  # [W, 4], see below
-    rival: NDArray[np.uint64]  # [W], the key that leads among the keys that the worker had no room for
+    rival: NDArray[np.uint64]  # [W], the leading key among those that the worker had no room for
     votes: NDArray[np.int64]  # [W], by how many tuples the rival leads
-    keys: NDArray[np.int64]  # [W], how many remembered keys have the worker as their first
+    keys: NDArray[np.int64]  # [W], remembered keys with the worker as their first
 
 
-#: Columns of ``Loads.load``. AHEAD: the time at which the worker will have done all that it has got. PACE: the time
-#: that a unit of cost takes it, 1 / ((1 + slack) · its share of the speed). PASSING: the cost that it got since its
-#: recent load was estimated. RECENT: that recent load, in fair shares. A worker is a row, so that all of it is in one
-#: line of the processor's cache.
+#: Columns of ``Loads.load``. AHEAD: the time at which the worker will have done all that it has got. PACE: its time for
+#: a unit of cost, 1 / ((1 + slack) · its share of the speed). PASSING: the cost that it got since its recent load was
+#: estimated. RECENT: that load, in fair shares. Each worker's row is in one cache line.
 AHEAD, PACE, PASSING, RECENT = 0, 1, 2, 3
 
 
 def make_idle_loads(shares: NDArray[np.float64], slack: float) -> Loads:
-    """The loads of idle workers. ``shares`` [W] are their shares of all workers' speed, and their sum is 1."""
+    """The loads of idle workers. ``shares`` [W] are their shares of all workers' speed, with sum 1."""
     load = np.zeros((len(shares), 4))
     load[:, PACE] = 1 / ((1 + slack) * shares)
     counts = [np.zeros(len(shares), np.int64) for _ in range(2)]
@@ -107,20 +104,20 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
 ) -> NDArray[np.int32]:
     """Route tuple by tuple. ``costs`` is empty if every tuple costs 1.
 
-    1. A key's first worker is its home, or the worker that was chosen when the key was new.
+    1. A key's first worker is its home, or the one chosen when the key was new.
     2. A whole key goes to its first worker while this isn't ahead by more than ``WHOLE``. Beyond that each such tuple
        is a vote for splitting its key. Beyond ``FULL`` the key that comes is split.
-    3. A split key goes to the first of its workers that has room. If none has room, one more worker joins, until the
-       key has all W, or as many as a key may have. If these are fewer than W, they are the key's first candidates, and
-       what is beyond their limits goes there all the same (``next_within_cap``).
+    3. A split key goes to the first of its workers with room. If none has room, one more worker joins, until the key
+       has all W, or as many as a key may have. If these are fewer than W, they are the key's first candidates, and what
+       exceeds their limits goes there, too (``next_within_cap``).
     4. When tuples have become cheaper and the limits fall, workers are less ahead in the same ratio, but by no more
        than the full limit falls. Otherwise a worker within an old limit would get nothing until it is within the new.
-    5. When it is so late that costs would be rounded off if they were added to the time, time begins anew.
-    6. When three of four nodes for replicas are in use, only the key that the vote elects is split. A tuple of another
-       key then goes to the next worker with room, and its key stays whole.
+    5. When it is so late that costs added to the time would be rounded off, time starts anew.
+    6. When three of four nodes for replicas are in use, only the vote's winner is split. A tuple of another key then
+       goes to the next worker with room, and its key stays whole.
     """
     routes = np.empty(len(codes), np.int32)
-    # Taken out of the named tuples once (see unskew.grouping.slots).
+    # Out of the named tuples once (see unskew.grouping.slots).
     load, known, first = loads.load, replicas.key, replicas.first
     length, seen = replicas.length, replicas.seen
     table, in_use = replicas.table, replicas.size[SPAN]
@@ -130,7 +127,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
     cost = 1.0
     now: float = clock[0]
     tuples: int = tally[TUPLES]
-    # What is done every so many tuples follows from the tuples so far, and not from the cuts between calls.
+    # Periodic work depends on the tuples so far, not on the cuts between calls.
     span = max(rules.window // 10, 10 * len(load))
     to_estimate = span - tuples % span
     to_tidy = rules.period - tuples % rules.period
@@ -141,8 +138,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
         code: int = codes[i]
         key: np.uint64 = hashes[code]
         tuples += 1
-        # Time goes on by the tuple's cost. If the mean cost has risen, the limits rise at once; they fall at the end of
-        # a part only (below).
+        # Time advances by the tuple's cost. If the mean cost has risen, the limits rise at once; they fall only at the
+        # end of a part (below).
         if len(costs):
             cost = costs[i]
             now += cost
@@ -154,7 +151,7 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = compute_limits(rules, unit)
         else:
             now += 1.0
-        # Step 1: the key's first worker. ``in_use`` follows each change of the keys, by which the table may grow or
+        # Step 1: the key's first worker. ``in_use`` follows each change of the keys, with which the table may grow or
         # shrink.
         slot = find_within(table, in_use, known, key)
         if slot < 0 and tally[CHOOSING] and rules.chosen:
@@ -185,9 +182,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 worker = next_worker(key, now, opening, whole, full, False, rules, loads, tally)
         # Step 3. A key that has just been split has only its first worker, which has no room: another one joins.
         if is_split:
-            # Of a few workers: the first that is open to all keys, else the one that is the least ahead. Of many: the
-            # first with room, from the one that got the key's last tuple on; after as many tuples as the key has
-            # workers, the search starts at its first worker again.
+            # Of a few workers: the first that is open to all keys, else the least ahead. Of many: the first with room,
+            # from the one that got the key's last tuple on; after as many tuples as the key has workers, the search
+            # restarts at its first worker.
             many: int = length[slot]
             reach = opening + (whole - opening) * reaches[slot]
             enough = opening
@@ -209,9 +206,8 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                     if level <= enough:
                         break
                 node = head[slot] if node == FIRST else following[node]
-            # A worker with room: of many, the next search begins at it. Its replica is in use, and isn't forgotten.
-            # None with room: one more joins. Of the few that a capped key may have, the chosen one may be on the key
-            # already.
+            # A worker with room: of many, the next search begins at it, and its replica is in use. None with room: one
+            # more joins. Of the few that a capped key may have, the chosen one may be on the key already.
             if worker >= 0:
                 cursor[slot] = best
                 if best != FIRST:
@@ -224,11 +220,11 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 worker = next_worker(key, now, opening, reach, full, True, rules, loads, tally)
                 if many < len(load):
                     add_worker(replicas, slot, worker)
-        # The tuple is routed. A worker that has nothing to do begins now: idle time isn't saved up.
+        # The tuple is routed. An idle worker begins now: idle time isn't saved up.
         load[worker, AHEAD] = max(load[worker, AHEAD], now) + cost * load[worker, PACE]
         load[worker, PASSING] += cost
         routes[i] = worker
-        # Step 4: at the end of a part the oldest one no longer counts, and the limits may fall, and levels with them.
+        # Step 4: at the end of a part the oldest one no longer counts, and limits and levels may fall.
         if len(costs) and tuples % rules.part == 0:
             counted = end_part(rules, tuples, costs_so_far)
             mean = costs_so_far[TOGETHER] / counted
@@ -237,12 +233,12 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
                 opening, whole, full = compute_limits(rules, unit)
                 for w in range(len(load)):
                     load[w, AHEAD] -= (before - full) * min(max((load[w, AHEAD] - now) / before, 0.0), 1.0)
-            # Step 5: a new beginning of time, from which all levels are as they were.
+            # Step 5: a new origin of time, with the same levels.
             if now > _FAR * unit:
                 for w in range(len(load)):
                     load[w, AHEAD] = max(load[w, AHEAD] - now, 0.0)
                 now = 0.0
-        # Now and then: the recent loads, by which joining workers are chosen; replicas without use are forgotten.
+        # Now and then: estimate recent loads, for choosing joining workers; forget unused replicas.
         to_estimate -= 1
         if to_estimate == 0:
             estimate_loads(loads, rules)
@@ -261,9 +257,9 @@ def route_within_bounds(  # noqa: C901, PLR0912, PLR0915  written out: a call wo
 
 @kernel
 def end_part(rules: BoundedLoadParameters, tuples: int, costs_so_far: NDArray[np.float64]) -> int:
-    """End a part of the stream: it takes the place of the oldest of the last PARTS. Return how many tuples these have.
+    """End a part of the stream, which replaces the oldest of the last PARTS. Return how many tuples these have.
 
-    The sum is formed anew, so that no rounding errors add up.
+    The sum is computed anew, so that rounding errors don't add up.
     """
     ended = tuples // rules.part
     costs_so_far[(ended - 1) % PARTS] = costs_so_far[PRESENT]
@@ -286,10 +282,10 @@ def _choose_first(
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> int:
-    """Choose a new key's first worker and remember the key, if there's room: its slot, or −1.
+    """Choose a new key's first worker and remember the key, if there is room. Return its slot, or −1.
 
-    It is the key's home if that has at most its share of keys; else, of the workers that the key's hash functions name,
-    the one with the fewest keys for its speed. If a key may have fewer than W workers, it is one of those.
+    It is the key's home if that has at most its share of keys; else, of the workers of the key's hash functions, the
+    one with the fewest keys for its speed. If a key may have fewer than W workers, it is one of those.
     """
     if replicas.size[KEYS] >= rules.chosen:
         tally[CHOOSING] = 0
@@ -315,10 +311,10 @@ def _choose_first(
 def _forget_idle_keys(
     rules: BoundedLoadParameters, loads: Loads, replicas: ReplicaTable, tally: NDArray[np.int64]
 ) -> None:
-    """Forget the replicas that haven't been used for a period, and keys that nothing need be remembered of.
+    """Forget the replicas not used for a period, and keys of which nothing need be remembered.
 
-    Keys whose first worker was chosen all stay while there's room for more of them; later only those that have come
-    since the last time. When few of them are left, new keys' workers are chosen again.
+    All keys whose first worker was chosen stay while there is room for more; later only those seen since the last time.
+    When few are left, new keys' workers are chosen again.
     """
     choosing = rules.chosen > 0 and tally[CHOOSING]
     forget_idle_replicas(replicas, ALL if choosing else SEEN if rules.chosen else NONE)
@@ -331,7 +327,7 @@ def _forget_idle_keys(
 
 @kernel
 def compute_limits(rules: BoundedLoadParameters, unit: float) -> tuple[float, float, float]:
-    """The limits of being ahead: to be open, for a whole key, and for any tuple. ``unit`` is a tuple's mean cost."""
+    """The limits of being ahead: to be open, for a whole key, and for any tuple. ``unit`` is the mean cost."""
     window = unit * rules.window
     worker = unit * rules.pace
     return (
@@ -345,7 +341,7 @@ def compute_limits(rules: BoundedLoadParameters, unit: float) -> tuple[float, fl
 def vote_to_split(key: np.uint64, worker: int, loads: Loads) -> bool:
     """Vote for splitting a key at a worker that has no room for it. Return True if the key has won.
 
-    The vote is Boyer and Moore's, in which a key with most of the tuples there leads in the end.
+    In Boyer and Moore's vote, a key with most of the tuples there leads in the end.
     """
     if loads.rival[worker] == key:
         loads.votes[worker] += 1
@@ -383,17 +379,17 @@ def next_worker(
     loads: Loads,
     tally: NDArray[np.int64],
 ) -> int:
-    """The worker for a tuple whose key's own workers have no room.
+    """The worker for a tuple whose key's workers have no room.
 
-    Candidates are first the workers that the key's hash functions name, in their order, and then other workers in turn.
-    A worker is open if it is ahead by at most ``opening``.
+    Candidates are first the workers of the key's hash functions, in order, and then other workers in turn. A worker is
+    open if it is ahead by at most ``opening``.
 
     * The worker joins the key (``stays``), and this is the only source: the open candidate with the least recent load.
     * The worker joins the key, and there are more sources: the first open candidate. Then sources agree as long as most
       of the first candidates are open. A candidate beyond the key's ``reach`` isn't open here, because it would have no
       room for the key's next tuple.
     * Only the tuple goes there: the first open candidate.
-    * No candidate is open: the one that is the least ahead, if it isn't full. Otherwise any worker that isn't full.
+    * No candidate is open: the least ahead, if it isn't full. Otherwise any worker that isn't full.
     """
     best = lowest = -1
     agree = stays and rules.chosen == 0
@@ -433,10 +429,10 @@ def next_within_cap(
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> int:
-    """As ``next_worker``, where a key may have fewer than W workers: its first candidates (``draw_candidates``).
+    """As ``next_worker``, if a key may have fewer than W workers: its first candidates (``draw_candidates``).
 
-    If none of these is open it is the one that is the least ahead, whether that is full or not. ``deck`` [W] is as
-    ``draw_for_key`` takes it, and ``own`` has a place for each worker that a key may have.
+    If none of these is open, it is the least ahead, even if that is full. ``deck`` [W] is as for ``draw_for_key``, and
+    ``own`` has room for each worker that a key may have.
     """
     agree = stays and rules.chosen == 0
     if agree:
@@ -462,7 +458,7 @@ def next_within_cap(
 
 @kernel
 def _next_with_room(now: float, full: float, loads: Loads, tally: NDArray[np.int64]) -> int:
-    """The next worker in turn that isn't full; if all are (only with a small window, see the proof), the least full."""
+    """The next worker in turn that isn't full; if all are (only in small windows, see the proof), the least full."""
     for _ in range(len(loads.load)):
         worker = _next_in_turn(tally, len(loads.load))
         if loads.load[worker, AHEAD] - now <= full:

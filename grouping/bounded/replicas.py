@@ -1,7 +1,7 @@
-"""The replicas that BOUNDED_LOAD remembers: keys, each with its workers in the order in which they joined.
+"""The replicas that BOUNDED_LOAD remembers: keys, each with its workers in the order of joining.
 
-C slots hold the keys. A key's first worker is in its slot. Its other workers are nodes of a chain, and there are M
-nodes for all keys. A chain is read as a circle, in which node −1 stands for the first worker and follows the last node.
+C slots hold the keys. A key's first worker is in its slot. Its other workers are nodes of a chain, of which there are M
+for all keys. A chain is circular: node −1 stands for the first worker and follows the last node.
 """
 
 import math
@@ -18,12 +18,12 @@ NONE, SEEN, ALL = (
     0,
     1,
     2,
-)  # which keys with one worker `forget_idle_replicas` keeps: none, those seen since the last call, all
-FIRST = -1  # the node that stands for a key's first worker
+)  # the keys with one worker that `forget_idle_replicas` keeps: none, those seen since the last call, all
+FIRST = -1  # the node of a key's first worker
 
 
 class ReplicaTable(NamedTuple):
-    """C slots of 41 bytes, M nodes of 9 bytes, and a hash table of 8 to 16 bytes a slot that finds a key's slot."""
+    """C slots of 41 bytes, M nodes of 9 bytes, and a hash table of keys' slots of 8 to 16 bytes a slot."""
 
     key: NDArray[np.uint64]  # [C], the key's hash
     first: NDArray[np.int32]  # [C], its first worker
@@ -37,13 +37,13 @@ class ReplicaTable(NamedTuple):
     worker: NDArray[np.int32]  # [M]
     following: NDArray[np.int32]  # [M], the next node, or FIRST
     used: NDArray[np.bool_]  # [M], whether a tuple of the key has gone there since the last `forget_idle_replicas`
-    size: NDArray[np.int64]  # [4], keys; the first free node; nodes that are free; entries of the table in use
+    size: NDArray[np.int64]  # [4], keys; the first free node; free nodes; used entries of the table
     # See unskew.grouping.slots. Only its first ``size[SPAN]`` entries are in use, so that few keys stay in the cache.
     table: NDArray[np.int32]
 
 
 def make_replicas(keys: int, nodes: int) -> ReplicaTable:
-    """Room for that many keys, and for that many workers besides the keys' first ones. No replicas yet."""
+    """Empty room for so many keys, and workers besides the keys' first ones."""
     following = np.arange(1, nodes + 1).astype(np.int32)
     following[-1] = FIRST
     return ReplicaTable(
@@ -66,13 +66,13 @@ def make_replicas(keys: int, nodes: int) -> ReplicaTable:
 
 @kernel
 def reach_limit(length: int) -> float:
-    """The limit of a key with that many workers, between 0, the limit of open workers, and 1, a whole key's limit."""
+    """The limit of a key with so many workers, between 0, the limit of open workers, and 1, a whole key's."""
     return 1 / math.sqrt(math.sqrt(float(length)))
 
 
 @kernel
 def add_key(replicas: ReplicaTable, key: np.uint64, worker: int) -> int:
-    """Give a new key a slot with one worker, and return the slot. There must be a free slot."""
+    """Give a new key a free slot, which there must be, with one worker, and return it."""
     slot: int = replicas.size[KEYS]
     replicas.size[KEYS] += 1
     replicas.key[slot] = key
@@ -123,7 +123,7 @@ def add_worker(replicas: ReplicaTable, slot: int, worker: int) -> None:
 
 @kernel
 def mark_use(replicas: ReplicaTable, slot: int, worker: int) -> bool:
-    """Say that a tuple of a key goes to a worker. Return False if that isn't one of the key's."""
+    """Record that a key's tuple goes to a worker. Return False if that isn't one of the key's."""
     if replicas.first[slot] == worker:
         return True
     node: int = replicas.head[slot]
@@ -137,10 +137,9 @@ def mark_use(replicas: ReplicaTable, slot: int, worker: int) -> bool:
 
 @kernel
 def forget_idle_replicas(replicas: ReplicaTable, keep: int) -> None:
-    """Forget workers to which no tuple went since the last call, but not a key's first worker. Then forget whole keys.
+    """Forget workers without a tuple since the last call, except keys' first ones. Then forget whole keys.
 
-    A key that is left with one worker stays if ``keep`` is ALL. It also stays if ``keep`` is SEEN and the key has come
-    since the last call.
+    A key with one worker left stays if ``keep`` is ALL, or if it is SEEN and the key has come since the last call.
     """
     kept = 0
     for slot in range(replicas.size[KEYS]):
@@ -186,7 +185,7 @@ def _prune_slot(replicas: ReplicaTable, slot: int) -> None:
 
 @kernel
 def list_chains(replicas: ReplicaTable) -> NDArray[np.int32]:
-    """All chains as rows in the order of the slots: slot, worker, whether it was used, whether the cursor is there."""
+    """All chains as rows in order of slots: slot, worker, whether it was used, whether the cursor is there."""
     rows = np.zeros((len(replicas.worker) - replicas.size[SPARE], 4), np.int32)
     row = 0
     for slot in range(replicas.size[KEYS]):

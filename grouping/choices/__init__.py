@@ -1,9 +1,9 @@
-"""Choices: a key has candidate workers, and each tuple goes to the least loaded of them.
+"""Choices: each tuple goes to the least loaded of its key's candidate workers.
 
-PARTIAL_KEY splits every key over d candidates. D_CHOICES and W_CHOICES give more than two workers only to the heavy
-hitters. Others of the kind are in ``unskew.grouping.papers``: HOLISTIC gives a heavy hitter as many as its load asks
-for, PORC sends a tuple to the first candidate that isn't full, and POTC, ON_GREEDY and OFF_GREEDY choose once for a key
-and never split it.
+PARTIAL_KEY splits every key over d candidates. D_CHOICES and W_CHOICES give more than two workers only to heavy
+hitters. Similar schemes are in ``unskew.grouping.papers``: HOLISTIC gives heavy hitters as many as their load needs,
+PORC sends a tuple to the first candidate that isn't full, and POTC, ON_GREEDY and OFF_GREEDY choose once per key and
+never split it.
 """
 
 from unskew.grouping.choices.d_choices import DChoices

@@ -1,4 +1,4 @@
-"""D_CHOICES: heavy hitters get d choices, as few as suffice, and the tail gets two."""
+"""D_CHOICES: heavy hitters get the fewest choices d that suffice, and the tail gets two."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,9 +40,9 @@ class DChoices(WChoices):
     half_life : int, tuples of the source, default None
         As in W_CHOICES.
     own_choices : bool, default False
-        Ours. Give each heavy hitter a d of its own, max(2, ⌈p·W⌉) for its own share p. Its d grows by one whenever its
-        least loaded candidate is above the mean load by more than ε of all tuples and 3 tuples. So d isn't planned by
-        expectation, and one hot key doesn't give all others many workers.
+        Ours. Give each heavy hitter a separate d, max(2, ⌈p·W⌉) for its share p. Its d grows by one whenever its least
+        loaded candidate is above the mean load by more than ε of all tuples and 3 tuples. So d isn't based on
+        expectations, and one hot key doesn't give all others many workers.
 
     Notes
     -----
@@ -61,7 +61,7 @@ class DChoices(WChoices):
 
     After a change of the stream, D_CHOICES is slower than W_CHOICES, because d depends on shares of the whole stream. A
     key of 80 % that comes after 2 M tuples has d = 3 at first. A million tuples later its workers still have six times
-    the mean. Because d is planned by expectation, ε isn't always kept on calm streams either, when hash functions
+    the mean. Because d is based on expectations, ε isn't always kept on calm streams either, if hash functions
     coincide.
 
     References

@@ -1,4 +1,4 @@
-"""Counts that decay: the option ``half_life``, for schemes that would otherwise count from the start."""
+"""The option ``half_life``: counts that decay, for schemes that would otherwise count from the start."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from unskew.grouping.state import Value
 class DecayingGrouping(Grouping):
     """Base of the schemes with a ``half_life``.
 
-    After each ``half_life`` tuples all counts are halved. So tuples older than a few half-lives don't matter. Between
-    two halvings counts are whole numbers that only grow, as the kernels need them.
+    After each ``half_life`` tuples all counts are halved, so tuples older than a few half-lives don't matter. Between
+    halvings, counts are integers that only grow, as the kernels require.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class DecayingGrouping(Grouping):
         super().__init__(workers, seed=seed)
         self.half_life = None if half_life is None else check_integer("half_life", half_life, 1)
         self.loads = np.zeros(self.workers, np.int64)
-        self.age = 0  # tuples since everything was halved
+        self.age = 0  # tuples since the last halving
 
     def _route_by_half_lives(
         self, codes: NDArray[np.int32], route: Callable[[NDArray[np.int32]], NDArray[np.int32]]

@@ -1,4 +1,4 @@
-"""How D_CHOICES and W_CHOICES route, compiled: the tail has two choices, and heavy hitters have more."""
+"""The compiled routing of D_CHOICES and W_CHOICES: the tail has two choices, heavy hitters have more."""
 
 import math
 
@@ -11,10 +11,10 @@ from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.least_loaded import before_first, least_of_all
 from unskew.grouping.slots import enter_slot, find_slot
 
-# Positions in `tally`: tuples so far, d, the number of tuples after which d is found next.
+# Positions in `tally`: tuples so far, d, and the number of tuples at which d is next computed.
 TUPLES, CHOICES, DUE = 0, 1, 2
 NEVER = 1 << 62
-_NOISE = 3  # a load that is above the mean by at most so many tuples isn't too high
+_NOISE = 3  # a load isn't too high if it is above the mean by at most so many tuples
 
 
 @kernel
@@ -32,8 +32,8 @@ def route_by_weight(
 ) -> NDArray[np.int32]:
     """Route tuple by tuple.
 
-    If keys have a d of their own, ``more`` [m] says how many choices each needs beyond its share. If all heavy keys
-    have the same d, ``more`` is empty.
+    If each key has its own d, ``more`` [m] is how many choices each needs beyond its share. Otherwise ``more`` is
+    empty.
 
     1. Count the key.
     2. A key of the tail goes to the less loaded of its two candidates, ``tail`` [k, 2].
@@ -43,7 +43,7 @@ def route_by_weight(
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
-    watched, counters, size, table = sketch  # taken out once (see unskew.grouping.slots)
+    watched, counters, size, table = sketch  # once (see unskew.grouping.slots)
     used = size[USED]
     tuples, choices, due = tally
     for i in range(len(codes)):
@@ -87,7 +87,7 @@ def route_by_weight(
 
 @kernel
 def own_choices(share: float, more: int, workers: int) -> int:
-    """The d of one heavy key, if each has its own."""
+    """The d of one heavy key."""
     return min(workers, max(2, math.ceil(share * workers)) + more)
 
 
@@ -104,7 +104,7 @@ def _make_room(sketch: MisraGriesSketch, more: NDArray[np.int64]) -> int:
 
 @kernel
 def next_time(tuples: int, workers: int) -> int:
-    """The number of tuples after which d is found next: a tenth more than now, within bounds."""
+    """The number of tuples at which d is next computed: a tenth more than now, within bounds."""
     return tuples + min(max(1000, 2 * workers, tuples // 10), max(10_000, 20 * workers))
 
 
@@ -112,8 +112,8 @@ def next_time(tuples: int, workers: int) -> int:
 def is_heavy(counted: int, expected: float) -> bool:
     """Whether a key's count is above the count expected at the threshold, and not by chance.
 
-    The margin is three standard deviations of a Poisson count, and three tuples more. In the first tuples of a stream,
-    or with many workers, the bare threshold is less than a few tuples, and every key would pass it.
+    The margin is three standard deviations of a Poisson count, and three tuples. At a stream's start, or with many
+    workers, the threshold alone is less than a few tuples, and every key would pass it.
     """
     return counted > expected and counted >= expected + 3 * math.sqrt(expected) + 3
 
@@ -122,7 +122,7 @@ def is_heavy(counted: int, expected: float) -> bool:
 def heavy_shares(sketch: MisraGriesSketch, threshold: float, tuples: int) -> NDArray[np.float64]:
     """The shares of the heavy keys, greatest first.
 
-    They are too high by up to 2/m, so that keys get too many choices rather than too few.
+    They are too high by up to 2/m, which gives keys too many choices rather than too few.
     """
     counts = np.sort(sketch.counter[: sketch.size[USED]])[::-1]
     heavy = 0
@@ -133,7 +133,7 @@ def heavy_shares(sketch: MisraGriesSketch, threshold: float, tuples: int) -> NDA
 
 @kernel
 def enough_choices(head: NDArray[np.float64], workers: int, tolerance: float) -> int:
-    """The least d ≥ max(2, ⌈p1·W⌉) with which no prefix of the head overloads the workers that it has.
+    """The least d ≥ max(2, ⌈p1·W⌉) with which no prefix of the head overloads its workers.
 
     The choices of the h heaviest keys are expected to cover b = W − W·((W − 1)/W)^(h·d) workers. The condition, for
     every h:
@@ -171,7 +171,7 @@ def _prefix_fits(
 
 @kernel
 def _least_of_more(key: np.uint64, number: np.uint64, choices: int, loads: NDArray[np.int64], worker: int) -> int:
-    """The least loaded of a worker and the workers that hash functions 2 … d − 1 name (some may coincide)."""
+    """The least loaded of a worker and those of hash functions 2 … d − 1 (some may coincide)."""
     for j in range(2, choices):
         candidate = int(reduce_to_range(mix_hash(key, number + np.uint64(j)), len(loads)))
         if loads[candidate] < loads[worker]:

@@ -1,4 +1,4 @@
-"""PARTIAL_KEY (PKG, Greedy-d): the least loaded of a key's d candidates, optionally with probing of actual loads."""
+"""PARTIAL_KEY (PKG, Greedy-d): the least loaded of a key's d candidates, optionally by probing actual loads."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,15 +22,15 @@ ESTIMATIONS = ("local", "global")
 class PartialKey(DecayingGrouping):
     """Send each tuple to the least loaded of its key's d candidates, as far as this source knows their load.
 
-    With *key splitting* a key may be on all of its candidates at once, so that nothing has to be remembered of a key.
-    With *local load estimation* a source counts only the tuples that it sent, so that sources needn't communicate.
+    With *key splitting* a key may be on all of its candidates, so that nothing need be remembered of a key. With *local
+    load estimation* a source counts only the tuples that it sent, so that sources needn't communicate.
 
     Guarantees
     ----------
     * A key is on at most d workers. Its hashes name them, and they are the same for every source.
     * With p1 ≤ 1/(5W) the imbalance is O(m/W) with high probability after m ≥ W² tuples (Theorem 5.1). If most keys are
-      much rarer than p1, the imbalance is far smaller. The theorem is about hash functions that are drawn at random. It
-      says nothing of keys that are chosen by someone who knows them: all may have the same d workers.
+      much rarer than p1, the imbalance is far smaller. The theorem assumes random hash functions. It doesn't hold for
+      keys chosen by someone who knows these: all may have the same d workers.
     * No balance beyond p1 = d/W: then the imbalance fraction is at least p1/d − 1/W.
 
     Time O(d) a tuple. Memory: W counters and none for keys. While a batch is routed, d candidates for each of its
@@ -59,9 +59,8 @@ class PartialKey(DecayingGrouping):
     would have no choice. Here a key's min(d, W) candidates all differ, because each hash function chooses among the
     workers that the ones before it left. Of equal loads the candidate of the earlier hash function is chosen.
 
-    After a change of the stream: loads count from the start. So when a hot key has gone, or another came, its workers
-    get less until the others have caught up. That takes about as long as the key was hot. With a ``half_life`` it takes
-    a few half-lives.
+    After a change of the stream: loads count from the start. So when a hot key goes, its workers get less until the
+    others have caught up, which takes about as long as the key was hot, or a few half-lives with a ``half_life``.
 
     References
     ----------
@@ -115,7 +114,7 @@ class PartialKey(DecayingGrouping):
         return ProbeController(self._identity(), self.workers, self.probe_every) if self.probe_every else None
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take the workers' actual loads for the estimate."""
+        """Replace the estimate by the workers' actual loads."""
         if not self.probe_every:
             super()._adopt(values, missed=missed)
         self.loads = np.array(values["loads"], np.int64)
@@ -152,7 +151,7 @@ class LoadMonitor(Monitor):
         self.tuples = 0
 
     def observe(self, keys: Keys, costs: Costs) -> None:
-        """Count the tuples. Costs don't matter."""
+        """Count the tuples."""
         self.tuples += len(keys)
 
     def report(self) -> Mapping[str, Value] | None:
@@ -165,7 +164,7 @@ class LoadMonitor(Monitor):
 
 
 class ProbeController(Controller):
-    """Add up the workers' tuples. After each ``every`` tuples a plan gives the sources the workers' loads."""
+    """Adds up the workers' tuples. After each ``every`` tuples a plan gives the sources the workers' loads."""
 
     state_fields = ("loads", "passed")
 
@@ -176,7 +175,7 @@ class ProbeController(Controller):
         self.passed = 0
 
     def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
-        """Plan: every worker's load since the start (``loads``, int64[W]), if it's time to probe."""
+        """Plan: each worker's load since the start (``loads``, int64[W]), if it is time to probe."""
         for worker, report in reports.items():
             tuples = report["tuples"]
             assert isinstance(tuples, int)

@@ -19,8 +19,8 @@ from unskew.grouping.state import Value
 class WChoices(DecayingGrouping):
     """Send a tuple of a heavy hitter to the least loaded of all workers, any other to the less loaded of two.
 
-    Heavy hitters are keys whose share is at least θ = ``threshold`` / W. They are found online, in the source's own
-    part of the stream.
+    Heavy hitters are keys with a share of at least θ = ``threshold`` / W, found online in the source's part of the
+    stream.
 
     Guarantees
     ----------
@@ -28,8 +28,8 @@ class WChoices(DecayingGrouping):
     * No key with less than θ of the tuples so far counts as a heavy hitter, and no key counts as one by chance. What
       has surely been counted of it is three standard deviations above the threshold, and at least 4 tuples.
     * Every key with a share above 1.5·θ counts as a heavy hitter once the stream is long enough to tell.
-    * So the load is as balanced as its tail. That is the balance of PARTIAL_KEY on keys below the threshold up to which
-      it is proved to balance: 1/(5W), Theorem 5.1 there.
+    * So the load is as balanced as its tail: as PARTIAL_KEY on keys below the threshold up to which it provably
+      balances, 1/(5W) (Theorem 5.1 there).
 
     Time O(1) a tuple, amortised. Memory: W loads and 4 / θ = 20·W counters of heavy hitters, of 16 bytes each and 8 to
     16 bytes to find each.
@@ -46,7 +46,7 @@ class WChoices(DecayingGrouping):
     Notes
     -----
     At low skew and with few keys *all* keys may truly be above θ, and then the scheme is SHUFFLE. An example is W
-    equally frequent keys, of 1/W each. D_CHOICES then looks for how few choices suffice.
+    equally frequent keys, of 1/W each. D_CHOICES then finds how few choices suffice.
 
     The authors count with SpaceSaving, whose counts are too high by up to N/m. Their prototypes have m = 100 counters
     whatever W is, and add the error once more. So with many workers nearly every key passes. This scheme counts with
@@ -77,7 +77,7 @@ class WChoices(DecayingGrouping):
     def __init__(self, workers: int, *, seed: int = 0, threshold: float = 0.2, half_life: int | None = None) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)
         self.threshold = check_number("threshold", threshold, 0.01, 10)
-        self._tolerance = 0.0  # heavy hitters have all workers; D_CHOICES tunes them
+        self._tolerance = 0.0  # heavy hitters have all workers, except in D_CHOICES
         self.tally = np.array([0, self.workers, NEVER])
         self._sketch = make_sketch(int(np.ceil(4 * self.workers / self.threshold)))
         self._more = np.zeros(0, np.int64)  # heavy hitters don't count how many they need

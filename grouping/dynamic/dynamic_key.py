@@ -27,7 +27,7 @@ from unskew.grouping.interface import Costs, Grouping, Times
 from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 
-# The fields of the key spaces that are saved; the others are computed from them.
+# The saved fields of the key spaces. The others are computed from them.
 _WATCHED = ("space", "key", "frequency", "born", "seen", "checked", "pool")
 _HOTTEST = 100
 

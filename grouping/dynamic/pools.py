@@ -1,7 +1,7 @@
-"""How DYNAMIC_KEY routes, compiled: pools of workers that grow and shrink, and key spaces that say which may grow.
+"""DYNAMIC_KEY's compiled routing: pools of workers that grow and shrink, and key spaces that say which may grow.
 
-The spaces are generations, as in a JVM's garbage collection: baby, teenage, old. The watched keys are in a fixed number
-of slots. A slot's space is a mark on it, so that a promotion moves nothing.
+The spaces are generations, as in a JVM's garbage collection: baby, teenage, old. Watched keys are in a fixed number of
+slots. A slot's space is a mark, so that a promotion moves nothing.
 """
 
 from typing import NamedTuple
@@ -20,29 +20,29 @@ ORIGIN, NOW, LANDMARK = 0, 1, 2
 TUPLES, CYCLES, UPS, DOWNS = 0, 1, 2, 3
 UNSET = -(1 << 62)
 _ENDLESS = 1 << 62
-_INITIAL = 2  # the pool that every key starts with
+_INITIAL = 2  # every key's initial pool
 
 
 class KeySpaces(NamedTuple):
     """C slots, and the hash table that finds a key's slot.
 
-    A promotion reduces the babies to ``capacity[BABY]``. Until the next one as many newcomers are let in again.
+    A promotion reduces the babies to ``capacity[BABY]``. Until the next one as many newcomers are admitted.
     """
 
     capacity: NDArray[np.int64]  # [4], keys of each space (of FREE: 0)
     space: NDArray[np.int8]  # [C], FREE, BABY, TEENAGE or OLD
     key: NDArray[np.uint64]  # [C], the key's hash
-    frequency: NDArray[np.float64]  # [C], the key's tuples since it was let in
-    born: NDArray[np.int64]  # [C], the number of the tuple that it came with
-    seen: NDArray[np.int64]  # [C], ms, when it was seen last
-    checked: NDArray[np.int64]  # [C], ms, when its pool's scaling was checked last
-    pool: NDArray[np.int32]  # [C], workers that it may use
+    frequency: NDArray[np.float64]  # [C], the key's tuples since its admission
+    born: NDArray[np.int64]  # [C], the number of its first tuple
+    seen: NDArray[np.int64]  # [C], ms, when it was last seen
+    checked: NDArray[np.int64]  # [C], ms, when its pool's scaling was last checked
+    pool: NDArray[np.int32]  # [C], its number of workers
     size: NDArray[np.int64]  # [4], keys in each space; [FREE]: a slot below which none is free
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
 class DynamicKeyParameters(NamedTuple):
-    """The parameters as the kernel takes them; times in ms, loads in % of all tuples."""
+    """The kernel's parameters; times in ms, loads in % of all tuples."""
 
     workers: int
     warm_up: int
@@ -87,10 +87,10 @@ def follow_pools(
     tally: NDArray[np.int64],
     admitted: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """Route tuple by tuple. If a slot's key is let in by this call, ``admitted`` [C] gets its code."""
+    """Route tuple by tuple. ``admitted`` [C] gets the code of slots' keys that this call admits."""
     workers = np.empty(len(codes), np.int32)
     weight = tuple_weight(clock, rules)
-    # Taken out of the named tuple once (see unskew.grouping.slots).
+    # Out of the named tuple once (see unskew.grouping.slots).
     watched, table, pools = spaces.key, spaces.table, spaces.pool
     frequency, seen, checked, size = spaces.frequency, spaces.seen, spaces.checked, spaces.size
     room = 2 * spaces.capacity[BABY]
@@ -134,7 +134,7 @@ def _scale_pool(
     clock: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> int:
-    """Check whether a key's pool should grow or shrink; the worker for its tuple, ``best`` if nothing changes."""
+    """Check whether a key's pool should grow or shrink; returns its tuple's worker, ``best`` if nothing changes."""
     pool: int = spaces.pool[slot]
     scale = 100 / total[0] if total[0] > 0 else 0.0
     if (
@@ -189,19 +189,19 @@ def _advance_clock(
     clock: NDArray[np.int64],
     tally: NDArray[np.int64],
 ) -> None:
-    """Move the clock, and do the promotions that it passes, one by one and each as of its own time."""
+    """Move the clock, and do the promotions that it passes, each as of its time."""
     if clock[ORIGIN] == UNSET:
         clock[ORIGIN] = time
         clock[LANDMARK] = time
     clock[NOW] = time
     passed = (time - clock[ORIGIN]) // rules.period
-    settled = 0  # promotions in a row that changed nothing
+    settled = 0  # consecutive promotions without a change
     while tally[CYCLES] < passed:
         if spaces.size[BABY] + spaces.size[TEENAGE] + spaces.size[OLD] == 0:
             tally[CYCLES] = passed
             break
         if settled == rules.periods_to_old:
-            # One of them was into old: so nothing changes until a key is evicted.
+            # One of them was into old, so nothing changes until a key is evicted.
             tally[CYCLES] = max(tally[CYCLES], min(passed, _last_without_eviction(rules, spaces, clock)))
             settled = 0
             continue
@@ -210,7 +210,7 @@ def _advance_clock(
         before = spaces.space.copy()
         promote_keys(spaces, clock[ORIGIN] + tally[CYCLES] * rules.period, into_old, rules.evict_after)
         settled = settled + 1 if (spaces.space == before).all() else 0
-    # The latest tuple weighs most; when the weights get large, all are scaled by a power of 2, which is exact.
+    # The latest tuple weighs most. Large weights are all scaled by a power of 2, which is exact.
     if rules.half_life > 0:
         halvings = (time - clock[LANDMARK]) // rules.half_life
         if halvings >= 32:
@@ -223,7 +223,7 @@ def _advance_clock(
 
 @kernel
 def _last_without_eviction(rules: DynamicKeyParameters, spaces: KeySpaces, clock: NDArray[np.int64]) -> int:
-    """The number of the last promotion that evicts no key, if no more tuples come."""
+    """The number of the last promotion that evicts no key if no more tuples come."""
     last = _ENDLESS
     for slot in range(len(spaces.space)):
         if spaces.space[slot] >= TEENAGE:
@@ -233,7 +233,7 @@ def _last_without_eviction(rules: DynamicKeyParameters, spaces: KeySpaces, clock
 
 @kernel
 def tuple_weight(clock: NDArray[np.int64], rules: DynamicKeyParameters) -> float:
-    """How much a tuple counts now. It is 1, or more with time if shares decay, so that earlier tuples count less."""
+    """A tuple's weight now: 1, or growing with time if shares decay, so that earlier tuples count less."""
     if rules.half_life == 0 or clock[NOW] == UNSET:
         return 1.0
     return 2.0 ** ((clock[NOW] - clock[LANDMARK]) / rules.half_life)
@@ -241,7 +241,7 @@ def tuple_weight(clock: NDArray[np.int64], rules: DynamicKeyParameters) -> float
 
 @kernel
 def admit_key(spaces: KeySpaces, key: np.uint64, pool: int, born: int) -> int:
-    """Let a key that is in no space into the babies, and return its slot.
+    """Admit a key that is in no space to the babies, and return its slot.
 
     The babies must be fewer than twice their capacity.
     """
@@ -269,7 +269,7 @@ def promote_keys(spaces: KeySpaces, now: int, into_old: bool, evict_after: int) 
     3. The most frequent of babies and teenagers together become the teenagers.
     4. If ``into_old``, the most frequent of teenagers and old keys together become the old keys.
 
-    Of equally frequent keys, the one in the higher space is first, and then the one that came first.
+    Of equally frequent keys, one in a higher space is first, and then the one that came first.
     """
     for slot in range(len(spaces.space)):
         if spaces.space[slot] >= TEENAGE and now - spaces.seen[slot] > evict_after:
@@ -307,7 +307,7 @@ def _fill_space(spaces: KeySpaces, lower: int, upper: int) -> None:
 
 @kernel
 def _order_by_frequency(spaces: KeySpaces, lower: int, upper: int) -> NDArray[np.int64]:
-    """The slots of two spaces, most frequent first; three stable sorts, the least important first."""
+    """The slots of two spaces, most frequent first, by three stable sorts, least important first."""
     slots = np.flatnonzero((spaces.space == lower) | (spaces.space == upper))
     slots = slots[np.argsort(spaces.born[slots], kind="mergesort")]
     slots = slots[np.argsort(-spaces.space[slots], kind="mergesort")]

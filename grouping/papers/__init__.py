@@ -1,4 +1,4 @@
-"""Schemes that are kept for comparison: the papers' baselines, and what others have improved upon.
+"""Schemes for comparison: the papers' baselines, and predecessors of others.
 
 Examples
 --------

@@ -1,4 +1,4 @@
-"""DALTON: a contextual bandit learns which worker is good for a hot key.
+"""DALTON: a contextual bandit learns hot keys' best workers.
 
 A *slide* is a fixed number of tuples. Loads and replicas are counted over a window: the last few slides and the present
 one. A hot key's *arms* are the workers that it has been on since it became hot. Each arm has a value.
@@ -31,15 +31,15 @@ from unskew.grouping.slots import (
 )
 from unskew.grouping.state import Value
 
-UNTRIED = -2.0  # an arm's value before it's tried, below any reward
+UNTRIED = -2.0  # an untried arm's value, below any reward
 STEP = 0.1  # the weight of a new reward
-_SHARE_SATED = 0.7  # when so much of the hot keys is sated, all may explore one worker more
-# Positions in `tally`: tuples so far; hot keys; how many workers a key may explore now; how many hot keys are sated.
+_SHARE_SATED = 0.7  # if such a share of the hot keys is sated, all may explore one more worker
+# Positions in `tally`: tuples so far; hot keys; workers that a key may explore now; sated hot keys.
 TUPLES, HOT, SPLIT, SATED = 0, 1, 2, 3
 
 
 class DaltonParameters(NamedTuple):
-    """The parameters as the kernel takes them."""
+    """The kernel's parameters."""
 
     chance: np.uint64  # the hash function that draws
     slide: int  # tuples
@@ -51,7 +51,7 @@ class Arms(NamedTuple):
     """C hot keys, and M arms in all. Each arm has a value and the slide in which it was used last."""
 
     key: NDArray[np.uint64]  # [C]
-    expires: NDArray[np.int64]  # [C], the slide with which the key is hot no more
+    expires: NDArray[np.int64]  # [C], the slide at which the key ceases to be hot
     sated: NDArray[np.bool_]  # [C], whether the key was on as many workers as it may explore
     chain: Chains
     value: NDArray[np.float64]  # [M]
@@ -59,7 +59,7 @@ class Arms(NamedTuple):
     table: NDArray[np.int32]  # see unskew.grouping.slots
 
 
-_OF_ARMS = ("slot", "worker", "value", "last")  # the columns that a saved state has of each arm
+_OF_ARMS = ("slot", "worker", "value", "last")  # a saved state's columns of each arm
 
 
 class Dalton(Grouping):
@@ -170,7 +170,7 @@ class Dalton(Grouping):
         )
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are hot, how many workers a key may explore, and how many were tried (the 100 largest)."""
+        """Show how many keys are hot, how many workers keys may explore, and how many were tried (the 100 largest)."""
         tried = np.bincount(list_nodes(self._arms.chain)[:, 0])
         return {"hot": len(tried), "workers": np.sort(tried)[::-1][:100].tolist(), "splits": int(self.tally[SPLIT])}
 
@@ -287,7 +287,7 @@ def _count_tuple(key: np.uint64, sketch: MisraGriesSketch) -> int:
 
 @kernel
 def _begin_slide(now: int, sketch: MisraGriesSketch, arms: Arms, tally: NDArray[np.int64]) -> None:
-    """Begin a slide: no counts, and only the hot keys that were hot in the last one."""
+    """Begin a slide: without counts, and only with the hot keys that were hot in the last one."""
     sketch.key[:] = 0
     sketch.counter[:] = 0
     sketch.size[:] = 0
@@ -311,7 +311,7 @@ def _begin_slide(now: int, sketch: MisraGriesSketch, arms: Arms, tally: NDArray[
 
 @kernel
 def _make_hot(key: np.uint64, home: int, now: int, arms: Arms, tally: NDArray[np.int64]) -> int:
-    """Make a key hot, with its home as its one arm, since it was there until now; its slot."""
+    """Make a key hot, with its home, where it was, as its only arm. Return its slot."""
     slot: int = tally[HOT]
     tally[HOT] += 1
     arms.key[slot] = key
@@ -373,7 +373,7 @@ def _count_replicas(slot: int, oldest: int, chain: Chains, last: NDArray[np.int6
 def _learn_reward(
     slot: int, node: int, reward: float, replicas: int, rules: DaltonParameters, arms: Arms, tally: NDArray[np.int64]
 ) -> None:
-    """Move the arm's value towards its reward; when most hot keys are sated, all may explore one worker more."""
+    """Move the arm's value towards its reward. If most hot keys are sated, all may explore one more worker."""
     arms.value[node] += STEP * (reward - arms.value[node])
     if replicas == tally[SPLIT] and not arms.sated[slot]:
         arms.sated[slot] = True

@@ -1,4 +1,4 @@
-"""DYNAMIC_KEY_DECAY: DYNAMIC_KEY with load shares that forget."""
+"""DYNAMIC_KEY_DECAY: DYNAMIC_KEY with decaying load shares."""
 
 from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.dynamic.dynamic_key import DynamicKey
@@ -8,10 +8,9 @@ class DynamicKeyDecay(DynamicKey):
     """Route as DYNAMIC_KEY, but let each tuple count half as much after each ``half_life``.
 
     In DYNAMIC_KEY shares count from the start. A worker that joins a hot key's pool gets nearly all of that key's
-    tuples until its total has caught up. Until then the whole stream's load looks balanced, but the last minute's
-    isn't. That lasts as long again as the stream had run before. Here a worker has caught up after a few half-lives,
-    whenever it joins. Frequencies of keys decay alike, so a key that used to be hot leaves the old space to one that is
-    hot.
+    tuples until its total has caught up, which takes as long as the stream has run. Until then the whole stream's load
+    looks balanced, but the last minute's isn't. Here a worker catches up after a few half-lives, whenever it joins.
+    Keys' frequencies also decay, so a formerly hot key leaves the old space to one that is hot.
 
     Guarantees
     ----------
@@ -31,8 +30,8 @@ class DynamicKeyDecay(DynamicKey):
 
     Notes
     -----
-    This scheme is not in the paper. Loads aren't shrunk all the time. Instead a tuple at time t weighs
-    2^(t / ``half_life``), because only proportions matter.
+    This scheme is not in the paper. Because only proportions matter, a tuple at time t weighs 2^(t / ``half_life``),
+    instead of shrinking all loads.
 
     References
     ----------

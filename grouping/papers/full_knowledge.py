@@ -1,4 +1,4 @@
-"""FULL_KNOWLEDGE: an oracle that knows what each tuple costs. It bounds the balance of tuples of unequal cost."""
+"""FULL_KNOWLEDGE: an oracle that knows each tuple's cost, and so bounds the balance of unequal tuples."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,7 @@ class FullKnowledge(Grouping):
     Notes
     -----
     ``route`` needs ``costs`` in ms, each at least 0. Of equal loads the first worker is chosen. If all costs are equal,
-    the scheme is SHUFFLE. The paper's machines may differ in speed. This oracle takes a tuple's cost as the same on all
-    workers.
+    the scheme is SHUFFLE. The paper's machines may differ in speed. Here a tuple costs the same on all workers.
 
     References
     ----------

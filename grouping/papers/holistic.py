@@ -1,4 +1,4 @@
-"""HOLISTIC: a heavy hitter gets one more worker whenever the workers that it has are above the mean."""
+"""HOLISTIC: a heavy hitter gets one more worker whenever its workers are above the mean."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -104,7 +104,7 @@ class Holistic(Grouping):
         return route_by_region(keys.codes, keys.hashes, home, *rules, *state)
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys have regions of several workers, and the sizes of the 100 largest regions."""
+        """Show how many keys have several workers, and the sizes of the 100 largest regions."""
         sizes = np.bincount(list_nodes(self._regions)[:, 0])
         sizes = np.sort(sizes[sizes > 1])[::-1]
         return {"split": len(sizes), "workers": sizes[:100].tolist()}
@@ -151,7 +151,7 @@ def route_by_region(
     """
     workers = np.empty(len(codes), np.int32)
     cursor = before_first()
-    watched, counters, size, table = sketch  # taken out once (see unskew.grouping.slots)
+    watched, counters, size, table = sketch  # once (see unskew.grouping.slots)
     head = regions.head
     used = size[USED]
     tuples: int = tally[0]
@@ -187,7 +187,7 @@ def route_by_region(
 
 @kernel
 def _inspect_region(node: int, home: int, regions: Chains, loads: NDArray[np.int64]) -> tuple[int, int]:
-    """The mean load of a region, rounded down, and the first of its least loaded workers; no region yet: the home's."""
+    """A region's mean load, rounded down, and its first least loaded worker; without a region the home's."""
     if node == END:
         load: int = loads[home]
         return load, home
@@ -212,7 +212,7 @@ def _has_worker(node: int, worker: int, regions: Chains) -> bool:
 
 @kernel
 def _make_room(sketch: MisraGriesSketch, regions: Chains) -> int:
-    """Drop at least half of the counters, and the regions of the keys that they counted; how many are left."""
+    """Drop at least half of the counters, and their keys' regions. Return how many are left."""
     before = sketch.key.copy()
     kept = make_room(sketch.key, sketch.counter, sketch.size, sketch.table)
     slots = find_survivors(before, sketch.key, kept)

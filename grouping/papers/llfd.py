@@ -9,10 +9,10 @@ from unskew.grouping.table.router import TableRouter
 
 
 class Llfd(TableRouter):
-    """Take the heaviest keys from overloaded workers and assign them anew, heaviest first, to the least loaded worker.
+    """Reassign the heaviest keys of overloaded workers, heaviest first, to the least loaded worker.
 
-    If that would overload the worker, it gives up some of its own smaller keys in exchange. These are then assigned in
-    their turn (``table.phases.fit_least_load``). Only the load counts, not the routing table's size and not migration.
+    If that would overload the worker, it gives up some of its smaller keys in exchange, which are then assigned in turn
+    (``table.phases.fit_least_load``). Only load counts, not the routing table's size or migration.
 
     Guarantees
     ----------

@@ -1,4 +1,4 @@
-"""MINMIG: move the keys whose load is large for the size of their state."""
+"""MINMIG: move the keys with much load for the size of their state."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +12,8 @@ from unskew.grouping.table.router import TableRouter
 class MinMig(TableRouter):
     """Take from overloaded workers the keys of the largest γ(k, w) = c(k)^β / S(k, w): much load and little state.
 
-    The routing table is not cleaned, because that would only make keys migrate. So it grows with every plan, towards
-    K·(W − 1)/W entries (appendix B).
+    The routing table isn't cleaned, because that would make keys migrate. So it grows with every plan, towards K·(W −
+    1)/W entries (appendix B).
 
     Guarantees
     ----------

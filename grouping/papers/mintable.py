@@ -9,7 +9,7 @@ from unskew.grouping.table.router import TableRouter
 
 
 class MinTable(TableRouter):
-    """Plan as if every key were at home: the table holds no more than what balance needs.
+    """Plan as if every key were at home, so that the table has only what balance needs.
 
     All entries are moved back. Then the heaviest keys of overloaded workers are assigned anew. These are few keys, but
     often those with the largest states. Keys that were moved back migrate too, unless they are sent where they were.

@@ -6,10 +6,10 @@ from unskew.grouping.table.phases import Workflow, smallest_table
 
 
 class MixedBruteForce(Mixed):
-    """Do as MIXED, but try every number of entries to move back, and keep the best plan.
+    """MIXED, but trying every number of entries to move back, and keeping the best plan.
 
-    Only plans with a table that fits are compared. The best plan has the least overload beyond θmax, then the least
-    migration, then the fewest entries moved back. The scheme shows how much MIXED's short cut costs.
+    Of the plans with a table that fits, the best has the least overload beyond θmax, then the least migration, then the
+    fewest entries moved back. The scheme shows the cost of MIXED's short cut.
 
     Guarantees
     ----------

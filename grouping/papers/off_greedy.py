@@ -1,4 +1,4 @@
-"""OFF_GREEDY: it knows the stream in advance, and gives the keys, most frequent first, to the least loaded worker."""
+"""OFF_GREEDY: knows the stream in advance, and assigns keys, most frequent first, to the least loaded worker."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,8 @@ from unskew.grouping.papers.sticky import make_table
 class OffGreedy(OnGreedy):
     """Sort the keys by decreasing frequency and assign each to the least loaded worker, before any tuple is routed.
 
-    The scheme gets the whole stream beforehand (``fit``), so it bounds what a scheme that doesn't split keys can
-    reach. Keys that weren't foreseen are assigned as in ON_GREEDY. So without foresight the scheme is ON_GREEDY.
+    The scheme gets the whole stream beforehand (``fit``), so it bounds schemes that don't split keys. Unforeseen keys
+    are assigned as in ON_GREEDY.
 
     Guarantees
     ----------
@@ -61,7 +61,7 @@ class OffGreedy(OnGreedy):
         self.foreseen_counts = np.empty(0, np.int64)
 
     def fit(self, keys: KeyArray) -> None:
-        """Count the tuples that will come. Call this before the first tuple is routed.
+        """Count the tuples to come, before the first one is routed.
 
         Raises
         ------

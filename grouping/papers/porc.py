@@ -1,4 +1,4 @@
-"""PORC (Consistent Grouping): a key's first virtual worker that isn't full, of an endless list that its hashes name."""
+"""PORC (Consistent Grouping): the first virtual worker that isn't full, of a key's endless list of hashes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from unskew.grouping.interface import Costs, Times
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.keys import Keys
 
-_ENDLESS = 2.0**62  # a limit that no load reaches. With a huge tolerance the limit itself is too large for an integer.
+_ENDLESS = 2.0**62  # a limit above any load. With a huge tolerance the limit itself is too large for an integer.
 
 
 class Porc(DecayingGrouping):
@@ -135,14 +135,14 @@ def route_by_probing(
     2. Take the next choice of the key until one has less than (1 + tolerance) times the mean load.
     3. Virtual worker v is at worker ⌊v / V⌋.
 
-    Loads are whole numbers and only grow. So what is full stays full until the limit passes the next whole number, and
-    a key needn't look at its first choices again before. This changes no answer.
+    Loads are integers and only grow. So full workers stay full until the limit passes the next integer, and a key
+    needn't check its first choices before. This changes no answer.
     """
     workers = np.empty(len(codes), np.int32)
     bins = len(loads)
     tuples: int = tally[0]
-    level = np.zeros(len(hashes), np.int64)  # of each key: the limit when it last looked
-    passed = np.zeros(len(hashes), np.uint64)  # of each key: how many of its choices were full then
+    level = np.zeros(len(hashes), np.int64)  # per key: the limit when it last looked
+    passed = np.zeros(len(hashes), np.uint64)  # per key: how many of its choices were full then
     for i in range(len(codes)):
         code: int = codes[i]
         key: np.uint64 = hashes[code]

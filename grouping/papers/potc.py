@@ -13,8 +13,7 @@ from unskew.grouping.papers.sticky import StickyGrouping, choose_once
 class Potc(StickyGrouping):
     """Send a new key to the least loaded of its d candidates, and all its later tuples to the same worker.
 
-    This is the classical power of two choices, applied to key grouping ("static PoTC"). It shows what key splitting
-    adds.
+    This is the classical power of two choices for key grouping ("static PoTC"), which shows what key splitting adds.
 
     Guarantees
     ----------

@@ -1,4 +1,4 @@
-"""READJ: the baseline, which moves or swaps the heaviest keys in single steps."""
+"""READJ: a baseline that moves or swaps the heaviest keys step by step."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from unskew.grouping.table.router import TableRouter
 
 
 class Readj(TableRouter):
-    """Track the heavy keys, and while some worker is overloaded do the best of all moves and swaps of them.
+    """Track heavy keys, and while a worker is overloaded do the best of all moves and swaps of them.
 
     Entries of keys that are no longer tracked go home. A move takes a tracked key to any worker, and a swap exchanges
     two keys of different workers. The best step is the one that lowers the variance of the loads most. Of equal steps
@@ -97,17 +97,17 @@ class Readj(TableRouter):
 
 
 class _TrackedKeys(NamedTuple):
-    """The tracked keys, and the workers' loads, while keys move."""
+    """The tracked keys and the workers' loads during planning."""
 
     cost: NDArray[np.float64]  # [T]
     memory: NDArray[np.float64]  # [T]
-    current: NDArray[np.int32]  # [T], where the key's state is
-    worker: NDArray[np.int64]  # [T], where the key is to be
+    current: NDArray[np.int32]  # [T], the worker of the key's state
+    worker: NDArray[np.int64]  # [T], the planned worker
     load: NDArray[np.float64]  # [W]
 
 
 class _Readjustment(NamedTuple):
-    """A move (other < 0) or a swap, with its gain and migration; key < 0: there is none."""
+    """A move (other < 0) or a swap, with gain and migration; none if key < 0."""
 
     gain: float
     migration: float
@@ -116,7 +116,7 @@ class _Readjustment(NamedTuple):
     to: int
 
 
-_ROUNDING = 1e-9  # the error of a load, as a part of it, is far below
+_ROUNDING = 1e-9  # far above a load's relative error
 
 
 @kernel
@@ -168,9 +168,9 @@ def _best_swap(keys: _TrackedKeys, best: _Readjustment) -> _Readjustment:
 
 @kernel
 def _compute_gain(keys: _TrackedKeys, at: int, to: int, moved: float) -> float:
-    """Half of the fall of Σ L(d)² when ``moved`` goes from one worker to another; at most 0 if they're the same.
+    """Half of the decrease of Σ L(d)² if ``moved`` goes from one worker to another; at most 0 if they are the same.
 
-    What may be no more than a rounding error is no gain. Otherwise equal keys would be moved to and fro for ever.
+    Possible rounding errors aren't gains, or equal keys would be moved to and fro for ever.
     """
     beyond = keys.load[at] - keys.load[to] - moved
     return moved * beyond if abs(beyond) > _ROUNDING * max(keys.load[at], keys.load[to]) else 0.0
@@ -178,5 +178,5 @@ def _compute_gain(keys: _TrackedKeys, at: int, to: int, moved: float) -> float:
 
 @kernel
 def _compute_migration(keys: _TrackedKeys, key: int, at: int, to: int) -> float:
-    """How much the state to migrate grows if a key is planned for the worker ``to`` instead of ``at``."""
+    """The additional migration if a key is planned for the worker ``to`` instead of ``at``."""
     return keys.memory[key] * float(int(to != keys.current[key]) - int(at != keys.current[key]))

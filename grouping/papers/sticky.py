@@ -1,4 +1,4 @@
-"""What POTC, ON_GREEDY and OFF_GREEDY share: a key's worker is chosen once and remembered in a routing table."""
+"""The base of POTC, ON_GREEDY and OFF_GREEDY: a key's worker is chosen once and kept in a routing table."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from unskew.grouping.state import Value
 
 
 class StickyTable(NamedTuple):
-    """The routing table of a scheme that splits no keys: up to C keys in the order in which they came, with workers.
+    """The routing table of a scheme that splits no keys: up to C keys in order of arrival, with workers.
 
     Memory: 12 bytes a key, and 8 to 16 bytes for the hash table that finds it.
     """
@@ -38,7 +38,7 @@ def make_table(keys: NDArray[np.uint64], workers: NDArray[np.int32], room: int) 
 
 @kernel
 def add_key(memory: StickyTable, key: np.uint64, worker: int) -> bool:
-    """Note the worker of a key that isn't in the table yet. Return False if there is no room."""
+    """Add a new key and its worker. Return False if there is no room."""
     slot: int = memory.size[0]
     if slot == len(memory.key):
         return False
@@ -92,8 +92,8 @@ class StickyGrouping(DecayingGrouping):
     Parameters
     ----------
     max_keys : int
-        The most keys that are remembered. When there are that many, new keys go home, as in KEY. Each still has one
-        worker, but it isn't chosen by load.
+        The most keys that are remembered. Further keys go home, as in KEY: each still has one worker, but not chosen by
+        load.
 
     """
 
@@ -106,7 +106,7 @@ class StickyGrouping(DecayingGrouping):
         self._memory = make_table(np.empty(0, np.uint64), np.empty(0, np.int32), 0)
 
     def _memory_for(self, newcomers: int) -> StickyTable:
-        """The routing table, with room for that many more keys if ``max_keys`` allows it."""
+        """The routing table, with room for so many more keys if ``max_keys`` allows it."""
         memory = self._memory
         size = int(memory.size[0])
         room = min(self.max_keys, size + newcomers)

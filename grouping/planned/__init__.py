@@ -1,4 +1,4 @@
-"""Planned routing: a batch is counted before it is routed, so its balance is exact and keys keep their replicas."""
+"""Planned routing: batches are counted before routing, so balance is exact and keys keep their replicas."""
 
 from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.interface import BatchGrouping

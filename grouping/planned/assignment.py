@@ -1,9 +1,8 @@
-"""How a batch is assigned to workers, compiled: keys keep their replicas, and get others only where load doesn't fit.
+"""Assigns a batch to workers, compiled: keys keep their replicas, and get others only if load doesn't fit.
 
-Keys and workers are the two sides of a network. A key's replicas are its edges, and each edge has an amount. A worker's
-load stays within its cap. If there is no room for some load, it is led along an augmenting path, on which other keys
-make room by shifting load between their replicas. This is the method of Ford and Fulkerson, 1956. The paths are the
-shortest ones, as in Edmonds and Karp, 1972.
+Keys and workers are the two sides of a flow network. A key's replicas are its edges, each with an amount. A worker's
+load stays within its cap. Load without room follows an augmenting path, on which other keys make room by shifting load
+between their replicas: the method of Ford and Fulkerson, 1956, with shortest paths, as in Edmonds and Karp, 1972.
 """
 
 from typing import NamedTuple
@@ -15,23 +14,23 @@ from unskew.grouping.hashing import draw_for_key
 from unskew.grouping.kernel_cache import kernel
 
 _NONE = -1
-#: Positions in ``FlowNetwork.size``: how many edges there are.
+#: Positions in ``FlowNetwork.size``: the number of edges.
 _EDGES = 0
-#: Keys of a first batch are packed anew if they are above a 16th of the mean cap. So at most 16·W leave their home.
+#: Keys of a first batch above a 16th of the mean cap are packed anew. So at most 16·W leave their home.
 _PACKED = 16
 
 
 class ReplicaAssignment(NamedTuple):
-    """Where the load goes, for the keys that have or get several replicas, or get another one.
+    """The load of the keys that have or get several replicas, or get another one.
 
     Attributes
     ----------
     item : int64[e]
         The key. Ascending.
     worker : int32[e]
-        One of the key's replicas. They are in the order in which they are filled.
+        One of the key's replicas, in the order of filling.
     amount : float64[e]
-        The load that goes there. It may be 0.
+        The load that goes there, which may be 0.
 
     """
 
@@ -40,22 +39,22 @@ class ReplicaAssignment(NamedTuple):
     amount: NDArray[np.float64]
 
     def where(self, which: NDArray[np.bool_]) -> "ReplicaAssignment":
-        """The rows that are marked, bool[e]."""
+        """Select rows, bool[e]."""
         return ReplicaAssignment(self.item[which], self.worker[which], self.amount[which])
 
     def receives_load(self, loads: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which rows get tuples, bool[e]. Keys with a load of 0, whose tuples all cost 0, go to their first replica."""
+        """Which rows get tuples, bool[e]. Keys whose tuples all cost 0 go to their first replica."""
         first = np.append(True, self.item[1:] != self.item[:-1])[: len(self.item)]
         return (self.amount > 0) | (first & (loads[self.item] == 0))
 
 
 class AllowedWorkers(NamedTuple):
-    """Which workers m keys may have: ``most`` of the W, or all.
+    """The workers that m keys may have: ``most`` of the W, or all.
 
     Attributes
     ----------
     buckets : uint64[m]
-        The bucket of each key. All its keys may have the same workers: its home, and others that hash functions draw.
+        The bucket of each key. All its keys may have the same workers: its home, and others drawn by hash functions.
     homes : int32[m]
         The homes.
     number : uint64
@@ -72,7 +71,7 @@ class AllowedWorkers(NamedTuple):
 
 
 class FlowNetwork(NamedTuple):
-    """The n keys that can be on several workers, with up to E replicas."""
+    """The n keys that may be on several workers, with up to E replicas."""
 
     key: NDArray[np.int32]  # [E], an edge's key, in [0, n)
     worker: NDArray[np.int32]  # [E], its worker
@@ -82,8 +81,8 @@ class FlowNetwork(NamedTuple):
     of_key: NDArray[np.int32]  # [n], a key's first edge, or −1
     last_of_key: NDArray[np.int32]  # [n]
     of_worker: NDArray[np.int32]  # [W]
-    unmet: NDArray[np.float64]  # [n], what of a key's load isn't assigned yet
-    load: NDArray[np.float64]  # [W], each worker's load so far, that of other keys included
+    unmet: NDArray[np.float64]  # [n], a key's unassigned load
+    load: NDArray[np.float64]  # [W], each worker's load so far, including other keys'
     caps: NDArray[np.float64]  # [W]
     size: NDArray[np.int64]  # [1]
 
@@ -94,8 +93,8 @@ class PathSearch(NamedTuple):
     queue: NDArray[np.int32]  # [W]
     seen: NDArray[np.bool_]  # [W]
     seen_key: NDArray[np.bool_]  # [n]
-    gives: NDArray[np.int32]  # [W], the edge whose key makes room, or −1: the key that is searched for comes itself
-    takes: NDArray[np.int32]  # [W], the edge by which that key goes to this worker
+    gives: NDArray[np.int32]  # [W], the edge whose key makes room, or −1: the searching key itself comes
+    takes: NDArray[np.int32]  # [W], that key's edge to this worker
 
 
 @kernel
@@ -108,51 +107,51 @@ def assign_batch(
     afresh: bool,
     allowed: AllowedWorkers,
 ) -> ReplicaAssignment:
-    """Assign a batch's load to workers within their caps, adding replicas only where the load doesn't fit otherwise.
+    """Assign a batch's load to workers within their caps, adding replicas only if the load doesn't fit otherwise.
 
     1. Keys with one replica are put there.
-    2. If that is more than a worker's cap, the worker's greatest keys are taken off again until the rest fits. If it
-       still doesn't fit after all of them, its greatest buckets are taken off too.
-    3. These keys, and the keys that have several replicas, fill these, the earlier ones first. Augmenting paths then
-       make room for what is left.
-    4. The keys that still have load left, the greatest first, get one more replica: the worker with the most room. A
-       key that had only one replica moves there whole if it fits whole, and its old replica comes second. After each
-       new replica augmenting paths are tried first.
+    2. If that exceeds a worker's cap, its greatest keys are taken off again until the rest fits, and after all of them
+       its greatest buckets.
+    3. These keys, and those with several replicas, fill their replicas, earlier ones first. Augmenting paths then make
+       room for what is left.
+    4. Keys with load left, the greatest first, get one more replica: the worker with the most room. A key with only one
+       replica moves there whole if it fits, and its old replica comes second. After each new replica augmenting paths
+       are tried first.
 
-    If a key may have fewer workers than there are, a new replica is at one of those. A key with more load than all of
-    them may have gets them all, before step 2, in proportion to their caps. What else doesn't fit at a key's workers is
-    put at the one with the most room.
+    If a key may have only some workers, new replicas are at these. A key with more load than their caps gets them all,
+    before step 2, in proportion to their caps. What else doesn't fit at a key's workers is put at the one with the most
+    room.
 
-    If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits whole. If any is cut,
-    the same is tried with all greater keys taken off in step 2. The assignment with fewer replicas is the answer.
+    If ``afresh``, the keys of step 2 give up their replicas, and each is put whole where it fits. If any is cut, the
+    same is tried with all greater keys taken off in step 2. The assignment with fewer replicas is the answer.
 
     Parameters
     ----------
     loads : float64[m]
         The load of each key.
     buckets : int
-        So many of the keys, the first ones, are buckets: each stands for several keys that are counted together.
+        The number of buckets, which are the first keys: each stands for several keys counted together.
     starts : int64[m + 1]
-        The workers of key k are ``replicas[starts[k] : starts[k + 1]]``. There is at least one, and all are different.
+        The workers of key k are ``replicas[starts[k] : starts[k + 1]]``: at least one, and all different.
     replicas : int32[p]
         See ``starts``.
     caps : float64[W]
-        The most that each worker may have, with Σ caps ≥ Σ loads.
+        The workers' caps, with Σ caps ≥ Σ loads.
     afresh : bool
-        Whether nothing has been routed before.
+        Whether nothing was routed before.
     allowed : AllowedWorkers
-        Which workers the keys may have.
+        The workers that the keys may have.
 
     Notes
     -----
-    If loads and caps are whole numbers, all amounts are whole numbers. Time O(m + p), and O(p' + W) for each new
-    replica and each augmenting path, where p' is the number of replicas in step 3.
+    If loads and caps are integers, all amounts are. Time O(m + p), and O(p' + W) for each new replica and each
+    augmenting path, where p' is the number of replicas in step 3.
 
     """
     kept = _assign_above(loads, buckets, starts, replicas, caps, afresh, allowed, np.inf)
     if not afresh or not _count_extra_replicas(kept):
         return kept
-    # What is no more than the mean room that is left at the end surely fits whole.
+    # What doesn't exceed the mean room left at the end surely fits whole.
     heavy = max((caps.sum() - loads.sum()) / len(caps), caps.mean() / _PACKED)
     packed = _assign_above(loads, buckets, starts, replicas, caps, afresh, allowed, heavy)
     return packed if _count_extra_replicas(packed) < _count_extra_replicas(kept) else kept
@@ -160,7 +159,7 @@ def assign_batch(
 
 @kernel
 def _count_extra_replicas(assigned: ReplicaAssignment) -> int:
-    """How many replicas there are besides each key's first."""
+    """The number of replicas besides each key's first."""
     return (assigned.item[1:] == assigned.item[:-1]).sum()
 
 
@@ -175,7 +174,7 @@ def _assign_above(
     allowed: AllowedWorkers,
     heavy: float,
 ) -> ReplicaAssignment:
-    """``assign_batch``, where keys above ``heavy`` are taken off in any case."""
+    """``assign_batch``, with keys above ``heavy`` taken off in any case."""
     m, w_all = len(loads), len(caps)
     load = np.zeros(w_all)
     for k in range(m):
@@ -196,7 +195,7 @@ def _assign_above(
         takes=np.empty(w_all, np.int32),
     )
     whole = loads[items]
-    # Rounding leaves this much of costs, which are no whole numbers, at most.
+    # The most that rounding leaves of costs, which aren't integers.
     negligible = 1e-9 * caps.mean()
     for i in np.argsort(-whole, kind="mergesort"):
         while net.unmet[i] > negligible:
@@ -210,7 +209,7 @@ def _assign_above(
                 _move_key(net, i, emptiest)
                 continue
             edge = _get_edge(net, i, emptiest)
-            # (If a key may have all workers, only by rounding there is no gap left.)
+            # (If a key may have all workers, only rounding can leave no gap.)
             moved = min(net.unmet[i], gap) if gap > negligible else net.unmet[i]
             net.amount[edge] += moved
             load[emptiest] += moved
@@ -248,9 +247,10 @@ def _find_excessive(
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> NDArray[np.bool_]:
-    """Which keys have more load than all workers that they may have, bool[m]. That is added to these workers' ``load``.
+    """Which keys exceed the caps of all workers that they may have, bool[m]. Adds their load to these workers'
+    ``load``.
 
-    A key below the mean cap isn't counted as such: it would get all its workers only because they have no room.
+    Keys below the mean cap don't count: they would get all their workers only because these have no room.
     """
     excessive = np.zeros(len(loads), np.bool_)
     if allowed.most < len(caps):
@@ -275,7 +275,7 @@ def _spread_excessive(
     deck: NDArray[np.int32],
     own: NDArray[np.int32],
 ) -> None:
-    """Give the excessive keys, whose load is counted already, all workers that they may have."""
+    """Give the excessive keys, whose load is already counted, all workers that they may have."""
     for i in range(len(items)):
         k = int(items[i])
         if excessive[k]:
@@ -288,7 +288,7 @@ def _spread_excessive(
 
 @kernel
 def _divide_load(load: float, caps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A load in parts proportional to workers' caps, or equal if all caps are 0. Whole numbers if the load is one."""
+    """Divide a load in proportion to workers' caps, or equally if all are 0; to integers if the load is one."""
     total = caps.sum()
     ends = np.cumsum(caps / total if total > 0 else np.full(len(caps), 1 / len(caps))) * load
     if load == np.floor(load):
@@ -310,7 +310,7 @@ def _select_splittable(
     heavy: float,
     excessive: NDArray[np.bool_],
 ) -> NDArray[np.int64]:
-    """Step 2: the keys that may have several replicas, ascending; those that were put at one worker leave ``load``."""
+    """Step 2: the keys that may have several replicas, ascending. Subtracts their load from ``load``."""
     m, workers = len(loads), len(caps)
     taken = _mark_splittable(loads, buckets, starts, replicas, load, heavy, excessive)
     over = load > caps
@@ -346,7 +346,7 @@ def _mark_splittable(
     heavy: float,
     excessive: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
-    """Which keys are taken off in any case, bool[m]: those that have several replicas, and heavy or excessive ones."""
+    """Which keys are taken off in any case, bool[m]: those with several replicas, and heavy or excessive ones."""
     taken = np.empty(len(loads), np.bool_)
     for k in range(len(loads)):
         one = starts[k + 1] - starts[k] == 1
@@ -371,9 +371,9 @@ def _build_network(
     edges = 0
     for i in range(n):
         edges += starts[items[i] + 1] - starts[items[i]]
-    # New replicas: one a key that then has all that it needs, or one that fills its worker (and one a key by rounding).
-    # A worker can be filled again after a key has moved away from it, which a key does once.
-    # What doesn't fit at a key's own workers may take one more; and ``more`` is what excessive keys take.
+    # New replicas: one per key that is then complete, or one that fills its worker (and one per key by rounding). A
+    # worker can be filled again after a key has moved away from it, which a key does once. What doesn't fit at a key's
+    # workers may take one more; and ``more`` is for excessive keys.
     edges += 4 * n + workers + more
     net = FlowNetwork(
         key=np.empty(edges, np.int32),
@@ -400,7 +400,7 @@ def _build_network(
 
 @kernel
 def _add_replica(net: FlowNetwork, i: int, worker: int) -> int:
-    """Give a key one more replica, its last; the new edge, with amount 0."""
+    """Give a key one more replica, its last. Return the new edge, with amount 0."""
     edge: int = net.size[_EDGES]
     net.size[_EDGES] += 1
     net.key[edge], net.worker[edge] = i, worker
@@ -417,7 +417,7 @@ def _add_replica(net: FlowNetwork, i: int, worker: int) -> int:
 
 @kernel
 def _get_edge(net: FlowNetwork, i: int, worker: int) -> int:
-    """A key's edge to a worker; a new one if there is none."""
+    """A key's edge to a worker, new if necessary."""
     edge: int = net.of_key[i]
     while edge != _NONE:
         if net.worker[edge] == worker:
@@ -428,7 +428,7 @@ def _get_edge(net: FlowNetwork, i: int, worker: int) -> int:
 
 @kernel
 def _move_key(net: FlowNetwork, i: int, worker: int) -> None:
-    """Move all load of a key that has one replica to another worker, which comes first from then on."""
+    """Move all load of a key with one replica to another worker, which becomes its first."""
     old = net.of_key[i]
     net.load[net.worker[old]] -= net.amount[old]
     net.unmet[i] += net.amount[old]
@@ -443,7 +443,7 @@ def _move_key(net: FlowNetwork, i: int, worker: int) -> None:
 
 @kernel
 def _order_by_replicas(net: FlowNetwork) -> NDArray[np.int64]:
-    """The keys, those with the fewest replicas first: they have the least choice."""
+    """The keys, those with the fewest replicas, and so the least choice, first."""
     number = np.zeros(len(net.unmet), np.int64)
     for edge in range(net.size[_EDGES]):
         number[net.key[edge]] += 1
@@ -452,7 +452,7 @@ def _order_by_replicas(net: FlowNetwork) -> NDArray[np.int64]:
 
 @kernel
 def _fill_replicas(net: FlowNetwork, i: int) -> None:
-    """Fill a key's replicas, one after the other."""
+    """Fill a key's replicas in order."""
     edge: int = net.of_key[i]
     while edge != _NONE and net.unmet[i] > 0:
         worker = net.worker[edge]
@@ -466,7 +466,7 @@ def _fill_replicas(net: FlowNetwork, i: int) -> None:
 
 @kernel
 def _find_room(net: FlowNetwork, search: PathSearch, i: int) -> int:
-    """The worker at the end of a shortest augmenting path from a key, or −1: the keys seen have no room at all."""
+    """The worker at the end of a shortest augmenting path from a key, or −1 if the keys seen have no room."""
     search.seen[:] = False
     search.seen_key[:] = False
     search.seen_key[i] = True
@@ -489,7 +489,7 @@ def _find_room(net: FlowNetwork, search: PathSearch, i: int) -> int:
 
 @kernel
 def _visit_workers(net: FlowNetwork, search: PathSearch, i: int, gives: int, last: int) -> int:
-    """Queue a key's workers that haven't been seen; the new end of the queue."""
+    """Queue a key's unseen workers. Return the new end of the queue."""
     edge: int = net.of_key[i]
     while edge != _NONE:
         worker = net.worker[edge]
@@ -504,7 +504,7 @@ def _visit_workers(net: FlowNetwork, search: PathSearch, i: int, gives: int, las
 
 @kernel
 def _shift_load(net: FlowNetwork, search: PathSearch, i: int, room: int) -> None:
-    """Shift along the path that was found, as much as goes."""
+    """Shift as much as possible along the path found."""
     moved = min(net.unmet[i], net.caps[room] - net.load[room])
     worker = room
     while search.gives[worker] != _NONE:

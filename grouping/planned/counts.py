@@ -1,8 +1,8 @@
-"""What a source counts in its part of a batch before it routes any tuple of it.
+"""A source's counts of its part of a batch, before routing.
 
-Keys that are hot, or whose replicas are remembered, are counted alone. The others are counted together, in buckets: a
-home has 64 of them, and a key's hash chooses one. A bucket is planned, and its replicas are remembered, as if it were a
-key. Its number takes the place of a key's hash.
+Hot keys, and keys with remembered replicas, are counted alone. The others are counted in buckets, of which a home has
+64, by their hash. A bucket is planned, and its replicas are remembered, like a key's, with its number in place of a
+hash.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,10 @@ BUCKETS = 64
 
 @kernel
 def find_buckets(keys: NDArray[np.uint64], function: np.uint64, workers: int) -> NDArray[np.uint64]:
-    """The bucket of each key; a bucket's is itself. A bucket's home is its keys' home in KEY: the same hash, cut finer.
+    """The bucket of each key, or of each bucket itself. A bucket's home is its keys' home in KEY: the same hash, cut
+    finer.
 
-    A key whose hash is a bucket's number, which has a probability below 10^-14, belongs to that bucket.
+    A key whose hash is a bucket's number (probability < 10^-14) belongs to that bucket.
     """
     bucket = np.empty(len(keys), np.uint64)
     number = np.uint64(BUCKETS * workers)
@@ -39,7 +40,7 @@ def bucket_homes(buckets: NDArray[np.uint64]) -> NDArray[np.int32]:
 
 
 def unique_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The keys without repetition, ascending. ``np.unique`` hashes integers, which takes several times as long."""
+    """The distinct keys, ascending. ``np.unique`` hashes integers, which takes several times as long."""
     ordered = np.sort(keys)
     return ordered[np.append(ordered[1:] != ordered[:-1], True)[: len(ordered)]]
 
@@ -47,16 +48,16 @@ def unique_keys(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
 class SourceCounts(NamedTuple):
     """The load of one source's part of a batch, in tuples or in cost.
 
-    Memory: 16 bytes a bucket and a key that is counted alone.
+    Memory: 16 bytes a bucket or key that is counted alone.
 
     Attributes
     ----------
     tuples : int
         The number of tuples.
     keys : uint64[k]
-        The buckets that have tuples, and the hashes of the keys that are counted alone. Ascending.
+        The buckets with tuples, and the hashes of the keys counted alone. Ascending.
     loads : float64[k]
-        The loads of these keys. They are whole numbers if tuples are counted.
+        The loads of these keys: integers if tuples are counted.
 
     """
 
@@ -73,7 +74,7 @@ class BatchCounts(NamedTuple):
     keys : uint64[m]
         The buckets, and the keys that any source has counted alone. Ascending.
     loads : float64[m]
-        The loads of these keys at the sources that have counted them.
+        The loads of these keys, at the sources that counted them.
     at : list of int64[k]
         For each source, the positions of its keys in ``keys``.
     before : list of float64[k]

@@ -1,4 +1,4 @@
-"""What a planner needs of a scheme that plans each batch before it is routed."""
+"""The interface of schemes that plan each batch before it is routed."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,36 +16,36 @@ from unskew.grouping.planned.quotas import Quotas
 class BatchGrouping(Grouping):
     """A scheme that counts a batch, plans it, and then routes it.
 
-    Each source counts its part of the batch. One router, the planner's, divides what all of them have counted. Each
-    source then follows its quotas. Sources may come one after the other, in waves.
+    Each source counts its part of the batch. One router, the planner's, divides all counts. Each source then follows
+    its quotas. Sources may come in several waves.
 
     Guarantees, for every such scheme
     ---------------------------------
-    * ``count`` and ``follow`` change nothing. So a source may count with a router that has loaded what ``for_sources``
-      of the planner's gave, and follow its quotas with any router of the same identity.
-    * ``follow`` gives each tuple a worker, and a source may give its tuples in another order than that in which it has
-      counted them. Each worker gets as many of each key's tuples in both orders, if tuples are counted.
+    * ``count`` and ``follow`` change nothing. So a source may count with a router loaded from the planner's
+      ``for_sources``, and follow its quotas with any router of the same identity.
+    * In ``follow``, a source's tuples may have another order than in ``count``. If tuples are counted, each worker gets
+      as many of each key's tuples in any order.
     * Between any two calls the planner's router may be saved, and restored in another process.
-    * ``added`` and what is divided of a batch are part of the state.
+    * ``added`` and the divided parts of a batch belong to the state.
 
     """
 
     batched: ClassVar[bool] = True
 
-    #: How many replicas the batch has added, in all its waves so far. A key that moves whole gets one.
+    #: The replicas that the batch's waves have added so far, one for each key that moves whole.
     added: int
 
     @property
     @abstractmethod
     def split_count(self) -> int:
-        """How many keys, or groups of keys that are counted together, have several remembered replicas."""
+        """The number of keys or buckets with several remembered replicas."""
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin a batch: no source's part of it is divided yet."""
+        """Begin a batch."""
 
     def for_sources(self) -> bytes:
-        """What a new router must ``load`` to count as this one does. It may be less than ``save`` gives."""
+        """What a new router must ``load`` to count like this one, which may be less than ``save`` returns."""
         return self.save()
 
     @abstractmethod
@@ -61,30 +61,30 @@ class BatchGrouping(Grouping):
 
     @abstractmethod
     def wave(self, counts: Sequence[SourceCounts]) -> list[Quotas]:
-        """Divide a part of a batch that began with ``begin``: that of some of its sources.
+        """Divide the parts of some sources of a batch, after ``begin``.
 
         Parameters
         ----------
         counts : sequence of SourceCounts
-            The counts of these sources, made by a router with the replicas that this one has now.
+            These sources' counts, by a router with this one's present replicas.
 
         Returns
         -------
         list of Quotas
-            The quotas of each of these sources, in the same order.
+            These sources' quotas, in the same order.
 
         """
 
     @abstractmethod
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
-        """Route a source's part of a batch by its quotas.
+        """Route a source's part of a batch according to its quotas.
 
         Parameters
         ----------
         keys, costs
-            The same tuples that the source has counted, in any order.
+            The tuples that the source has counted, in any order.
         quotas : Quotas
-            The quotas that ``divide`` or ``wave`` gave for the source.
+            The source's quotas from ``divide`` or ``wave``.
 
         Returns
         -------
@@ -99,7 +99,7 @@ class BatchGrouping(Grouping):
         Parameters
         ----------
         counts : sequence of SourceCounts
-            The counts of all sources that have a part of the batch, made by a router with the same replicas.
+            The counts of all sources of the batch, by a router with the same replicas.
 
         Returns
         -------
@@ -113,7 +113,7 @@ class BatchGrouping(Grouping):
     def route_together(
         self, parts: Sequence[KeyArray], costs: Sequence[ArrayLike | None] | None = None
     ) -> list[NDArray[np.int32]]:
-        """Route a batch that several sources share, if all of it is available here: count, divide and follow.
+        """Route a batch of several sources at once: count, divide and follow.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class BatchGrouping(Grouping):
         Returns
         -------
         list of int32[n]
-            For each source, the worker of each of its tuples.
+            The worker of each source's tuples.
 
         """
         encoded = [encode_keys(part) for part in parts]

@@ -29,18 +29,17 @@ from unskew.grouping.state import Value, pack_values
 class Planned(BatchGrouping):
     """Count a batch, plan it, then route it: no worker gets more than its cap, and keys keep their replicas.
 
-    A stream that comes in batches needn't be routed blindly. Each source counts its part of the batch. The counts of
-    all sources are merged, and one plan is made. Each source then routes by its quotas of each key. A key without an
-    exception is at its home in KEY.
+    Each source counts its part of the batch. The counts of all sources are merged, and one plan is made. Each source
+    then routes according to its quotas of each key. A key without an exception is at its home in KEY.
 
     Hot keys are counted alone. All others are counted together, in 64 *buckets* a home, by hash. The plan treats a
     bucket like a key, and remembers its replicas. A key of which nothing else is remembered is where its bucket is.
 
-    Where a home would have more than its cap, the greatest keys there go to other workers, and after them the greatest
-    buckets. A key that has one replica moves whole where it fits whole. Otherwise it is split: the part for which there
-    is no room goes to the worker with the most room. From then on such a key has several replicas. The plan fills these
-    as a maximum flow. Only when there is no flow for all load does a key get one more replica. If a key would be
-    split in the first batch, all keys above a 16th of a worker's share may leave their homes, if that saves replicas.
+    If a home would exceed its cap, the greatest keys there go to other workers, and after them the greatest buckets. A
+    key with one replica moves whole where it fits whole. Otherwise it is split: the part without room goes to the
+    worker with the most room. From then on such a key has several replicas, which the plan fills as a maximum flow.
+    Only if no flow carries all load does a key get one more replica. If a key would be split in the first batch, all
+    keys above a 16th of a worker's share may leave their homes, if that saves replicas.
 
     Guarantees
     ----------
@@ -85,10 +84,10 @@ class Planned(BatchGrouping):
         The workers' speeds, in any unit, each above 0. None: all workers are alike.
     most_workers : int, at least 1, default None
         A key, such as a noisy tenant, has at most so many workers: its home in KEY, and others that a hash of its
-        bucket draws, the same ones for ever and at every source. What is beyond these workers' caps goes there all the
-        same and waits, so the guarantees on load and replicas don't hold. Other keys leave such workers if one of their
-        own has room, but no key makes room for another by a new replica. Smaller: more of the workers are left to other
-        keys, and each key has less choice. None: W.
+        bucket draws, the same ones for ever and at every source. What exceeds these workers' caps goes there, too, and
+        waits, so the guarantees on load and replicas don't hold. Other keys leave such workers if another of theirs has
+        room, but no key makes room for another by a new replica. Smaller: more workers are left to other keys, and each
+        key has less choice. None: W.
 
     Notes
     -----
@@ -177,12 +176,12 @@ class Planned(BatchGrouping):
         self.begin()
 
     def begin(self) -> None:
-        """Begin a batch: no source's part of it is divided yet."""
+        """Begin a batch."""
         self._sent = np.zeros(self.workers)
         self.added = 0
 
     def count(self, keys: KeyArray, costs: ArrayLike | None = None) -> SourceCounts:
-        """Count one source's part of a batch: each key that is hot or remembered, and the others by bucket."""
+        """Count one source's part of a batch: each hot or remembered key, and the others by bucket."""
         encoded = encode_keys(keys)
         hashes = encoded.hashes
         loads = np.bincount(encoded.codes, self._loads(costs, len(encoded)), len(hashes)).astype(np.float64)
@@ -202,13 +201,13 @@ class Planned(BatchGrouping):
     def wave(self, counts: Sequence[SourceCounts]) -> list[Quotas]:
         """Divide a part of a batch, as ``BatchGrouping.wave``.
 
-        After each wave no worker has more than its cap of all that is divided of the batch, but for what the tuples at
-        cuts cost (see the guarantees). Caps grow with the load, so there is room for the next wave.
+        After each wave no worker exceeds its cap of the load divided so far, except by the cost of tuples at cuts (see
+        the guarantees). Caps grow with the load, so there is room for the next wave.
         """
         batch = merge_counts(counts)
         buckets = self._buckets(batch.keys)
         present = self._replicas.of(batch.keys, buckets)
-        # A worker with excess is beyond its cap. So is one by rounding, where earlier waves have filled it.
+        # A worker may exceed its cap by excess, or by rounding if earlier waves have filled it.
         caps = np.maximum(0, self._caps(float(self._sent.sum() + batch.loads.sum())) - self._sent)
         together = int((batch.keys == buckets).sum())
         allowed = AllowedWorkers(buckets, bucket_homes(buckets), hash_function(self.seed, 1), self._most)
@@ -221,7 +220,7 @@ class Planned(BatchGrouping):
         return make_quotas(counts, batch, buckets, present, assigned)
 
     def follow(self, keys: KeyArray, quotas: Quotas, costs: ArrayLike | None = None) -> NDArray[np.int32]:
-        """Route a source's part of a batch by its quotas, as ``BatchGrouping.follow``."""
+        """Route a source's part of a batch, as ``BatchGrouping.follow``."""
         encoded = encode_keys(keys)
         buckets = self._buckets(encoded.hashes)
         quota = quotas.of(encoded.hashes, buckets, BUCKETS * self.workers)
@@ -237,7 +236,7 @@ class Planned(BatchGrouping):
         return route_by_quotas(encoded.codes, each, worker, cut, quota[cut], begin, quotas)
 
     def _buckets(self, keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """The bucket of each key; a bucket's is itself."""
+        """The bucket of each key, or of each bucket itself."""
         return find_buckets(keys, self._function, self.workers)
 
     def _loads(self, costs: ArrayLike | None, n: int) -> Costs:
@@ -247,21 +246,21 @@ class Planned(BatchGrouping):
         fair = self._shares * total
         if self.uses_cost:
             return (1 + self.slack) * fair
-        # (A share is a rounded number: what is above a whole one by that alone isn't the next whole one.)
+        # (A share is rounded, so don't round up an integer's rounding error.)
         return np.maximum(np.ceil(fair - 1e-6), np.floor((1 + self.slack) * fair + 1e-6))
 
     @property
     def split_count(self) -> int:
-        """How many keys and buckets have several remembered replicas."""
+        """The number of keys and buckets with several remembered replicas."""
         key = self._replicas.key
-        again = np.append(False, key[1:] == key[:-1])  # sorted: a second replica, or a later one
+        again = np.append(False, key[1:] == key[:-1])  # sorted: a second or later replica
         return len(unique_keys(key[again[: len(key)]]))
 
     def internals(self) -> Mapping[str, Any]:
-        """Show how many keys are remembered, how many are split, and the most split keys' numbers of workers (100).
+        """Show how many keys are remembered and split, and the most split keys' numbers of workers (100).
 
-        With ``most_workers`` also how many keys have so many workers (``capped``), and by how much workers are beyond
-        their caps in this batch, in tuples or ms (``excess``).
+        With ``most_workers`` also how many keys have so many workers (``capped``), and the workers' ``excess`` over
+        their caps in this batch, in tuples or ms.
         """
         _, lengths = np.unique(self._replicas.key, return_counts=True)
         lengths = np.sort(lengths)[::-1]
@@ -273,7 +272,7 @@ class Planned(BatchGrouping):
         return {**shown, "capped": int((lengths >= self._most).sum()), "excess": round(float(excess), 3)}
 
     def for_sources(self) -> bytes:
-        """See ``BatchGrouping.for_sources``: which keys are remembered, and not where they are."""
+        """See ``BatchGrouping.for_sources``: which keys are remembered, but not where."""
         nothing = ReplicaIndex.none(0)
         state = {"key": self._replicas.key, "worker": nothing.worker, "used": nothing.used}
         return pack_values(self._identity(), super()._state() | state)
@@ -285,7 +284,7 @@ class Planned(BatchGrouping):
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         super()._restore(state)
-        self._sent = state.get("sent", np.zeros(self.workers))  # sources get neither
+        self._sent = state.get("sent", np.zeros(self.workers))  # neither is for sources
         self.added = state.get("added", 0)
         self._replicas = self._replicas._replace(**{field: state[field] for field in ("key", "worker", "used")})
 

@@ -1,9 +1,8 @@
-"""Quotas: how much of each key's load a source sends to which worker, so that all sources carry out one plan exactly.
+"""Quotas: how much of each key's load a source sends to which worker, so that all sources follow one plan exactly.
 
-A key's load is a line from 0 to its load, and so is a bucket's. Each source owns a stretch of the line, in the order of
-the sources. The plan cuts the line into parts, one for each worker. A source goes along its own stretch and sends each
-tuple to the worker whose part it has reached. In a bucket it takes one key after the other. So a source needs only the
-parts that its own stretch reaches.
+A key's or bucket's load is a line from 0 to its load. Each source owns a stretch of it, in the order of the sources.
+The plan cuts the line into parts, one per worker. A source goes along its stretch, in a bucket key by key, and sends
+each tuple to the worker whose part it has reached. So it needs only the parts that its stretch reaches.
 """
 
 from collections.abc import Sequence
@@ -17,10 +16,10 @@ from unskew.grouping.planned.assignment import ReplicaAssignment
 from unskew.grouping.planned.counts import BatchCounts, SourceCounts, bucket_homes
 from unskew.grouping.planned.replicas import CurrentReplicas, find_positions
 
-#: The costs of tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
+#: Tuples that all cost 1: an empty array, contiguous and read-only like arrays of costs.
 NO_COSTS = np.empty(0)
 NO_COSTS.flags.writeable = False
-NONE = -1  # in place of the quota of a key that has none
+NONE = -1  # the quota of a key without one
 
 
 class Quotas(NamedTuple):
@@ -29,12 +28,12 @@ class Quotas(NamedTuple):
     Attributes
     ----------
     keys : uint64[q]
-        The buckets and the keys that have a quota, ascending.
+        The buckets and keys with a quota, ascending.
     starts : float64[q]
         Where the source's stretch begins.
     firsts : int64[q + 1]
-        The parts of quota i are those from ``firsts[i]`` to ``firsts[i + 1]``. There is at least one. They are the
-        parts of the line that the source's stretch reaches.
+        The parts of quota i, at least one, are those from ``firsts[i]`` to ``firsts[i + 1]``: the parts of the line
+        that the source's stretch reaches.
     workers : int32[c]
         The worker of each part.
     ends : float64[c]
@@ -49,12 +48,12 @@ class Quotas(NamedTuple):
     ends: NDArray[np.float64]
 
     def get_parts(self, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """The worker of each part of a quota, and how much it gets, if the source's stretch is the whole line."""
+        """The worker of each part of a quota, and its load, if the source's stretch is the whole line."""
         rows = slice(self.firsts[quota], self.firsts[quota + 1])
         return self.workers[rows], np.diff(self.ends[rows], prepend=0)
 
     def of(self, keys: NDArray[np.uint64], buckets: NDArray[np.uint64], number: int) -> NDArray[np.int64]:
-        """The quota of each key: its own, or else its bucket's, or else ``NONE``. There are ``number`` buckets."""
+        """The quota of each key, or else of its bucket, or else ``NONE``. There are ``number`` buckets."""
         first = int(np.searchsorted(self.keys, np.uint64(number)))
         shared = np.full(number, NONE)
         shared[self.keys[:first].astype(np.int64)] = np.arange(first)
@@ -70,9 +69,9 @@ def locate_cuts(
     quota: NDArray[np.int64],
     quotas: Quotas,
 ) -> NDArray[np.float64]:
-    """Where each key that is cut begins on the line of its quota: float64[c]. Parameters: see ``route_by_quotas``.
+    """Where each cut key begins on its quota's line: float64[c]. Parameters: see ``route_by_quotas``.
 
-    The keys of a bucket follow each other in the order of their hashes. So a cut splits only one of them.
+    A bucket's keys follow each other in order of hashes. So a cut splits only one of them.
     """
     loads = _sum_loads(codes, costs, cut, len(keys))
     order = np.lexsort((keys[cut], quota))
@@ -108,24 +107,24 @@ def route_by_quotas(
     begin: NDArray[np.float64],
     quotas: Quotas,
 ) -> NDArray[np.int32]:
-    """Route tuples by quotas: each goes to the worker of the part in which it begins.
+    """Route each tuple to the worker of the part in which it begins.
 
     Parameters
     ----------
     codes : int32[n]
         The key of each tuple.
     costs : float64[n] or [0]
-        The load of each tuple. If empty, each load is 1.
+        The load of each tuple; 1 if empty.
     worker : int32[k]
-        The worker of each key that goes to one worker only.
+        The worker of each key with only one.
     cut : int64[c]
         The other keys.
     quota : int64[c]
         The quota of each of these.
     begin : float64[c]
-        Where each of these begins on the line of its quota.
+        Where each of these begins on its quota's line.
     quotas : Quotas
-        The quotas of the source.
+        The source's quotas.
 
     """
     routes = np.empty(len(codes), np.int32)
@@ -144,7 +143,7 @@ def route_by_quotas(
             continue
         if len(costs):
             cost = costs[i]
-        # (A tuple that costs nothing stays where its key is.)
+        # (A tuple without cost stays where its key is.)
         while cost > 0 and part[code] < last[code] and at[code] >= quotas.ends[part[code]]:
             part[code] += 1
         routes[i] = quotas.workers[part[code]]
@@ -159,14 +158,14 @@ def sum_worker_loads(
     stays = np.ones(len(batch.keys), np.bool_)
     stays[assigned.item] = False
     loads = np.zeros(workers)
-    np.add.at(loads, present.workers[present.starts[:-1]][stays], batch.loads[stays])  # who stays has one replica
+    np.add.at(loads, present.workers[present.starts[:-1]][stays], batch.loads[stays])  # these have one replica
     np.add.at(loads, assigned.worker, assigned.amount)
     return loads
 
 
 @kernel
 def _accumulate_ends(amounts: NDArray[np.float64], first: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Where each part ends on the line that begins at the ``first`` part before it."""
+    """Where each part ends on its line, which begins at the ``first`` part before it."""
     ends = amounts.copy()
     line = 0
     for row in range(1, len(ends)):
@@ -185,7 +184,7 @@ def _locate_stretches(
     first: NDArray[np.int64],
     ends: NDArray[np.float64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The rows of the parts in which stretches of lines begin, and in which they end: int64[n] each.
+    """The rows of the parts in which stretches of lines begin and end: int64[n] each.
 
     Line i has the parts from ``first[i]`` to ``first[i + 1]``, and stretch j is ``line[j]`` from ``begin[j]`` to
     ``end[j]``. A stretch ends in the part where its last tuple begins.
@@ -206,16 +205,15 @@ def make_quotas(
     present: CurrentReplicas,
     assigned: ReplicaAssignment,
 ) -> list[Quotas]:
-    """The quotas of each source, from a batch's present replicas and the new assignment.
+    """Each source's quotas, from a batch's present replicas and the new assignment.
 
-    A quota has only those parts of its line that the source's stretch reaches. A source gets no quota for what goes to
-    its home anyway.
+    A quota has only the parts of its line that the source's stretch reaches. What goes home anyway needs no quota.
     """
     item, worker, amount = assigned.where(assigned.receives_load(batch.loads))
     stays = np.ones(len(batch.keys), np.bool_)
     stays[item] = False
     only = present.workers[present.starts[:-1]]
-    # A key with one replica needs a quota if that isn't its home; or if its bucket has a quota.
+    # A key with one replica needs a quota if that isn't its home, or if its bucket has a quota.
     home = bucket_homes(buckets)
     away = only != home
     shared = batch.keys[(~stays | away) & (batch.keys == buckets)]
@@ -242,5 +240,5 @@ def make_quotas(
 
 
 def _select_quotas(keys: NDArray[np.uint64], buckets: NDArray[np.uint64], away: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which quotas of a source are needed: those that lead away from home, and those of keys whose bucket has one."""
+    """Which quotas a source needs: those that lead away from home, and those of keys whose bucket has one."""
     return away | np.isin(buckets, keys[away & (keys == buckets)])

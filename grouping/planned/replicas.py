@@ -1,7 +1,4 @@
-"""The replicas that PLANNED remembers: the workers of each bucket that isn't only at its home, and of some keys.
-
-Those are the keys that aren't only where their bucket is.
-"""
+"""The replicas that PLANNED remembers: of buckets that aren't only at home, and of keys not only at their bucket's."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Self, TypeAlias
@@ -18,9 +15,9 @@ Hashes: TypeAlias = NDArray[np.uint64]
 
 @kernel
 def find_positions(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each key's first position among sorted keys, and whether it is there. If it isn't, its position is arbitrary.
+    """Each key's first position among sorted keys, arbitrary if it is missing, and whether it is there.
 
-    Hashes are evenly spread. So a table by their first bits leaves few of them to a search.
+    Hashes are evenly spread, so a table by their first bits leaves little to search.
     """
     bits = np.uint64(1)
     while (1 << bits) < len(sorted_keys):
@@ -52,7 +49,7 @@ class CurrentReplicas(NamedTuple):
     Attributes
     ----------
     starts : int64[m + 1], workers : int32[p]
-        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order in which they are filled.
+        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order of filling.
     rows : int64[p]
         The row of each replica in ``ReplicaIndex``, or −1.
 
@@ -64,7 +61,7 @@ class CurrentReplicas(NamedTuple):
 
 
 class ReplicaIndex(NamedTuple):
-    """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order in which they are filled.
+    """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order of filling.
 
     Attributes
     ----------
@@ -73,9 +70,9 @@ class ReplicaIndex(NamedTuple):
     worker : int32[p]
         The worker.
     used : int64[p]
-        When the replica was used last: the number of tuples routed before the batch that used it.
+        When the replica was last used: the number of tuples routed before that batch.
     most : int
-        The most replicas that are remembered.
+        The most remembered replicas.
 
     """
 
@@ -86,22 +83,22 @@ class ReplicaIndex(NamedTuple):
 
     @classmethod
     def none(cls, most: int) -> Self:
-        """No replicas yet. ``most`` is the most that will be remembered."""
+        """An empty index for at most ``most`` replicas."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int64), most)
 
     def among(self, keys: Hashes) -> Hashes:
-        """Those keys of ``keys`` that have remembered replicas."""
+        """The keys of ``keys`` with remembered replicas."""
         return keys[find_positions(self.key, keys)[1]]
 
     def default(self, buckets: Hashes) -> NDArray[np.int32]:
-        """Where keys of these buckets are if none of their replicas is remembered: their bucket's first replica."""
+        """Where keys without remembered replicas of these buckets are: their bucket's first replica."""
         at, found = find_positions(self.key, buckets)
         home = bucket_homes(buckets)
         home[found] = self.worker[at[found]]
         return home
 
     def of(self, keys: Hashes, buckets: Hashes) -> CurrentReplicas:
-        """The replicas of m different keys of these buckets. A bucket is its own."""
+        """The replicas of m different keys of these buckets. A bucket's is itself."""
         known, first, count = np.unique(self.key, return_index=True, return_counts=True)
         at, found = find_positions(known, keys)
         number = np.ones(len(keys), np.int64)
@@ -124,7 +121,7 @@ class ReplicaIndex(NamedTuple):
         assigned: ReplicaAssignment,
         clock: int,
     ) -> Self:
-        """The replicas after a batch of m keys with these buckets and loads, which began at ``clock``."""
+        """The replicas after a batch of m keys with these buckets and loads that began at ``clock``."""
         m = len(keys)
         item, worker = assigned.item, assigned.worker
         changed = np.zeros(m, np.bool_)
@@ -144,7 +141,7 @@ class ReplicaIndex(NamedTuple):
         times[idle] = used[row[idle]]
         stays = np.ones(len(used), np.bool_)
         stays[present.rows[remembered & changed[of_key]]] = False
-        # A key that isn't remembered stays where it is if its bucket moves away from there.
+        # If a bucket moves, its keys that aren't remembered stay where they are.
         left = np.flatnonzero(~changed & new & np.isin(buckets, keys[changed]))
         key = np.concatenate([self.key[stays], keys[item], keys[left]])
         order = np.argsort(key, kind="stable")
@@ -153,9 +150,9 @@ class ReplicaIndex(NamedTuple):
         return self._replace(key=key[order], worker=workers[order], used=times[order])
 
     def prune(self, since: int, buckets: Callable[[Hashes], Hashes]) -> Self:
-        """The replicas used since then, without keys that are only where their bucket is, and buckets only at home.
+        """The replicas used since then, without keys only where their bucket is, and buckets only at home.
 
-        If they are too many, those used last.
+        If there are too many, those used last.
         """
         stays = np.flatnonzero(self.used >= since)
         if len(stays) > self.most:
@@ -169,7 +166,7 @@ class ReplicaIndex(NamedTuple):
 
 
 def count_new_replicas(present: CurrentReplicas, assigned: ReplicaAssignment, loads: NDArray[np.float64]) -> int:
-    """How many replicas that get tuples an assignment adds to the present ones, of m keys with these loads."""
+    """The number of replicas with tuples that an assignment of m keys with these loads adds."""
     of_key = np.repeat(np.arange(len(loads)), np.diff(present.starts))
     theirs = np.isin(of_key, assigned.item)
     _, had = _find_pairs(of_key[theirs], present.workers[theirs], assigned.item, assigned.worker)
@@ -179,7 +176,7 @@ def count_new_replicas(present: CurrentReplicas, assigned: ReplicaAssignment, lo
 def _find_pairs(
     keys: NDArray[np.int64], workers: NDArray[np.int32], key: NDArray[np.int64], worker: NDArray[np.int32]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Each pair's position among different pairs whose keys ascend, and whether it is among them."""
+    """Each pair's position among distinct pairs with ascending keys, and whether it is there."""
     most = 1 + workers.max(initial=0)
     order = np.lexsort((workers, keys))
     pairs = (keys * most + workers)[order]

@@ -1,4 +1,4 @@
-"""The operator instances (workers) of POSG. Each sketches its tuples, and reports the sketch when it is stable."""
+"""POSG's operator instances (workers), which sketch their tuples, and report sketches when stable."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Instances(NamedTuple):
 
 @kernel
 def new_instances(k: int, rows: int, columns: int) -> Instances:
-    """Instances that have executed nothing."""
+    """Create instances that have executed nothing."""
     return Instances(
         np.zeros((k, rows, columns), np.int64),
         np.zeros((k, rows, columns)),
@@ -41,13 +41,13 @@ def new_instances(k: int, rows: int, columns: int) -> Instances:
 def execute_tuple(
     instances: Instances, op: int, at: NDArray[np.int32], key: int, cost: float, window: int, tolerance: float
 ) -> bool:
-    """Note a tuple that instance ``op`` has executed.
+    """Record a tuple that instance ``op`` has executed.
 
     Return True if its matrices are stable. Then they should be sent and ``reset_instance``.
 
-    After N tuples START takes a snapshot of W/F. From then on, every N tuples, the snapshot is compared with the
-    present W/F. If the relative error is at most μ (equation 1), the matrices are stable. Otherwise the snapshot is
-    taken anew. Cells that no tuple has hit are 0 on both sides.
+    After N tuples START takes a snapshot of W/F. Every N further tuples, it is compared with the present W/F. If the
+    relative error is at most μ (equation 1), the matrices are stable. Otherwise a new snapshot is taken. Cells without
+    tuples are 0 on both sides.
     """
     update_sketch(instances.frequencies, instances.works, op, at, key, cost)
     control = instances.control
@@ -92,11 +92,10 @@ def _cost_ratio(instances: Instances, op: int, row: int, column: int) -> float:
 
 
 class PosgMonitor(Monitor):
-    """One worker's sketches, and the total time that it spent. ``Posg.monitor`` makes it.
+    """Sketches one worker's tuples, and sums up its time. ``Posg.monitor`` creates it.
 
-    The paper's worker sends each sketch as soon as it is stable, and the scheduler uses it until the next one replaces
-    it. Here several sketches may become stable in one interval, and a source would use only the last one. So the report
-    has the sum of these sketches, which is the sketch of all their tuples.
+    The paper's worker sends each sketch as soon as it is stable, which replaces the previous one. Here several sketches
+    may become stable in one interval, so the report has their sum, which is the sketch of all their tuples.
 
     Time O(log 1/δ) a tuple, memory 40 · r · c bytes.
     """
@@ -121,7 +120,7 @@ class PosgMonitor(Monitor):
         _execute_all(instance, *tuples, self.window, self.tolerance, *stable)
 
     def report(self) -> Mapping[str, Value] | None:
-        """Report the total time spent (ms), and the sum of the sketches that became stable since the last report."""
+        """Report the total time (ms), and the sum of the sketches that became stable since the last report."""
         report: dict[str, Value] = {"cumulated": float(self.cumulated[0])}
         if self.stable_frequencies.any():
             report |= {"frequencies": self.stable_frequencies.copy(), "works": self.stable_works.copy()}

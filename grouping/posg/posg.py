@@ -1,4 +1,4 @@
-"""POSG: proactive online scheduling by estimated execution times. The router, and the controller of its accounts."""
+"""POSG: proactive online scheduling by estimated execution times: the router and its controller."""
 
 from collections.abc import Mapping
 from typing import Any, Self
@@ -33,10 +33,10 @@ from unskew.grouping.state import Value
 class Posg(Grouping):
     """Send each tuple to the worker with the least estimated work. The estimates are learned from the workers.
 
-    Each worker sketches what its tuples cost, in a pair of Count-Min sketches (``PosgMonitor``). It reports the sketch
-    when it is stable. Once the router has a sketch from every worker, it estimates each tuple's cost beforehand. It
+    Each worker sketches its tuples' costs in a pair of Count-Min sketches (``PosgMonitor``), and reports the sketch
+    when it is stable. Once the router has a sketch from every worker, it estimates each tuple's cost beforehand,
     chooses the worker with the least account Ĉ, and adds the estimate to that account. When a worker reports a new
-    sketch, the accounts are compared with what the workers really spent, and corrected.
+    sketch, the accounts are compared with the workers' actual time, and corrected.
 
     Guarantees
     ----------
@@ -126,12 +126,12 @@ class Posg(Grouping):
         return submit_all(self.scheduler(), keys.codes, find_cells(keys, self.seed, self.rows, self.columns))
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take up a ``PosgController``'s plan: first the corrections of the accounts, then new sketches."""
+        """Adopt a ``PosgController``'s plan: first the accounts' corrections, then new sketches."""
         if missed:
             self._catch_up(values)
             return
         weights = values["weights"]
-        # A reply to an earlier epoch is void: the account it is about has been corrected since.
+        # A reply to an earlier epoch is void, because the account has been corrected since.
         if self._waiting and values["epoch"] == self.control[EPOCH] and self.source < len(weights):
             synchronise_accounts(self.scheduler(), values["deltas"] * weights[self.source])
         if len(values["senders"]):
@@ -140,7 +140,7 @@ class Posg(Grouping):
                 receive_matrices(self.scheduler(), int(worker))
 
     def _catch_up(self, values: Mapping[str, Any]) -> None:
-        """Take the state of routers that have missed nothing; the account is as the controller knows it."""
+        """Take the state of routers that have missed nothing, with the controller's account."""
         self.frequencies, self.works, self.means = values["frequencies"], values["works"], values["means"]
         self.known = values["known"].copy()
         self.control[EPOCH] = values["newest"]
@@ -151,7 +151,7 @@ class Posg(Grouping):
             self.estimated = values["estimates"][self.source].copy()
 
     def report(self) -> Mapping[str, Value]:
-        """Report the estimated work sent to each worker, and the epoch whose replies are awaited, or −1."""
+        """Report the estimated work sent to each worker, and the epoch that awaits replies, or −1."""
         return {"estimated": self.estimated.copy(), "epoch": int(self.control[EPOCH]) if self._waiting else -1}
 
     @property
@@ -175,7 +175,7 @@ class Posg(Grouping):
         }
 
     def scheduler(self) -> Scheduler:
-        """What this router knows, as the kernels take it."""
+        """The router's state, for the kernels."""
         heap = np.empty(self.workers, np.int32)
         return Scheduler(self.control, self.known, self.frequencies, self.works, self.means, self.estimated, heap)
 
@@ -185,7 +185,7 @@ class Posg(Grouping):
 
 
 class PosgController(Controller):
-    """Passes new sketches on to the sources and, when sources wait for it, what the workers really spent.
+    """Passes new sketches to the sources and, if they wait for it, the workers' actual time.
 
     Memory: the newest sketches of W workers, and W numbers a source.
     """
@@ -205,7 +205,7 @@ class PosgController(Controller):
         self.estimates = np.zeros((0, workers))
 
     def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
-        """Plan: which workers sent sketches, all sketches with their mean costs, and the corrections of the accounts.
+        """Plan: which workers sent sketches, all sketches with mean costs, and the accounts' corrections.
 
         ``deltas`` is Δ = C − Ĉ of each worker, Ĉ summed over the sources and about the same tuples; ``weights`` how
         the sources divide it, by the work that they sent; ``epoch`` is the synchronisation that it belongs to, or −1
@@ -229,7 +229,7 @@ class PosgController(Controller):
             self.frequencies[worker] = reports[worker]["frequencies"]
             self.works[worker] = reports[worker]["works"]
             self.means[worker] = mean_cost(self.frequencies[worker], self.works[worker])
-            # As each router does, see ``receive_matrices``.
+            # As in each router, see ``receive_matrices``.
             self.known[worker] = True
             self.epoch += int(self.known.all())
         sent = self.estimates.sum(axis=1)
@@ -237,7 +237,7 @@ class PosgController(Controller):
         waiting = self.means * (0.0 if queues is None else np.asarray(queues))
         deltas = (waiting if self.settle == "clock" else self.cumulated) - self.estimates.sum(axis=0)
         if epoch >= 0:
-            # Each source's account after this plan; it is needed when the source has nothing to report next time.
+            # Each source's account after this plan, needed if the source has nothing to report next time.
             self.estimates = self.estimates + np.outer(weights, deltas)
         return {
             "senders": np.array(senders, np.int32),
@@ -253,7 +253,7 @@ class PosgController(Controller):
         }
 
     def _note(self, sources: Reports) -> None:
-        """Keep each source's account, for an interval in which the source has nothing to route."""
+        """Keep each source's account, for intervals in which it has nothing to route."""
         missing = max(sources, default=-1) + 1 - len(self.estimates)
         if missing > 0:
             self.estimates = np.vstack([self.estimates, np.zeros((missing, self.estimates.shape[1]))])

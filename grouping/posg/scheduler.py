@@ -1,4 +1,4 @@
-"""The scheduler of POSG, which is a source: the state machine of Figure 3 as compiled steps on plain arrays."""
+"""POSG's scheduler, a source: the state machine of Figure 3 as compiled steps on plain arrays."""
 
 from typing import NamedTuple
 
@@ -16,11 +16,10 @@ STATE, TURN, EPOCH = 0, 1, 2
 
 
 class Scheduler(NamedTuple):
-    """What one scheduler knows of k instances.
+    """One scheduler's knowledge of k instances.
 
-    Until an instance has sent matrices, its matrices are 0. ``means`` is what a tuple costs there on average. It is the
-    estimate for an item that the instance has never seen. For such an item W/F is 0/0, and the paper doesn't say what
-    to do.
+    Until an instance has sent matrices, they are 0. ``means`` is a tuple's mean cost there, the estimate for an item
+    that the instance has never seen, for which W/F is 0/0, and which the paper leaves open.
     """
 
     control: NDArray[np.int64]  # [3], state, next instance of a round robin, epoch of the synchronisation
@@ -29,21 +28,21 @@ class Scheduler(NamedTuple):
     works: NDArray[np.float64]  # [k, r, c]
     means: NDArray[np.float64]  # [k]
     estimated: NDArray[np.float64]  # [k], Ĉ, ms
-    heap: NDArray[np.int32]  # [k], instances by Ĉ; in order in WAIT_ALL and RUN only
+    heap: NDArray[np.int32]  # [k], instances by Ĉ; in order only in WAIT_ALL and RUN
 
 
 @kernel
 def submit_tuple(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
     """Choose the instance for a tuple of this key (SUBMIT, UPDATEĈ of Listing III.2).
 
-    ``at`` [K, r] has the cells of all keys. Time O(r + log k).
+    ``at`` [K, r] are the cells of all keys. Time O(r + log k).
     """
     control = scheduler.control
     if control[STATE] == ROUND_ROBIN:
         op = control[TURN]
         control[TURN] = (op + 1) % len(scheduler.estimated)
     elif control[STATE] == SEND_ALL:
-        # The next k tuples carry the requests, one to each instance.
+        # The next k tuples carry the requests, one per instance.
         op = control[TURN]
         scheduler.estimated[op] += _estimate_cost(scheduler, op, at, key)
         control[TURN] += 1
@@ -57,9 +56,9 @@ def submit_tuple(scheduler: Scheduler, at: NDArray[np.int32], key: int) -> int:
 
 @kernel
 def receive_matrices(scheduler: Scheduler, op: int) -> None:
-    """Go on to SEND_ALL, because instance ``op`` has sent matrices.
+    """Enter SEND_ALL, because instance ``op`` has sent matrices.
 
-    From ROUND_ROBIN that happens only when all instances have sent some.
+    From ROUND_ROBIN only once all instances have sent some.
     """
     scheduler.known[op] = True
     if scheduler.control[STATE] != ROUND_ROBIN or scheduler.known.all():
@@ -70,14 +69,14 @@ def receive_matrices(scheduler: Scheduler, op: int) -> None:
 
 @kernel
 def synchronise_accounts(scheduler: Scheduler, deltas: NDArray[np.float64]) -> None:
-    """Correct the accounts by Ĉ += Δ when all replies of the epoch have come, and go on to RUN (Figure 3.E)."""
+    """Correct the accounts by Ĉ += Δ when all replies of the epoch have come, and enter RUN (Figure 3.E)."""
     scheduler.estimated[:] += deltas
     _enter_state(scheduler, RUN)
 
 
 @kernel
 def mean_cost(frequencies: NDArray[np.int64], works: NDArray[np.float64]) -> float:
-    """What a tuple of these matrices costs on average, or 0 if they have no tuples."""
+    """The mean cost of these matrices' tuples, or 0 if there are none."""
     count = frequencies[0].sum()
     return works[0].sum() / count if count else 0.0
 

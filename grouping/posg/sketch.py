@@ -1,4 +1,4 @@
-"""The pair of Count-Min sketches that estimates execution times: F counts tuples, W sums what they cost."""
+"""The pair of Count-Min sketches that estimates execution times: F counts tuples, W sums their costs."""
 
 from math import ceil, e, log2
 
@@ -39,8 +39,8 @@ def _hash_cells(hashes: NDArray[np.uint64], number: np.uint64, rows: int, column
     return at
 
 
-# The kernels below take the matrices of all instances, [k, r, c], with the instance's number ``op``, and the cells of
-# all distinct keys, [K, r], with the key's code: slices would cost more than what is done with them.
+# These kernels take the matrices of all instances, [k, r, c], with the instance's number ``op``, and the cells of all
+# distinct keys, [K, r], with the key's code, because slices would cost more than the work on them.
 
 
 @kernel
@@ -55,7 +55,7 @@ def update_sketch(
 
 @kernel
 def estimate_frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.int32], key: int) -> int:
-    """How often instance ``op`` has seen a key. The estimate is never too low."""
+    """How often instance ``op`` has seen a key, never too low."""
     least = frequencies[op, 0, at[key, 0]]
     for row in range(1, at.shape[1]):
         least = min(least, frequencies[op, row, at[key, row]])
@@ -66,7 +66,7 @@ def estimate_frequency(frequencies: NDArray[np.int64], op: int, at: NDArray[np.i
 def estimate_cost(
     frequencies: NDArray[np.int64], works: NDArray[np.float64], op: int, at: NDArray[np.int32], key: int, unseen: float
 ) -> float:
-    """Listing III.2, line 10: what a tuple costs, W/F in the row with the least F. If that F is 0, it is ``unseen``."""
+    """Listing III.2, line 10: a tuple's cost, W/F in the row with the least F, or ``unseen`` if that is 0."""
     least, row = frequencies[op, 0, at[key, 0]], 0
     for i in range(1, at.shape[1]):
         count = frequencies[op, i, at[key, i]]

@@ -1,8 +1,8 @@
-"""POSG as the paper runs it, event by event: one scheduler, k instances with FIFO queues, and messages between them.
+"""POSG as in the paper, event by event: one scheduler, k instances with FIFO queues, and messages between them.
 
-``Posg`` gets its feedback by intervals. This is the paper's machine itself. A request travels with a tuple and is
-answered when that tuple has been executed. Sketches leave an instance at the tuple that made them stable. Every message
-takes effect when it arrives. The compiled steps are the same: ``scheduler``, ``instances`` and ``sketch``.
+``Posg`` gets feedback by intervals. Here a request travels with a tuple and is answered when that has been executed,
+sketches leave an instance at the tuple that made them stable, and messages take effect on arrival. The compiled steps
+are the same: ``scheduler``, ``instances`` and ``sketch``.
 """
 
 from copy import deepcopy
@@ -35,7 +35,7 @@ class Timeline(NamedTuple):
     workers: NDArray[np.int32]  # [n]
     finishes: NDArray[np.float64]  # [n], ms
     states: NDArray[np.int8]  # [n], the scheduler's state when it decided
-    messages: int  # sketches and replies that were sent; requests travel with tuples
+    messages: int  # sketches and replies sent; requests travel with tuples
 
 
 def run_timeline(
@@ -53,13 +53,13 @@ def run_timeline(
     Parameters
     ----------
     router : Posg
-        A new router. It gives the parameters and isn't changed.
+        A new router, for its parameters. It isn't changed.
     keys : Keys
         The attribute value of each tuple.
     arrivals : float64[n], ms, ascending
         When each tuple reaches the scheduler.
     services : float64[n] or [n, k], ms
-        How long each tuple takes to execute, on every instance alike or on each of the k instances.
+        How long each tuple takes to execute, on every instance or on each of the k.
     latency : float, ms, default 0
         How long a message travels from an instance to the scheduler.
 
@@ -73,12 +73,12 @@ def run_timeline(
 
 
 class PendingMessages(NamedTuple):
-    """Messages under way from instances to the scheduler, in no order."""
+    """Messages in transit from instances to the scheduler, unordered."""
 
     times: NDArray[np.float64]  # when each arrives, ms
     about: NDArray[np.int64]  # [:, 4], sending instance, epoch of a reply, slot of matrices or -1, message's number
     deltas: NDArray[np.float64]  # of a reply
-    counts: NDArray[np.int64]  # [2], messages under way, and messages ever sent
+    counts: NDArray[np.int64]  # [2], messages in transit, and messages ever sent
 
 
 @kernel
@@ -97,7 +97,7 @@ def _run_events(
     workers, finishes, states = np.empty(n, np.int32), np.empty(n), np.empty(n, np.int8)
     free, cumulated = np.zeros(k), np.zeros(k)
     instances = new_instances(k, rows, columns)
-    # An instance sends matrices at most once in two windows, and a reply at most once for each of those messages.
+    # An instance sends matrices at most once per two windows, and at most one reply for each.
     room = n // (2 * window) + 1
     sent_frequencies, sent_works = np.empty((room, rows, columns), np.int64), np.empty((room, rows, columns))
     messages = make_messages(room * (k + 1))
@@ -126,7 +126,7 @@ def _run_events(
         free[op] = finishes[i] = max(arrivals[i], free[op]) + services[i, op]
         cumulated[op] += services[i, op]
         if states[i] == SEND_ALL:
-            # The tuple carries a request; the answer leaves when it has been executed.
+            # The tuple carries a request, answered when it has been executed.
             delta = (finishes[i] if clock else cumulated[op]) - scheduler.estimated[op]
             send_message(messages, finishes[i] + latency, op, scheduler.control[EPOCH], -1, delta)
         if execute_tuple(instances, op, at, codes[i], services[i, op], window, tolerance):
@@ -140,7 +140,7 @@ def _run_events(
 
 @kernel
 def make_messages(room: int) -> PendingMessages:
-    """No messages yet, and room for ``room`` of them."""
+    """Empty room for ``room`` messages."""
     return PendingMessages(np.empty(room), np.empty((room, 4), np.int64), np.empty(room), np.zeros(2, np.int64))
 
 
@@ -157,7 +157,7 @@ def send_message(messages: PendingMessages, time: float, op: int, epoch: int, sl
 
 @kernel
 def find_due(messages: PendingMessages, now: float) -> int:
-    """The first message that has arrived by now, or −1. Of several at one moment, the one that was sent first."""
+    """The first message that has arrived by now, and of simultaneous ones the one sent first, or −1."""
     first = -1
     for i in range(messages.counts[0]):
         if messages.times[i] <= now and (
@@ -171,7 +171,6 @@ def find_due(messages: PendingMessages, now: float) -> int:
 
 @kernel
 def remove_message(messages: PendingMessages, message: int) -> None:
-    """Remove a message."""
     messages.counts[0] -= 1
     last = messages.counts[0]
     messages.times[message], messages.deltas[message] = messages.times[last], messages.deltas[last]

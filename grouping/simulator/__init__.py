@@ -1,4 +1,4 @@
-"""Run a grouping on a stream without a cluster: queues, completion times, imbalance, memory, messages.
+"""Simulates a grouping on a stream: queues, completion times, imbalance, memory, messages.
 
 >>> from unskew.grouping import create, streams
 >>> keys = streams.zipf(1.5, 1000).take(0, 20_000)

@@ -1,4 +1,4 @@
-"""Feedback in simulated time: reports travel to the loop, and plans travel back to the sources."""
+"""Feedback in simulated time: delays of reports and plans."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ class FeedbackTiming:
     Attributes
     ----------
     interval : float, ms
-        The time between two reports, above 0. Plans are taken up when an interval begins.
+        The time between reports, above 0. Plans are adopted when an interval begins.
     delay : float, ms
-        The time from when all reports of an interval are there to when the sources have the plan.
+        The time from the last report of an interval to the plan's arrival at the sources.
     transfer : float, ms
-        How long a unit of moving state keeps two workers busy, the one that hands it out and the one that takes it in.
-        Units are those of a plan's ``migration``. Tuples that come meanwhile wait.
+        How long a unit of moving state (of a plan's ``migration``) keeps its sender and its receiver busy. Tuples that
+        come meanwhile wait.
 
     """
 
@@ -55,17 +55,17 @@ class FeedbackChannel:
 
     @property
     def pending(self) -> bool:
-        """Whether a report or a plan is under way."""
+        """Whether a report or a plan is in transit."""
         return bool(self.reported or self.planned)
 
     def report(self, ready: float, interval: Interval) -> None:
-        """Note an interval's reports. They arrive at ``ready`` (ms), but not before those of earlier intervals."""
+        """Add an interval's reports, which arrive at ``ready`` (ms), but not before earlier intervals'."""
         if self.reported:
             ready = max(ready, self.reported[-1][0])
         self.reported.append((ready, interval))
 
     def take_up(self, now: float, routers: Sequence[Grouping]) -> list[Plan]:
-        """Plan from the reports that have come by ``now``, and let the routers adopt the plans due. Return these."""
+        """Plan from the reports that have arrived by ``now``. Let the routers adopt due plans, and return these."""
         while self.reported and self.reported[0][0] <= now:
             ready, interval = self.reported.popleft()
             before, self.state = self.state, self.loop.after(self.state, interval)
@@ -85,7 +85,7 @@ class FeedbackChannel:
 
 
 def sum_transfers(plans: Sequence[Plan], workers: int) -> NDArray[np.float64]:
-    """The state that each worker hands out or takes in for these plans: float64[W], 0 if the plans don't say."""
+    """The state that each worker sends or receives under these plans: float64[W], 0 if they don't say."""
     moved = np.zeros(workers)
     for plan in plans:
         values: Mapping[str, Any] = plan.values

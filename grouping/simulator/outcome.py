@@ -1,4 +1,4 @@
-"""What a simulation gives: figures for the whole run, and a series of samples over time."""
+"""A simulation's outcome: figures of the whole run, and samples over time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +17,7 @@ from unskew.grouping.simulator.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class SimulationOutcome:
-    """The outcome of one scheme on one workload. Loads are in tuples, or in ms where a field says work."""
+    """The outcome of one scheme on one workload. Loads are in tuples, or work in ms."""
 
     grouping: str
     sources: int
@@ -30,11 +30,11 @@ class SimulationOutcome:
     std_dev: float  # of the workers' shares at the end, in % (DKG's measure)
     skew: float  # S of the DPA paper, at the end
     replication: float  # replicas of a key, on average (DIST_COST)
-    memory: int  # (key, worker) pairs: partial results in all workers together
+    memory: int  # (key, worker) pairs: partial results at all workers
     aggregation_messages: int  # (window, key, worker) pairs: partial results sent on
     plans: int  # adopted
     moved_keys: int  # keys whose worker changed by a plan
-    migration: float  # state that had to follow them, in the scheme's unit
+    migration: float  # their state, in the scheme's unit
     forwarded: int  # waiting tuples passed on to another worker
     mean_queue: float  # tuples waiting at a worker, mean over workers and samples
     longest_queue: int
@@ -48,7 +48,7 @@ class SimulationOutcome:
     series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.compute_series`
 
     def figures(self) -> dict[str, Any]:
-        """The plain figures by name, without arrays."""
+        """The figures by name, without arrays."""
         return {f.name: getattr(self, f.name) for f in fields(self)[:_FIGURES]}
 
 
@@ -56,7 +56,7 @@ _FIGURES = [f.name for f in fields(SimulationOutcome)].index("assigned")
 
 
 def choose_marks(n: int, samples: int) -> NDArray[np.int64]:
-    """The numbers of tuples after which to take a sample: int64[at most ``samples``], ascending. The last one is n."""
+    """The numbers of tuples after which to take a sample: int64[at most ``samples``], ascending, ending with n."""
     return np.unique(-(-np.arange(1, samples + 1) * n // samples))
 
 
@@ -67,7 +67,7 @@ def compute_series(
     finishes: NDArray[np.float64],
     waiting: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """The figures of M samples, each an array [M]. "Recent" is about the tuples since the sample before.
+    """The figures of M samples, each an array [M]. "Recent" means the tuples since the previous sample.
 
     Since the start: ``tuples``, ``time`` (ms), ``imbalance`` I(t) in tuples, ``imbalance_fraction`` I(t)/t,
     ``std_dev``. At the sample: ``mean_queue``, ``longest_queue``. Of the recent tuples: ``recent_imbalance_fraction``,
@@ -109,7 +109,7 @@ def count_loads(assigned: NDArray[np.int32], marks: NDArray[np.int64], workers: 
 
 
 def count_partials(workload: Workload, assigned: NDArray[np.int32], workers: int, window: float | None) -> int:
-    """The number of partial results: different (window, key, worker). A window is ``window`` ms, or the whole run."""
+    """The number of partial results: distinct (window, key, worker). A window is ``window`` ms, or the whole run."""
     pairs = workload.keys.codes.astype(np.int64) * workers + assigned
     if window is not None and len(pairs):
         number = ((workload.arrivals - workload.arrivals[0]) // window).astype(np.int64)
@@ -132,7 +132,7 @@ def compute_outcome(
     router, n = senders.routers[0], len(workload)
     at_marks, average = count_loads(workers.assigned, marks, router.workers)
     completions = workers.finishes - workload.arrivals
-    keys = int(np.count_nonzero(np.bincount(workload.keys.codes)))  # a dictionary may name keys that no tuple has
+    keys = int(np.count_nonzero(np.bincount(workload.keys.codes)))  # a dictionary may have keys without tuples
     memory = count_partials(workload, workers.assigned, router.workers, None)
     return SimulationOutcome(
         grouping=router.name,

@@ -1,4 +1,4 @@
-"""`simulate`: what would this stream do with that grouping and W workers?"""
+"""Simulates a stream with a grouping and W workers."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -29,33 +29,33 @@ def simulate(
     samples: int = 200,
     batch: int | None = None,
 ) -> SimulationOutcome:
-    """Route a workload with S sources, and let W workers serve it, each first in, first out.
+    """Route a workload with S sources, and serve it with W workers, first in, first out.
 
-    A scheme with a controller gets feedback. Without a controller each source routes its share at once, or batch by
-    batch if the scheme looks at batches. Here a tuple doesn't wait for the end of its batch. All times are simulated
-    except ``routing_ns``. Time O(1) a tuple beside the scheme's own time, and O(W) a sample and interval. Memory: about
-    40 bytes a tuple.
+    A scheme with a controller gets feedback. Without one, each source routes its share at once, or batch by batch if
+    the scheme plans batches; tuples don't wait for the end of their batch. All times are simulated except
+    ``routing_ns``. Time O(1) a tuple besides the scheme's, and O(W) a sample and interval. Memory: about 40 bytes a
+    tuple.
 
     Parameters
     ----------
     make : () → Grouping
-        Makes a new router. W is the router's number of workers.
+        Creates a router, whose number of workers is W.
     workload : Workload
         n tuples, 1 ≤ n < 2^31.
     sources : int
         S ≥ 1. If a scheme is ``shared``, its sources share one router.
     split : "even" or "key"
-        How tuples are divided between the sources: in turn, or by the key's hash.
+        How tuples are divided between sources: in turn, or by the key's hash.
     speeds : Speeds, optional
         The workers' speeds. Default: all workers are alike.
     feedback : FeedbackTiming, optional
-        For schemes with a controller. Its interval is also the batch of schemes that look at batches.
+        For schemes with a controller. Its interval is also the batch of schemes that plan batches.
     window : float, ms, optional
-        The time after which the workers send their partial results to be aggregated. Default: only at the end.
+        How often workers send their partial results to be aggregated. Default: only at the end.
     samples : int
         The number of samples in the series, at least 1.
     batch : int, optional
-        The tuples of a batch of schemes that look at batches. Default: those of a feedback interval.
+        The tuples per batch of schemes that plan batches. Default: those of a feedback interval.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def simulate(
 
 
 def _find_batch_ends(workload: Workload, interval: float, batch: int | None) -> list[int]:
-    """Where the batches end that begin with the first arrival and last ``interval`` (ms); only those with tuples."""
+    """The ends of non-empty batches of ``interval`` (ms), from the first arrival on."""
     if batch is not None:
         return [*range(batch, len(workload), batch), len(workload)]
     which = ((workload.arrivals - workload.arrivals[0]) // interval).astype(np.int64)
@@ -109,7 +109,7 @@ def _find_batch_ends(workload: Workload, interval: float, batch: int | None) -> 
 
 
 class QueueSampler:
-    """Lets the workers serve, and takes samples of their queues after the numbers of tuples in ``marks``."""
+    """Lets the workers serve, and samples their queues after the numbers of tuples in ``marks``."""
 
     def __init__(self, workers: Workers, workload: Workload, marks: NDArray[np.int64]) -> None:
         self.marks = marks
@@ -147,7 +147,7 @@ def _run_intervals(
             workers.occupy(now, feedback.transfer * sum_transfers(plans, router.workers))
         end = now + interval
         if start < len(workload) and workers.is_final() and not transit.pending:
-            # Nothing happens before the next arrival: go on to the interval of that arrival.
+            # Nothing happens before the next arrival: skip to its interval.
             end += max(0.0, (workload.arrivals[start] - end) // interval + 1) * interval
         stop = int(np.searchsorted(workload.arrivals, end))
         senders.route(start, stop, workers.assigned)
@@ -163,7 +163,7 @@ def _run_intervals(
 
 
 def _observe_tuples(monitors: list[Monitor], substreams: Substreams, workers: Workers, start: int, stop: int) -> None:
-    """Let each worker's monitor observe the worker's tuples among the tuples [start, stop)."""
+    """Let each worker's monitor observe its tuples among [start, stop)."""
     here = workers.assigned[start:stop]
     order = start + np.argsort(here, kind="stable")
     ends = np.cumsum(np.bincount(here, minlength=len(monitors)))

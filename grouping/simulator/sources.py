@@ -1,6 +1,6 @@
-"""The sources: how the stream is divided between them, and how their routers route its parts.
+"""Divides a stream between sources, and routes their parts.
 
-A part of a stream has no more distinct keys than tuples, as a router's batch in a topology has (``Substreams``).
+A part has no more distinct keys than tuples, like a router's batch in a topology (``Substreams``).
 """
 
 from collections.abc import Callable, Iterator
@@ -23,12 +23,12 @@ SPLITS = ("even", "key")
 
 
 def divide_by_key(keys: Keys, seed: int, sources: int) -> NDArray[np.int32]:
-    """The source of each tuple, int32[n], if a stream is divided between S sources by a hash of its keys."""
+    """The source of each tuple, int32[n], by a hash of its key."""
     return choose_homes(keys.hashes, hash_function(seed, 1 << 21), sources)[keys.codes]
 
 
 class Sources:
-    """S sources with a router each, or with one router for all if the scheme is ``shared`` or ``batched``.
+    """S sources with a router each, or one for all if the scheme is ``shared`` or ``batched``.
 
     Attributes
     ----------
@@ -53,14 +53,14 @@ class Sources:
             self._source = divide_by_key(workload.keys, first.seed, count)
         if len(workload):
             first.fit(workload.keys)
-            # Compiles, so that the time measured is routing's.
+            # Compiles, so that only routing is measured.
             trial = make()
             trial.fit(workload.keys)
             trial.route(self._substreams.part(slice(0, 1)), times=0, costs=0.0)
         self.nanoseconds = 0
 
     def route(self, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
-        """Route the tuples [start, stop), and write their workers into ``assigned`` [n]."""
+        """Route the tuples [start, stop) into ``assigned`` [n]."""
         workload = self._workload
         if isinstance(self.routers[0], BatchGrouping):
             self._route_batch(self.routers[0], start, stop, assigned)
@@ -74,7 +74,7 @@ class Sources:
             assigned[which] = workers
 
     def _route_batch(self, planner: BatchGrouping, start: int, stop: int, assigned: NDArray[np.int32]) -> None:
-        """Route a batch: all sources count, one plan is made, each source follows it."""
+        """Route a batch: all sources count, and follow one plan."""
         own = [which for _, which in self._parts(start, stop)]
         parts = [self._substreams.part(which) for which in own]
         costs = [self._workload.costs[which] for which in own]
@@ -85,11 +85,11 @@ class Sources:
             assigned[which] = workers
 
     def reports(self) -> Reports:
-        """The reports of those routers that have one, by source."""
+        """The routers' reports, if any, by source."""
         return {s: report for s, router in enumerate(self.routers) if (report := router.report()) is not None}
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, slice | NDArray[np.int64]]]:
-        """Each source that has any of the tuples [start, stop), with their slice or their numbers, ascending."""
+        """Each source with tuples in [start, stop), and their slice or numbers, ascending."""
         count = self._count
         if self._source is None:
             for first in range(start, min(start + count, stop)):
@@ -103,7 +103,7 @@ class Sources:
 
 
 class Substreams:
-    """Cuts parts out of a stream of n tuples with K distinct keys.
+    """Selects parts of a stream of n tuples with K distinct keys.
 
     Time O(1) a tuple of the part. Memory: 4 · K bytes.
     """
@@ -113,7 +113,7 @@ class Substreams:
         self._position = np.full(len(keys.hashes), -1, np.int32)
 
     def part(self, which: slice | NDArray[np.int64]) -> Keys:
-        """The part that has the tuples of a slice, or of these numbers."""
+        """The part with the tuples of a slice or these numbers."""
         codes = self.keys.codes[which]
         if len(codes) >= len(self.keys.hashes):
             return Keys(codes, self.keys.hashes, self.keys.distinct)
@@ -125,7 +125,7 @@ class Substreams:
 def _renumber_codes(
     codes: NDArray[np.int32], position: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Number the codes by first appearance: the new codes, and the old code of each; ``position`` is −1 again after."""
+    """Renumber codes by first appearance: the new codes, and each one's old code. ``position`` is reset to −1."""
     renumbered, used = np.empty(len(codes), np.int32), np.empty(len(codes), np.int32)
     distinct = 0
     for i in range(len(codes)):

@@ -1,8 +1,7 @@
-"""The workers: they serve what the sources send, each first in, first out.
+"""The workers, which serve the sources' tuples, first in, first out.
 
-``FifoWorkers`` execute what they are sent. ``ForwardingWorkers`` pass a waiting tuple on if its key has got another
-owner when the tuple's turn comes. The queues are compiled. They give the time at which each tuple is finished, and the
-number of tuples that wait.
+``FifoWorkers`` execute all that they get. ``ForwardingWorkers`` pass on a waiting tuple if its key has another owner
+when its turn comes. The compiled queues compute when each tuple is finished, and how many wait.
 """
 
 from heapq import heapify, heappop, heappush
@@ -24,11 +23,11 @@ class Workers(Protocol):
     count : int
         W.
     assigned : int32[n]
-        The worker of each tuple. The sources write here.
+        The worker of each tuple, written by the sources.
     finishes : float64[n], ms
-        When each tuple is finished, for the tuples served so far.
+        When each tuple served so far is finished.
     services : float64[n], ms
-        How long each of these tuples takes its worker.
+        The service time of each of these.
     moved : int
         The number of keys whose owner changed.
 
@@ -42,35 +41,35 @@ class Workers(Protocol):
 
     @property
     def forward_count(self) -> int:
-        """How often a tuple has been passed on to another worker so far."""
+        """How often a tuple was passed on to another worker so far."""
         ...
 
     def serve(self, start: int, stop: int, until: float) -> None:
-        """Take the tuples [start, stop), which arrive up to ``until`` (ms), and serve up to that time."""
+        """Take the tuples [start, stop), which arrive by ``until`` (ms), and serve up to that time."""
         ...
 
     def waiting(self, now: float) -> NDArray[np.int64]:
-        """The tuples that wait at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve_tuples``."""
+        """The waiting tuples at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve_tuples``."""
         ...
 
     def on_plan(self, router: Grouping, seen: int) -> None:
-        """Note that the routers have adopted a new plan after ``seen`` tuples."""
+        """Handle a new plan that the routers have adopted after ``seen`` tuples."""
         ...
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
         """Keep each worker busy with moving state for ``times`` (float64[W], ms).
 
-        That begins at ``now``, or when the worker has finished its tuples.
+        From ``now`` on, or when the worker has finished its tuples.
         """
         ...
 
     def is_final(self) -> bool:
-        """Whether no later plan could change anything about the tuples taken so far."""
+        """Whether no later plan can affect the tuples taken so far."""
         ...
 
 
 class FifoWorkers:
-    """Workers that execute every tuple that they get."""
+    """Workers that execute all tuples that they get."""
 
     moved = 0
 
@@ -108,7 +107,7 @@ class FifoWorkers:
 
 
 class ForwardingWorkers:
-    """Workers that pass a tuple on if its key has got another owner by the time that the tuple's turn comes."""
+    """Workers that pass on a tuple if its key has another owner when its turn comes."""
 
     def __init__(self, workload: Workload, speeds: Speeds, router: Grouping) -> None:
         self._workload = workload
@@ -135,7 +134,7 @@ class ForwardingWorkers:
         self._owners = owners
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
-        # Only tuples are passed on: partial results stay at a key's former owners until they are merged at the end.
+        # Only tuples are passed on: partial results stay at former owners until the merge at the end.
         return
 
     def is_final(self) -> bool:
@@ -155,7 +154,7 @@ NONE = -1
 
 
 class WorkerQueues(NamedTuple):
-    """Each worker's queue: a linked list of tuples, by their numbers in the stream."""
+    """Each worker's queue: a linked list of tuples' numbers in the stream."""
 
     following: NDArray[np.int32]  # [n], the tuple after this one at its worker
     head: NDArray[np.int32]  # [W], the worker's first tuple that isn't known to be finished
@@ -188,7 +187,7 @@ def append_tuple(queues: WorkerQueues, worker: int, i: int) -> None:
 
 @kernel
 def pop_tuple(queues: WorkerQueues, worker: int) -> int:
-    """Take the first tuple off a worker's queue. The queue must not be empty."""
+    """Remove the first tuple of a worker's queue, which must not be empty."""
     i = queues.head[worker]
     queues.head[worker] = queues.following[i]
     queues.following[i] = NONE
@@ -207,8 +206,8 @@ def serve_tuples(
 ) -> None:
     """Queue the tuples ``first``, ``first + 1``, … at these workers, and set their finishes.
 
-    If queues are first in, first out, a finish is known on arrival (Lindley). It is the later of the arrival and the
-    worker's last finish, plus the service time. Time O(1) a tuple.
+    In FIFO queues, a finish is known on arrival (Lindley): the later of the arrival and the worker's last finish, plus
+    the service time. Time O(1) a tuple.
     """
     for i in range(len(workers)):
         worker = workers[i]
@@ -218,9 +217,9 @@ def serve_tuples(
 
 @kernel
 def count_waiting(queues: WorkerQueues, finishes: NDArray[np.float64], now: float) -> NDArray[np.int64]:
-    """How many tuples wait at each worker, without the tuple being executed: int64[W]. Time O(W), and O(1) a tuple.
+    """The tuples that wait at each worker, without the one in execution: int64[W]. Time O(W), and O(1) a tuple.
 
-    ``finishes`` is of the whole stream. ``now`` must not go back from call to call.
+    ``finishes`` is of the whole stream. ``now`` must not decrease between calls.
     """
     waiting = np.empty(len(queues.head), np.int64)
     for worker in range(len(queues.head)):
@@ -238,7 +237,7 @@ def service_times(
     factors: NDArray[np.float64],
     starts: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """How long the tuples from number ``first`` on take: cost · factor of phase and worker, float64[n], ms."""
+    """The service times of tuples from ``first`` on: cost · factor of phase and worker, float64[n], ms."""
     services = np.empty(len(workers))
     phase = np.searchsorted(starts, first, side="right") - 1
     for i in range(len(workers)):
@@ -249,14 +248,14 @@ def service_times(
 
 
 class ServiceTrace(NamedTuple):
-    """The stream that the workers serve, and where and when its tuples are executed."""
+    """The stream that the workers serve, and its tuples' execution."""
 
     codes: NDArray[np.int32]  # [n]
     arrivals: NDArray[np.float64]  # [n], ms
     costs: NDArray[np.float64]  # [n], ms
     factors: NDArray[np.float64]  # [P, W]
     starts: NDArray[np.int64]  # [P]
-    workers: NDArray[np.int32]  # [n], the worker that has each tuple, in the end the one that executed it
+    workers: NDArray[np.int32]  # [n], each tuple's worker, in the end the one that executed it
     services: NDArray[np.float64]  # [n], ms, set when the tuple starts
     finishes: NDArray[np.float64]  # [n], ms, set when the tuple starts
     forwarded: NDArray[np.int64]  # [1], how often a tuple was passed on
@@ -274,10 +273,10 @@ def advance_workers(
 ) -> None:
     """Let the tuples [first, stop) arrive and the workers serve, up to ``until`` (ms).
 
-    Passing a tuple on takes no time. Time O(log W) an event.
+    Passing on takes no time. Time O(log W) an event.
 
-    ``busy`` [W] says which workers execute a tuple, until ``queues.free``. ``owners`` [K] is the worker that owns each
-    key now. The tuples are routed already (``stage.workers``).
+    ``busy`` [W] says which workers execute a tuple, until ``queues.free``. ``owners`` [K] are the keys' present owners.
+    The tuples are already routed (``stage.workers``).
     """
     ends = [(queues.free[worker], worker) for worker in range(len(busy)) if busy[worker]]
     heapify(ends)
@@ -304,7 +303,7 @@ def advance_workers(
                 if busy[owner]:
                     append_tuple(queues, owner, i)
                     continue
-            # An idle owner has nothing waiting: it can start at once.
+            # An idle owner can start at once.
             phase = np.searchsorted(stage.starts, i, side="right") - 1
             stage.services[i] = stage.costs[i] * stage.factors[phase, owner]
             queues.free[owner] = stage.finishes[i] = now + stage.services[i]

@@ -1,4 +1,4 @@
-"""What is simulated: tuples with a key, an arrival and a cost, and workers with a speed."""
+"""A simulation's input: tuples with a key, an arrival and a cost, and workers' speeds."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from unskew.grouping.keys import KeyArray, Keys, encode_keys
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """n tuples in the order of their arrival.
+    """n tuples in order of arrival.
 
     Attributes
     ----------
@@ -20,7 +20,7 @@ class Workload:
     arrivals : float64[n], ms, ascending
         When each tuple reaches its source.
     costs : float64[n], ms
-        How long each tuple takes a worker with factor 1.
+        Each tuple's service time at a worker with factor 1.
 
     """
 
@@ -33,12 +33,12 @@ class Workload:
 
 
 def make_workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
-    """A workload of these tuples. One cost may stand for all of them.
+    """Create a workload. ``costs`` may be one for all tuples.
 
     Raises
     ------
     ValueError
-        Lengths differ, arrivals go back in time, or a cost is negative, above 1e100 or not a number.
+        Lengths differ, arrivals decrease, or a cost is negative, above 1e100 or not a number.
 
     """
     encoded = encode_keys(keys)
@@ -56,10 +56,10 @@ def make_workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -
 def make_arrivals(
     load: float, costs: float | NDArray[np.float64], n: int, workers: int, *, seed: int | None = None
 ) -> NDArray[np.float64]:
-    """Arrivals of n tuples that keep W workers busy ``load`` of the time on average: float64[n], ms.
+    """Arrivals of n tuples that keep W workers busy ``load`` of the time: float64[n], ms.
 
-    The time between two tuples is mean cost / (W · load). With a ``seed`` these times are drawn from the exponential
-    distribution with that mean. Load 1 is what W workers can just sustain.
+    The time between tuples is mean cost / (W · load), or with a ``seed`` exponentially distributed with that mean. Load
+    1 is what W workers can just sustain.
     """
     between = float(np.mean(costs)) / (workers * check_number("load", load, 0, above=True))
     if seed is None:
@@ -69,12 +69,12 @@ def make_arrivals(
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """How the workers' speeds differ: a tuple takes its cost times the factor of its worker and phase.
+    """Workers' speeds: a tuple takes its cost times the factor of its worker and phase.
 
     Attributes
     ----------
     factors : float64[P, W]
-        The factors of each phase. A worker with factor 1 takes the tuple's cost, and one with 2 takes twice as long.
+        The factors of each phase: with 2, a worker takes twice a tuple's cost.
     starts : int64[P], ascending from 0
         The number of the tuple with which each phase begins.
 
@@ -85,12 +85,12 @@ class Speeds:
 
     @staticmethod
     def constant(factors: ArrayLike) -> "Speeds":
-        """One factor for each worker, which doesn't change."""
+        """A constant factor for each worker."""
         return Speeds(np.atleast_2d(np.asarray(factors, np.float64)), np.zeros(1, np.int64))
 
     @staticmethod
     def drifting(first: ArrayLike, last: ArrayLike, n: int, *, phases: int = 100) -> "Speeds":
-        """Factors that change from ``first`` to ``last`` over n tuples, in even steps."""
+        """Factors from ``first`` to ``last`` over n tuples, in even steps."""
         share = np.linspace(0, 1, phases)[:, None]
         factors = np.asarray(first, np.float64) * (1 - share) + np.asarray(last, np.float64) * share
         return Speeds(factors, np.arange(phases) * n // phases)

@@ -1,10 +1,9 @@
-"""The plans of a split join: which keys are split, over which places, by what weights.
+"""Plans split joins: which keys are split, over which places, with what weights.
 
-All that the next plan is made of is in the plan before and in the workers' reports. What keys and workers have to do is
-expected to be what it was in the newest batch, or half of what was expected then, if that is more: streams may take
-turns, so that a batch has rows of one side alone, or hardly any. Reports are hints: a place is given up only on the
-word of a worker that has reported of a batch in which the place got no more rows of the split side. So a report that is
-old, or that is lost, makes a plan later and nothing wrong.
+A plan depends only on the previous one and on the workers' reports. The expected load of keys and workers is that of
+the newest batch, or half of what was expected then, if that is more, because streams may take turns, so that a batch
+has hardly any rows, or of only one side. A place is given up only if its worker has reported a batch in which it got no
+more rows of the split side. So old or lost reports only delay plans.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,13 +21,13 @@ from unskew.grouping.planned.assignment import AllowedWorkers, assign_batch
 from unskew.grouping.split_join.plan import LEFT, PAIR_COST, RIGHT, Copies, JoinTable
 from unskew.grouping.state import Value
 
-#: A key is planned for from this share of the mean load on, and is sent home below the lower one.
+#: A key is planned above the first share of the mean load, and sent home below the second.
 _WORTH, _OVER = 1 / 8, 1 / 32
-#: The table has at most so many keys for each worker.
+#: The table's most keys per worker.
 _KEYS_PER_WORKER = 4
-#: A batch with less load than that for each worker changes no plan: it is over at once, however uneven it is.
+#: A batch with less load per worker changes no plan, because it is short, however uneven.
 _LEAST_LOAD = 50
-#: A worker names so many of its heaviest keys besides those of the table.
+#: The heaviest keys that a worker reports besides the table's.
 _NAMED = 32
 
 
@@ -47,15 +46,15 @@ def make_report(
     table : JoinTable
         The batch's table.
     plan : int
-        The number of its plan.
+        Its plan's number.
     keys : uint64[k]
-        The hashes of the keys that had rows in the batch, each once.
+        The distinct hashes of the batch's keys.
     rows : int64[k, 2]
-        How many rows they had on each side.
+        Their rows on each side.
     pairs : int64[k]
-        How many pairs these rows found.
+        These rows' pairs.
     empty : uint64[e]
-        Those keys of the table that have a place here without a weight, and no row of their split side.
+        The table's keys with a place here without a weight, and without a row of their split side.
 
     """
     named = table.find(keys) >= 0
@@ -74,18 +73,18 @@ def make_report(
 
 @dataclass
 class _JoinKey:
-    """What is known of a key that was reported, or that the table has.
+    """A key of the reports or the table.
 
     Attributes
     ----------
     rows : float[2]
-        The rows of each side: of a copied side those of one place.
+        The rows of each side, of a copied side at one place.
     pairs : float
         The pairs.
     split : int, optional
-        Its split side, if the table has it.
+        Its split side, if in the table.
     places, weights, since
-        As ``JoinTable`` has them.
+        As in ``JoinTable``.
 
     """
 
@@ -98,25 +97,25 @@ class _JoinKey:
 
     @property
     def cost(self) -> float:
-        """What may be divided of its load, or all of it where it isn't split."""
+        """The part of its load that can be divided, or all if it isn't split."""
         rows = sum(self.rows) if self.split is None else self.rows[self.split]
         return rows + PAIR_COST * self.pairs
 
 
 @dataclass(frozen=True)
 class SplitJoinLoop:
-    """Makes the plan state of a batch of the one before, as ``FeedbackLoop`` does for groupings.
+    """Makes plan states, as ``FeedbackLoop`` does for groupings.
 
     Parameters
     ----------
     workers : int
         W.
     seed : int
-        The seed of the hash function that names a key's home.
+        The seed of the homes' hash function.
     slack : float
-        By which share of the mean load a worker may exceed it.
+        The share of the mean load by which a worker may exceed it.
     most_workers : int, at least 1, optional
-        How many places a key has at most.
+        The most places of a key.
 
     Raises
     ------
@@ -145,11 +144,11 @@ class SplitJoinLoop:
 
     @property
     def identity(self) -> str:
-        """What the plans are for."""
+        """The identity of the plans' routers."""
         return f"split join workers={self.workers} seed={self.seed}"
 
     def plan(self, table: JoinTable, reports: Reports, number: int) -> JoinTable | None:
-        """The table of plan ``number``, which follows ``table``. None: nothing changes."""
+        """The table of plan ``number``, after ``table``, or None if nothing changes."""
         if not reports:
             return None
         size = sum(_sum_load(report) for report in reports.values())
@@ -161,7 +160,7 @@ class SplitJoinLoop:
         planned = {key: each for key, each in keys.items() if each.split is not None}
         copies = self._count_copies(planned)
         mean = (rest.sum() + copies.sum() + sum(each.cost for each in planned.values())) / self.workers
-        # The keys that are worth a place in the table, the heaviest first, and those that are no longer.
+        # The keys heavy enough for the table, heaviest first, and those that no longer are.
         room = max(0, _KEYS_PER_WORKER * self.workers - len(planned))
         heavy = sorted(keys.keys() - planned.keys(), key=lambda key: (-keys[key].cost, key))
         worth = [key for key in heavy if keys[key].cost >= _WORTH * mean][:room]
@@ -183,9 +182,9 @@ class SplitJoinLoop:
         return int(choose_homes(np.array([key], np.uint64), hash_function(self.seed), self.workers)[0])
 
     def _gather(self, table: JoinTable, reports: Reports, kept: float) -> dict[int, _JoinKey]:
-        """All keys of the table and of the reports, by their hashes, ascending.
+        """All keys of the table and the reports by hash, ascending.
 
-        Of what was expected of the table's keys, the share ``kept`` is expected still.
+        The share ``kept`` of the table's expected loads is still expected.
         """
         found: dict[int, _JoinKey] = {}
         for entry, key in enumerate(table.keys.tolist()):
@@ -209,7 +208,7 @@ class SplitJoinLoop:
     def _find_rest(
         self, table: JoinTable, reports: Reports, keys: Mapping[int, _JoinKey], kept: float
     ) -> NDArray[np.float64]:
-        """The load of each worker of keys that the table doesn't name, float64[W]: no plan divides it yet."""
+        """Each worker's load of keys outside the table, float64[W], which no plan divides yet."""
         rest = np.zeros(self.workers)
         for worker, report in reports.items():
             given: Mapping[str, Any] = report
@@ -230,7 +229,7 @@ class SplitJoinLoop:
     def _assign(
         self, moving: list[int], keys: Mapping[int, _JoinKey], fixed: NDArray[np.float64]
     ) -> dict[int, dict[int, float]]:
-        """How much of each key's load goes to which worker: keys stay where they are, unless load doesn't fit there."""
+        """How much of each key's load goes to which worker: keys stay where they are if the load fits there."""
         if not moving:
             return {}
         ordered = sorted(moving)
@@ -253,9 +252,9 @@ class SplitJoinLoop:
         return {key: targets.get(key) or dict.fromkeys(keys[key].places[:1], 1.0) for key in ordered}
 
     def _find_caps(self, fixed: NDArray[np.float64], divided: float) -> NDArray[np.float64]:
-        """How much of the load that can be divided each worker may have, float64[W].
+        """How much of the divisible load each worker may have, float64[W].
 
-        The loads would be even if all workers were filled to one level, where some may have more than that already.
+        Even loads fill all workers to one level, which some may already exceed.
         """
         ascending = np.sort(fixed)
         levels = (divided + np.cumsum(ascending)) / np.arange(1, len(fixed) + 1)
@@ -279,7 +278,7 @@ class SplitJoinLoop:
             new = [worker for worker in target if worker not in each.places]
             assert each.split is not None
             grow += [(key, each.places[0], worker, 1 - each.split) for worker in new]
-            # A plan that gives a key new places takes none away.
+            # A plan that adds places to a key removes none.
             left = [] if new else [worker for worker in each.places if _is_empty(key, worker, each, target, reports)]
             leave += [(key, worker) for worker in left]
             after = _place_key(each, target, new, left, number)
@@ -308,13 +307,13 @@ def _sum_load(report: Mapping[str, Any]) -> float:
 
 
 def _choose_split_side(key: _JoinKey, *, alone: bool) -> None:
-    """Choose the side that is split of a key that gets its first further place: the one with more rows."""
+    """Choose the split side of a key that gets its second place: the one with more rows."""
     if key.split is None and not alone:
         key.split = LEFT if key.rows[LEFT] >= key.rows[RIGHT] else RIGHT
 
 
 def _is_empty(key: int, worker: int, of: _JoinKey, target: Mapping[int, float], reports: Reports) -> bool:
-    """Whether a place of a key surely has no row of its split side, and gets none."""
+    """Whether a key's place surely has and gets no row of its split side."""
     since = of.since[of.places.index(worker)]
     report: Mapping[str, Any] = reports.get(worker, {})
     if worker in target or not since or report.get("plan", 0) < since:
@@ -325,7 +324,7 @@ def _is_empty(key: int, worker: int, of: _JoinKey, target: Mapping[int, float], 
 def _place_key(
     key: _JoinKey, target: Mapping[int, float], new: Iterable[int], left: list[int], number: int
 ) -> _JoinKey:
-    """A key in plan ``number``, with its new places and without those that it has left."""
+    """A key in plan ``number``, with its new places and without those it leaves."""
     before = dict(zip(key.places, key.since, strict=True))
     places = [*(worker for worker in key.places if worker not in left), *new]
     return replace(

@@ -1,4 +1,4 @@
-"""The routing table of a join whose hot keys are split, and a source's routing by it."""
+"""The routing table of a join that splits hot keys, and a source's routing with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,18 +14,18 @@ from unskew.grouping.state import Value
 
 #: The sides of a join.
 LEFT, RIGHT = 0, 1
-#: What a pair costs its worker, where a row costs 1.
+#: A pair's cost, where a row costs 1.
 PAIR_COST = 0.02
 
-_ONE = 1 << 32  # a whole key, in the whole numbers by which its rows are divided
-#: 2^32 divided by the golden ratio: multiples of it, modulo 2^32, fill a circle evenly however many they are.
+_ONE = 1 << 32  # a whole key, in the integers that divide its rows
+#: 2^32 divided by the golden ratio, any number of whose multiples, modulo 2^32, fill a circle evenly.
 _STEP = 2_654_435_769
 _OF_SOURCE, _OF_BATCH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 
 @dataclass(frozen=True)
 class Copies:
-    """Which workers send their rows of which keys to which others: g entries.
+    """Which workers copy their rows of which keys to which others: g entries.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Copies:
     sides: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
 
     def where(self, which: NDArray[np.bool_]) -> "Copies":
-        """The entries that are marked, bool[g]."""
+        """Select entries, bool[g]."""
         return Copies(*(getattr(self, each.name)[which] for each in fields(self)))
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Copies:
 
 @dataclass(frozen=True)
 class JoinTable:
-    """Where the rows of q split keys go. The keys that it doesn't name are at their homes, both sides of them.
+    """Where the rows of q split keys go. Other keys are at their homes, with both sides.
 
     The places of key *i* are those from ``starts[i]`` up to ``starts[i + 1]``. All of them get the rows of its copied
     side. Those with a weight get rows of its split side, in proportion to their weights.
@@ -67,25 +67,25 @@ class JoinTable:
     starts : int64[q + 1]
         See above.
     places : int32[c]
-        Workers. The first of a key has had the key for the longest time.
+        Workers. A key's first one has had it for the longest time.
     weights : float64[c]
-        At least one of a key is above 0.
+        At least one per key is above 0.
     since : int64[c]
-        The number of the plan since which the weight is 0; 0 where it isn't.
+        The plan since which the weight is 0, or 0 if it isn't.
     grow : Copies
-        The places that are new in this plan. They get the copied side's older rows in the batch after its first one.
+        The new places in this plan, which get the copied side's older rows in the batch after its first.
     grown : Copies
-        The ``grow`` of the plan before.
+        The previous plan's ``grow``.
     leave_keys, leave_places : uint64[l], int32[l]
-        The places that a key has lost with this plan: they drop all rows of the key.
+        The places that keys lose with this plan, which drop all rows of the key.
     rows : float64[q, 2]
-        How many rows of each side the key is expected to have in a batch; of its copied side those of one place.
+        The expected rows of each side in a batch, of the copied side at one place.
     pairs : float64[q]
-        How many pairs these are expected to find.
+        Their expected pairs.
     rest : float64[W]
-        The load that each worker is expected to have of all keys that the table doesn't name. Empty: it isn't known.
+        Each worker's expected load of keys outside the table; empty if unknown.
     size : float
-        The load of a batch, of which all this is expected.
+        The load of the batch that these expectations are for.
 
     """
 
@@ -106,7 +106,7 @@ class JoinTable:
 
     @classmethod
     def of(cls, plan: Plan | None) -> Self:
-        """The table of a plan. Without a plan it is empty."""
+        """The table of a plan, empty without one."""
         if plan is None:
             return cls()
         values: Mapping[str, Any] = plan.values
@@ -128,12 +128,12 @@ class JoinTable:
         return found
 
     def list_places(self, entry: int) -> list[int]:
-        """The places of a key of the table."""
+        """The places of a table's key."""
         places: list[int] = self.places[self.starts[entry] : self.starts[entry + 1]].tolist()
         return places
 
     def find(self, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Each key's position in the table, int64[k]. −1: the table doesn't name it."""
+        """Each key's position in the table, int64[k]; −1 if it isn't there."""
         if not len(self.keys):
             return np.full(len(hashes), -1)
         at = np.minimum(np.searchsorted(self.keys, hashes), len(self.keys) - 1)
@@ -141,9 +141,9 @@ class JoinTable:
 
 
 class JoinRouter:
-    """A source's routing of one side's rows in one batch.
+    """Routes one side's rows at one source in one batch.
 
-    Its answers depend on the table, the source, the batch and the rows' order alone: not on how the rows are cut.
+    Its answers depend only on the table, the source, the batch and the rows' order, not on how rows are cut.
 
     Parameters
     ----------
@@ -152,9 +152,9 @@ class JoinRouter:
     side : int
         ``LEFT`` or ``RIGHT``.
     workers, seed : int
-        W, and the seed of the hash function that names a key's home.
+        W, and the seed of the homes' hash function.
     source, batch : int
-        The numbers of the source and of the batch. They decide with which place a split key begins.
+        The numbers of the source and the batch, which decide a split key's first place.
 
     """
 
@@ -171,7 +171,7 @@ class JoinRouter:
         Returns
         -------
         (int64[m], int32[m])
-            m ≥ n rows, ascending, and the worker of each. A row that goes to several workers is there several times.
+            m ≥ n rows, ascending, and their workers. A row for several workers is there several times.
 
         """
         home = choose_homes(keys.hashes, self._function, self._workers)
@@ -188,7 +188,7 @@ class JoinRouter:
         many = np.ones(len(rows), np.int64)
         many[copied] = stop - first
         rows, workers = np.repeat(rows, many), np.repeat(workers, many)
-        # Of a copied row, its number among the copies is that of the place.
+        # A copied row's number among its copies is the place's.
         begins = np.cumsum(many) - many
         at = np.repeat(begins[copied], stop - first)
         within = np.arange(len(at)) - np.repeat(np.cumsum(stop - first) - (stop - first), stop - first)
@@ -196,7 +196,7 @@ class JoinRouter:
         return rows, workers
 
     def _divide(self, entry: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The places of rows of split sides, which belong to these keys of the table: int32[s]."""
+        """The places of rows of split sides, of these keys of the table: int32[s]."""
         order = np.argsort(entry, kind="stable")
         counts = np.bincount(entry, minlength=len(self._table.keys))
         number = np.empty(len(entry), np.int64)
@@ -207,7 +207,7 @@ class JoinRouter:
 
 
 def _place_bounds(table: JoinTable) -> NDArray[np.int64]:
-    """Where the share of each place ends, int64[c], ascending: key *i* has the numbers from i·2³² on."""
+    """The end of each place's share, int64[c], ascending: key *i* has the numbers from i·2³² on."""
     ends = np.empty(len(table.places), np.int64)
     for entry, (start, stop) in enumerate(zip(table.starts[:-1].tolist(), table.starts[1:].tolist(), strict=True)):
         total = np.cumsum(table.weights[start:stop])

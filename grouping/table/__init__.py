@@ -1,4 +1,4 @@
-"""Routing table over a hash function: most keys go home, and a few go where a planned table says.
+"""Routing tables over a hash function: most keys go home, and a few according to a planned table.
 
 A scheme is a router (``TableRouter``), a monitor for each worker (``KeyMonitor``) and a controller
 (``TableController``), which plans with the scheme's ``assign``. All are from Fang et al., *Parallel Stream Processing

@@ -1,7 +1,7 @@
-"""What planners take and give: records of keys, where these are, where they should go, and the plan that moves them.
+"""Planners' input and output: records of keys, where they are and should go, and the plan that moves them.
 
-A planner takes ``KeyRecords`` and gives an ``Assignment``. ``plan_migration`` makes from it the new routing table and
-the list of keys that move. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
+A planner turns ``KeyRecords`` into an ``Assignment``, from which ``plan_migration`` makes the new routing table and the
+list of moving keys. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
 """
 
 from collections.abc import Mapping
@@ -13,30 +13,30 @@ from numpy.typing import NDArray
 
 from unskew.grouping.state import Value
 
-# Loads are sums of floats in changing order: a load that exceeds a limit by less than this part of it doesn't count.
+# Loads are sums of floats in changing order: exceeding a limit by less than this part of it doesn't count.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecords:
-    """R keys as the last intervals showed them, or R groups of keys that are alike in all attributes.
+    """R keys according to the last intervals, or R groups of keys with equal attributes.
 
     Attributes
     ----------
     cost : float64[R]
-        c(k) of each key of the record: its computation cost in the last interval, in tuples or ms.
+        c(k) of each of the record's keys: its computation cost in the last interval, in tuples or ms.
     memory : float64[R]
         S(k, w) of each key: the size of its state over the last w intervals.
     current : int32[R]
         F(k): the worker that has the key.
     home : int32[R]
-        h(k): the worker that the hash function names.
+        h(k): the hash function's worker.
     count : int64[R]
-        The number of keys in the record. It is 1 unless the record is a group.
+        The number of keys in the record, 1 unless it is a group.
     workers : int
         N_D, the number of workers.
     rest : float64[W], or 0
-        The load of each worker's other keys. No report names these keys, so they can't be moved.
+        The load of each worker's other keys, which no report names, so they can't be moved.
 
     """
 
@@ -52,7 +52,7 @@ class KeyRecords:
         return len(self.cost)
 
     def loads(self) -> NDArray[np.float64]:
-        """L(d) of each worker with the keys where they are now: float64[W]."""
+        """L(d) of each worker with the keys' present workers: float64[W]."""
         return sum_by_position(self.current, self.cost * self.count, self.workers) + self.rest
 
     def total(self) -> float:
@@ -64,7 +64,7 @@ class KeyRecords:
         return (1 + theta_max) * self.total() / self.workers * (1 + _ROUNDING)
 
     def gamma(self, beta: float) -> NDArray[np.float64]:
-        """γ(k, w) = c(k)^β / S(k, w), the migration priority: float64[R]. It is 0 for a key without cost."""
+        """γ(k, w) = c(k)^β / S(k, w), the migration priority: float64[R], 0 for a key without cost."""
         gamma = np.zeros(len(self))
         with np.errstate(divide="ignore"):
             np.divide(self.cost**beta, self.memory, out=gamma, where=self.cost > 0)
@@ -73,12 +73,12 @@ class KeyRecords:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where a planner puts the keys: one row for each (record, worker). The rows have every key of every record.
+    """A planner's assignment: one row per (record, worker), with every key of every record.
 
     Attributes
     ----------
     records : KeyRecords
-        The records that were planned.
+        The planned records.
     record : int64[E]
         The record of each row.
     worker : int32[E]
@@ -99,7 +99,7 @@ class Assignment:
         return sum_by_position(self.worker, records.cost[self.record] * self.count, records.workers) + records.rest
 
     def table(self) -> int:
-        """N_A', the number of entries that the routing table needs. These are the keys that aren't at home."""
+        """N_A', the number of entries that the routing table needs: the keys that aren't at home."""
         return int(self.count[self.worker != self.records.home[self.record]].sum())
 
     def migration(self) -> float:
@@ -111,15 +111,15 @@ class Assignment:
 def max_overload(loads: NDArray[np.float64]) -> float:
     """The largest (L(d) − L̄) / L̄ of all workers, or 0 without load.
 
-    The paper's θ(d) is |L(d) − L̄| / L̄. But an underloaded worker is only the other side of overloaded ones, and phase
-    II looks only at overloaded ones.
+    The paper's θ(d) is |L(d) − L̄| / L̄. But underloaded workers only mirror overloaded ones, and phase II considers
+    only the latter.
     """
     mean = loads.mean()
     return float(loads.max() / mean - 1) if mean > 0 else 0.0
 
 
 def sum_by_position(at: NDArray[np.integer], values: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    """Sum values by position: float64[n]. ``at`` has the position of each value, in [0, n)."""
+    """Sum values by position (``at``, in [0, n)): float64[n]."""
     return np.bincount(at, values, n).astype(np.float64, copy=False)
 
 
@@ -150,7 +150,7 @@ def look_up(
     """
     if not len(table_keys):
         return home
-    order = np.argsort(hashes)  # one after the other they are found in half the time or less
+    order = np.argsort(hashes)  # sorted look-ups take half the time or less
     at = np.empty(len(hashes), np.int64)
     at[order] = np.searchsorted(table_keys, hashes[order])
     at = np.minimum(at, len(table_keys) - 1)
@@ -159,19 +159,19 @@ def look_up(
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What the controller broadcasts: F' as the routing table A', and Δ(F, F'), the keys to migrate.
+    """The controller's broadcast: F' as the routing table A', and Δ(F, F'), the keys to migrate.
 
     Attributes
     ----------
     table_keys : uint64[N_A]
-        Hashes of the keys that the routing table names, ascending.
+        Hashes of the routing table's keys, ascending.
     table_workers : int32[N_A]
         The worker of each of them.
     moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F'), ascending. These are all keys whose worker changes, also keys of entries
-        that expire (``expire_entries``).
+        Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also by expiry of entries
+        (``expire_entries``).
     moved_from : int32[M]
-        The worker that has the state of each moved key.
+        The worker with each moved key's state.
     moved_to : int32[M]
         The worker that gets it.
     moved_sizes : float64[M]
@@ -196,13 +196,13 @@ class MigrationPlan:
 
     @property
     def share(self) -> float:
-        """The cost as a share of all state. This is the "migration cost" of the paper's figures."""
+        """The cost as a share of all state, the "migration cost" of the paper's figures."""
         return self.cost / self.total_size if self.total_size else 0.0
 
     def expire_entries(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
         """Send home the E keys (uint64[E]) whose entries expire.
 
-        They came in no interval of the window, so their state has size 0.
+        They were in no interval of the window, so their state has size 0.
         """
         moved_keys = np.append(self.moved_keys, keys)
         order = np.argsort(moved_keys)
@@ -232,11 +232,11 @@ class MigrationPlan:
 def plan_migration(
     hashes: NDArray[np.uint64], keys: KeyRecords, destination: NDArray[np.int32], rest_size: float = 0.0
 ) -> MigrationPlan:
-    """The plan that takes K keys to their destinations, int32[K].
+    """The plan that moves K keys to their destinations, int32[K].
 
     ``hashes`` (uint64[K]) are the keys' hashes, ascending, and ``keys`` has a record for each.
 
-    ``rest_size`` is the size of the states of the other keys, which no report names.
+    ``rest_size`` is the size of the other keys' states, which no report names.
     """
     routed = destination != keys.home
     moved = destination != keys.current

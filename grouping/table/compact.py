@@ -1,6 +1,6 @@
-"""The compact representation of keys (section 4): keys that are alike in all that a planner looks at are one record.
+"""The compact representation of keys (section 4): keys that are equal to a planner are one record.
 
-Costs and sizes are made alike by HLHE, the half-linear-half-exponential discretisation (section 4.2).
+Costs and sizes are discretised by HLHE, half-linear-half-exponential (section 4.2).
 """
 
 import numpy as np
@@ -13,14 +13,14 @@ from unskew.grouping.table.assignment import Assignment, KeyRecords
 def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np.int64]]:
     """Group keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
 
-    ``d`` is the worker that has the keys, and ``d_h`` is the one that the hash function names. ``v_c`` and ``v_S`` are
-    their discretised cost and memory, and ``#`` is their number. ``d'`` is the worker to which they will go, which is
-    the result of planning. It is an ``Assignment``, with one row for each part of a record that goes to another worker.
+    ``d`` is the keys' worker, and ``d_h`` the hash function's. ``v_c`` and ``v_S`` are their discretised cost and
+    memory, and ``#`` is their number. ``d'`` is the planned worker, an ``Assignment`` with one row for each part of a
+    record that goes to another worker.
 
     Parameters
     ----------
     keys : KeyRecords
-        K keys. Each is a record of its own.
+        K keys, one per record.
     degree : int
         R of the discretisation (``discretise_values``).
 
@@ -35,7 +35,7 @@ def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np
     costs, cost = np.unique(discretise_values(keys.cost, degree), return_inverse=True)
     memories, memory = np.unique(discretise_values(keys.memory, degree), return_inverse=True)
     pairs, pair = np.unique(keys.current.astype(np.int64) * keys.workers + keys.home, return_inverse=True)
-    # In two steps, as the product of all four numbers needn't fit into an int64.
+    # In two steps, because the product of all four numbers may exceed an int64.
     triples, triple = np.unique(pair * len(costs) + cost, return_inverse=True)
     vectors, group, count = np.unique(triple * len(memories) + memory, return_inverse=True, return_counts=True)
     triple, memory = np.divmod(vectors, len(memories))
@@ -56,19 +56,18 @@ def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np
 
 
 def expand_groups(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Name the keys that an assignment of groups moves.
+    """Choose the keys that an assignment of groups moves.
 
-    Of a record's keys, the ones that ψ selects first move, in the order in which the planner moved them. The others
-    stay.
+    A record's keys move in the order of ψ, to workers in the order in which the planner moved them. The others stay.
 
     Parameters
     ----------
     assignment : Assignment
-        An assignment of records that ``group_records`` made.
+        An assignment of records of ``group_records``.
     group : int64[K]
-        As ``group_records`` gave it.
+        As returned by ``group_records``.
     psi : float64[K]
-        ψ of the keys themselves, from their complete statistics. Keys of the largest value are first.
+        ψ of the keys, from their complete statistics. The largest values are first.
 
     Returns
     -------
@@ -85,7 +84,7 @@ def expand_groups(assignment: Assignment, group: NDArray[np.int64], psi: NDArray
 
 
 def discretise_values(values: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
-    """Replace each value by one of few representatives, so that sums stay what they were.
+    """Replace each value by one of few representatives, so that sums stay nearly equal.
 
     The values are normalised by the smallest one. Representatives are the multiples of R = ``degree``, the linear half,
     and below R the powers of 2, the exponential half. Each value has two candidates, the representative just below and
@@ -104,7 +103,7 @@ def discretise_values(values: NDArray[np.float64], degree: int) -> NDArray[np.fl
     Parameters
     ----------
     values : float64[n]
-        The values, each at least 0. Zeros stay zeros and take no part.
+        The values, each at least 0. Zeros stay zeros.
     degree : int
         R, a power of 2. With 1 whole multiples of the smallest value are kept exactly. Larger: fewer and coarser
         representatives. The paper tries 1 to 256, and finds that load estimates stay within 1 %.

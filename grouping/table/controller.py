@@ -1,4 +1,4 @@
-"""The controller of the routing table schemes: it makes a routing table and a migration plan from statistics."""
+"""The controller of routing table schemes: makes a routing table and a migration plan from statistics."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -21,7 +21,7 @@ from unskew.grouping.table.reports import ReportWindow, empty_window
 
 
 class TablePlanner(Protocol):
-    """How a routing table scheme plans: the part of a ``TableRouter`` that the controller uses."""
+    """The part of a ``TableRouter`` that plans, for the controller."""
 
     workers: int
     theta_max: float
@@ -37,22 +37,22 @@ class TablePlanner(Protocol):
         ...
 
     def priority(self, records: KeyRecords) -> NDArray[np.float64]:
-        """Which keys of a group are assigned first: float64[R], the largest value first."""
+        """The order in which keys of a group are assigned: float64[R], the largest first."""
         ...
 
 
 class TableController(Controller):
-    """At the end of each interval, plan a new routing table if some worker's load is above L_max (section 4).
+    """Plans a new routing table after an interval in which a worker's load is above L_max (section 4).
 
-    It knows every key that the workers have named in the last w intervals. Memory: 16 bytes a key and interval, and 8
+    It has every key that the workers reported in the last w intervals. Memory: 16 bytes per key and interval, and 8
     more for each key of the last interval.
 
     Parameters
     ----------
     scheme : TablePlanner
-        How to plan. The scheme's own routing table isn't used, because the controller keeps the table that it planned.
+        The scheme. Its routing table isn't used, because the controller keeps the one that it planned.
     identity : str
-        The identity of the routers that it plans for.
+        The routers' identity.
 
     Notes
     -----
@@ -75,7 +75,7 @@ class TableController(Controller):
         self.table_keys: NDArray[np.uint64] = np.empty(0, np.uint64)
         self.table_workers: NDArray[np.int32] = np.empty(0, np.int32)
         self.keys, self.sizes, self.intervals, self.costs = empty_window()
-        #: What keys that no report named have added to all states, for each interval of the window.
+        #: The state sizes of keys that no report named, for each interval of the window.
         self.rest_sizes = np.empty(0)
 
     def _plan(self, reports: Reports, queues: Queues, sources: Reports | None) -> Mapping[str, Value] | None:
@@ -97,7 +97,7 @@ class TableController(Controller):
         memory: NDArray[np.float64],
         silent: NDArray[np.bool_],
     ) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
-        """Add the keys of the table's entries for workers that don't name all their keys, so that the entries stay."""
+        """Add the keys of table entries of workers that don't report all keys, so that the entries stay."""
         there = self.table_keys[silent[self.table_workers]]
         there = there[~np.isin(there, hashes, assume_unique=True)]
         at, nothing = np.searchsorted(hashes, there), np.zeros(len(there))
@@ -111,7 +111,7 @@ class TableController(Controller):
         rest: NDArray[np.float64] | float = 0.0,
         rest_size: float = 0.0,
     ) -> MigrationPlan | None:
-        """Plan for K keys of these costs and state sizes, all [K], with ascending hashes. None: leave all as it is.
+        """Plan for K keys with these costs and state sizes, all [K], with ascending hashes. None: no change.
 
         ``rest`` is each worker's load of other keys (float64[W]), and ``rest_size`` is the size of their states. The
         next call starts from this plan's routing table, as if all routers had adopted it.
@@ -148,5 +148,5 @@ class TableController(Controller):
 
 
 def _sum_excess(loads: NDArray[np.float64], limit: float) -> float:
-    """The load above the limit, of all workers together."""
+    """The load above the limit, over all workers."""
     return float(np.maximum(loads - limit, 0).sum())

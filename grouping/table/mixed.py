@@ -1,4 +1,4 @@
-"""MIXED: clean only as much of the routing table as its bound requires."""
+"""MIXED: clean only so much of the routing table as its bound requires."""
 
 import numpy as np
 from numpy.typing import NDArray

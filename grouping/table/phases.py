@@ -1,4 +1,4 @@
-"""The workflow of section 3, which LLFD, MINTABLE, MINMIG and MIXED share: cleaning, preparing, assigning.
+"""The workflow of section 3 for LLFD, MINTABLE, MINMIG and MIXED: cleaning, preparing, assigning.
 
 ``Workflow.run`` does phase I (cleaning). Phases II and III are Least-Load Fit Decreasing (Algorithm 1), the compiled
 ``fit_least_load``. These are the paper's steps:
@@ -18,10 +18,10 @@
 
 They are fast here for three reasons:
 
-* What E adds to C is smaller than k, and k is the largest of C. So C is worked off in one pass over the keys by cost,
+* What E adds to C is smaller than k, and k is the largest of C. So C is processed in one pass over the keys by cost,
   and no key is assigned twice.
 * Once a key is too large for E, it stays so. So E is always the next part of d's keys by ψ, and each worker's keys are
-  gone through only once.
+  visited only once.
 * Whether there is an E depends only on the sum of d's keys smaller than k, which is kept up to date.
 
 After the sorts this takes O(R) in all, and O(W) for each key that moves.
@@ -46,8 +46,8 @@ class Workflow:
     limit : float
         L_max.
     psi : float64[R]
-        ψ, the selection criterion of phases II and III: keys of the largest value are first. Keys of equal values are
-        in the records' order.
+        ψ, the selection criterion of phases II and III: the largest values are first, and equal ones in the records'
+        order.
 
     """
 
@@ -58,13 +58,13 @@ class Workflow:
         self._by_cost = np.argsort(-records.cost, kind="stable")
         self._by_psi = self._by_cost if psi is records.cost else np.argsort(-psi, kind="stable")
         routed = np.flatnonzero(records.current != records.home)
-        #: The records with entries in the routing table, in the order of η: smallest memory consumption first.
+        #: The records with entries in the routing table, in order of η: smallest memory first.
         self._routed = routed[np.argsort(records.memory[routed], kind="stable")]
         self._entries = np.cumsum(records.count[self._routed])
         self.table = int(self._entries[-1]) if len(routed) else 0
 
     def run(self, back: int) -> Assignment:
-        """Do phases I to III: move ``back`` entries of the routing table home, from 0 to ``table``, then balance."""
+        """Execute phases I to III: move ``back`` of the ``table`` entries home, then balance."""
         records = self.records
         worker, count = records.current.copy(), records.count
         by_cost, by_psi = self._by_cost, self._by_psi
@@ -74,7 +74,7 @@ class Workflow:
         worker[home] = records.home[home]
         part = back - int(self._entries[whole - 1]) if whole else back
         if part:
-            # If only a part of a group goes home, the group becomes two entries.
+            # A group of which only a part goes home becomes two entries.
             split = self._routed[whole]
             count = np.append(count, part)
             count[split] -= part
@@ -96,15 +96,15 @@ class Workflow:
 
 
 class _FitState(NamedTuple):
-    """The workers while keys move. An entry is a record, or the part of one that phase I left on a worker."""
+    """The workers while keys move. An entry is a record, or the part of it that phase I left on a worker."""
 
     cost: NDArray[np.float64]  # [E], of each key
     left: NDArray[np.int64]  # [E], keys still on their worker
     waiting: NDArray[np.int64]  # [E], keys in the candidate set C
     load: NDArray[np.float64]  # [W], L(d)
-    smaller: NDArray[np.float64]  # [W], sum of its keys that are smaller than the candidate at hand
+    smaller: NDArray[np.float64]  # [W], sum of its keys that are smaller than the candidate
     queue: NDArray[np.int64]  # [E], entries by worker, each worker's by ψ
-    head: NDArray[np.int64]  # [W], its first entry in the queue that may still be taken
+    head: NDArray[np.int64]  # [W], its first available entry in the queue
     end: NDArray[np.int64]  # [W], past its last entry
 
 
@@ -118,7 +118,7 @@ def fit_least_load(
     rest: NDArray[np.float64],
     limit: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
-    """Take keys from overloaded workers and assign them anew.
+    """Reassign keys of overloaded workers.
 
     Parameters
     ----------
@@ -127,13 +127,13 @@ def fit_least_load(
     worker : int32[E]
         The worker that has the entry's keys after phase I.
     count : int64[E]
-        How many keys the entry has.
+        The entry's number of keys.
     by_cost : int64[E]
         The entries in descending order of cost.
     by_psi : int64[E]
-        The entries in the order in which ψ selects them, with costs of 0 last.
+        The entries in order of ψ, with costs of 0 last.
     rest : float64[W]
-        The load of each worker beside the entries. It stays there.
+        The load of each worker besides the entries, which stays there.
     limit : float
         L_max.
 
@@ -142,7 +142,7 @@ def fit_least_load(
     left : int64[E]
         How many keys of each entry stay.
     entries : int64[M]
-        The entry of each other key, in the order in which these keys were assigned.
+        The entry of each other key, in order of assignment.
     assigned : int32[M]
         The worker of each other key, in the same order.
 
@@ -157,7 +157,7 @@ def fit_least_load(
         c = float(cost[by_cost[i]])
         j = i
         while j < len(by_cost) and cost[by_cost[j]] == c:
-            # Equal keys aren't smaller ones: from here on they're too large for an exchangeable set.
+            # Equal keys aren't smaller: from here on they are too large for an exchangeable set.
             state.smaller[worker[by_cost[j]]] -= c * state.left[by_cost[j]]
             j += 1
         for entry in by_cost[i:j]:
@@ -197,7 +197,7 @@ def _start_fit(
 
 @kernel
 def _prepare_workers(state: _FitState, rest: NDArray[np.float64], limit: float) -> int:
-    """Phase II: from each overloaded worker, disassociate keys by ψ until it isn't any more; how many in all."""
+    """Phase II: disassociate keys by ψ from each overloaded worker until it isn't any more. Return how many."""
     candidates = 0
     for d in range(len(state.load)):
         while state.load[d] > limit and state.head[d] < state.end[d]:
@@ -208,7 +208,7 @@ def _prepare_workers(state: _FitState, rest: NDArray[np.float64], limit: float) 
 
 @kernel
 def _take_key(state: _FitState, d: int) -> int:
-    """Move a key of the first entry of d's queue into C: 1. If that entry has none left, make the next one first: 0."""
+    """Move a key of the first entry of d's queue into C (1), or if it has none left, go to the next entry (0)."""
     entry = state.queue[state.head[d]]
     if state.left[entry] == 0:
         state.head[d] += 1
@@ -222,11 +222,11 @@ def _take_key(state: _FitState, d: int) -> int:
 
 @kernel
 def _choose_worker(state: _FitState, c: float, limit: float, alone: float) -> tuple[int, int]:
-    """The worker for a candidate of cost c, and how many keys that worker gives up for the candidate.
+    """The worker for a candidate of cost c, and how many keys it gives up for it.
 
-    If the candidate doesn't overload any worker it doesn't overload the least loaded one. If no worker can take it, the
-    least loaded one does. But a candidate above ``alone``, which would exceed the limit on a worker that has given up
-    all its keys, goes to a worker that is nearly empty then.
+    If the candidate fits anywhere, it fits at the least loaded worker. If no worker can take it, the least loaded one
+    does. But a candidate above ``alone``, which would exceed the limit even on a worker that has given up all its keys,
+    goes to a worker that is then nearly empty.
     """
     least = 0
     for d in range(1, len(state.load)):
@@ -237,7 +237,7 @@ def _choose_worker(state: _FitState, c: float, limit: float, alone: float) -> tu
     while True:
         best = -1
         for d in range(len(state.load)):
-            # (iii), with every key that there is
+            # (iii), with all keys
             if state.load[d] + c - state.smaller[d] <= limit and (best < 0 or state.load[d] < state.load[best]):
                 best = d
         if best < 0:
@@ -249,7 +249,7 @@ def _choose_worker(state: _FitState, c: float, limit: float, alone: float) -> tu
 
 @kernel
 def _displace_smaller(state: _FitState, c: float) -> tuple[int, int]:
-    """The worker with the least load of keys that aren't smaller than c; it gives up all smaller ones."""
+    """The worker with the least load of keys not smaller than c, after giving up all smaller ones."""
     best = 0
     for d in range(1, len(state.load)):
         kept, least_kept = state.load[d] - state.smaller[d], state.load[best] - state.smaller[best]
@@ -266,9 +266,9 @@ def _displace_smaller(state: _FitState, c: float) -> tuple[int, int]:
 
 @kernel
 def _take_exchangeable(state: _FitState, d: int, c: float, limit: float) -> int:
-    """Take an exchangeable set from d; its size, or 0 if there is none after all.
+    """Take an exchangeable set from d. Return its size, or 0 if there is none after all.
 
-    ``smaller`` is a running sum of floats: it may be a little more than the keys' real sum, and then it's corrected.
+    ``smaller`` is a running sum of floats, which may slightly exceed the keys' sum, and is then corrected.
     """
     there, at = 0.0, state.head[d]
     while state.load[d] + c - there > limit and at < state.end[d]:

@@ -1,4 +1,4 @@
-"""Statistics by key: a worker's report of an interval, and the window of reports that the controller keeps."""
+"""Statistics per key: workers' reports of an interval, and the controller's window of reports."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,26 +12,26 @@ from unskew.grouping.keys import Keys
 from unskew.grouping.state import Value
 from unskew.grouping.table.assignment import sum_by_position
 
-# Rows are summed by key when there are so many more of them than keys: so a row is sorted O(1) times.
+# Rows are summed by key when they exceed the keys by so many, so that a row is sorted O(1) times.
 _UNSUMMED = 1 << 16
 
 
 class KeyMonitor(Monitor):
-    """One worker's computation cost and new state of each key in the interval (section 4, step 1 of the workflow).
+    """Measures one worker's computation cost and new state per key in the interval (section 4, step 1).
 
-    A key's cost c(k) is what its tuples cost, if that is measured, or else their number. Its state s(k) of the interval
-    is the number of its tuples, because an operator over a window keeps them or something of their size.
+    A key's cost c(k) is its tuples' cost, if measured, or their number. Its state s(k) of the interval is the number of
+    its tuples, because an operator over a window keeps them or something of their size.
 
-    A report names the ``most`` keys of the highest costs, and has only the sums of the others. The paper's compact
-    records wouldn't shorten a report. A plan with groups must become one of keys in the end, so keys must be named.
+    A report names the ``most`` keys of the highest costs, and has only sums of the others. The paper's compact records
+    wouldn't shorten it, because plans need the keys.
 
-    Memory: 24 bytes for each distinct key of the interval. While the interval lasts, it is up to twice that and 1.5
-    MiB, because the algorithms are defined on all keys.
+    Memory: 24 bytes for each distinct key of the interval, and during the interval up to twice that and 1.5 MiB,
+    because the algorithms are defined on all keys.
 
     Parameters
     ----------
     most : int, optional
-        How many keys a report names, of 24 bytes each. None: all.
+        The number of keys in a report, of 24 bytes each. None: all.
 
     """
 
@@ -45,7 +45,7 @@ class KeyMonitor(Monitor):
         distinct = len(keys.hashes)
         sizes = np.bincount(keys.codes, minlength=distinct).astype(np.float64)
         spent = sizes if costs is None else sum_by_position(keys.codes, costs, distinct)
-        # A dictionary may name keys that no tuple has.
+        # A dictionary may have keys without tuples.
         seen = np.flatnonzero(sizes)
         self._unsummed.append((keys.hashes[seen], spent[seen], sizes[seen]))
         self._rows += len(seen)
@@ -55,7 +55,7 @@ class KeyMonitor(Monitor):
     def report(self) -> Mapping[str, Value] | None:
         """Report ``keys`` uint64[k], ascending, ``costs`` float64[k], ``sizes`` float64[k], and ``rest`` float64[2].
 
-        ``rest`` has the total cost and the total size of the keys that aren't named.
+        ``rest`` has the total cost and size of the keys that aren't named.
         """
         self._sum()
         keys, costs, sizes = self.keys, self.costs, self.sizes
@@ -98,18 +98,18 @@ class KeyMonitor(Monitor):
 def totals_by_key(
     keys: NDArray[np.uint64], *values: NDArray[np.float64]
 ) -> tuple[NDArray[np.uint64], *tuple[NDArray[np.float64], ...]]:
-    """The distinct keys in ascending order, and for each of them the sum of each column."""
+    """The distinct keys, ascending, and their sum of each column."""
     distinct, at = np.unique(keys, return_inverse=True)
     return distinct, *(sum_by_position(at, column, len(distinct)) for column in values)
 
 
 class ReportWindow(NamedTuple):
-    """The statistics that the controller keeps (section 2.1): costs of the last interval, state sizes of the last w.
+    """The controller's statistics (section 2.1): costs of the last interval, state sizes of the last w.
 
     Attributes
     ----------
     keys : uint64[n]
-        The keys of all intervals, the oldest interval first, ascending in each interval.
+        The keys of all intervals, oldest first, ascending in each.
     sizes : float64[n]
         s(k) of each of these keys in its interval.
     intervals : int64[≤ w]
@@ -125,7 +125,7 @@ class ReportWindow(NamedTuple):
     costs: NDArray[np.float64]
 
     def after(self, reports: Iterable[Mapping[str, Value]], length: int) -> "ReportWindow":
-        """The window one interval later, with the workers' reports of that interval: at most ``length`` intervals."""
+        """The window with the workers' reports of the next interval: at most ``length`` intervals."""
         reports = list(reports)
         keys = [np.empty(0, np.uint64), *(np.asarray(report["keys"], np.uint64) for report in reports)]
         costs, sizes = (
@@ -143,7 +143,7 @@ class ReportWindow(NamedTuple):
         )
 
     def totals(self) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.float64]]:
-        """Every key of the window, ascending, with its c(k) of the last interval and its S(k, w)."""
+        """Every key of the window, ascending, with c(k) of the last interval and S(k, w)."""
         costs = np.zeros(len(self.keys))
         costs[len(self.keys) - len(self.costs) :] = self.costs
         keys, cost, memory = totals_by_key(self.keys, costs, self.sizes)

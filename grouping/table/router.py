@@ -20,20 +20,20 @@ from unskew.grouping.table.reports import KeyMonitor
 class TableRouter(Grouping):
     """Send a key to the worker of its routing table entry, or home if it has no entry (Equation 1).
 
-    Schemes differ in how they plan the table (``priority`` and ``assign``, functions of the records alone). Until a
-    router adopts a plan, it routes as KEY.
+    Schemes differ in planning the table (``priority`` and ``assign``, functions of the records alone). Without a plan,
+    a router routes like KEY.
 
     Parameters
     ----------
     theta_max : float
-        θmax ≥ 0: by which share of the mean load a worker may exceed it before keys move. Smaller: more balance and
+        θmax ≥ 0: the share of the mean load by which a worker may exceed it before keys move. Smaller: more balance and
         more migration. The default is the paper's, 0.08.
     window : int
         w ≥ 1, the number of intervals over which an operator keeps state. It determines what moving a key costs. The
         default is 5. The paper tries 1 to 20.
     degree : int, optional
-        R of the compact representation (``table.compact.group_records``), a power of 2: plan with groups of alike keys
-        instead of keys. None: plan with the keys themselves.
+        R of the compact representation (``table.compact.group_records``), a power of 2: plan with groups of keys. None:
+        plan with the keys themselves.
     report_keys : int, optional
         How many keys all workers together name to the controller in an interval, at least 1. Each worker names its
         heaviest keys, at least one. Of the rest it reports only the sum, which stays (``KeyMonitor``). The reports take
@@ -68,11 +68,11 @@ class TableRouter(Grouping):
 
     @abstractmethod
     def priority(self, records: KeyRecords) -> NDArray[np.float64]:
-        """ψ, by which keys are selected for migration: float64[R]. Keys of the largest value are first."""
+        """ψ, the order of keys for migration: float64[R], the largest first."""
 
     @abstractmethod
     def assign(self, records: KeyRecords, limit: float) -> Assignment:
-        """Plan where the keys should go, so that no worker's load is above ``limit`` (L_max) if possible."""
+        """Plan the keys' workers, so that no load is above ``limit`` (L_max) if possible."""
 
     def _route(self, keys: Keys, times: Times, costs: Costs) -> NDArray[np.int32]:
         return self.owners(keys)[keys.codes]
@@ -85,7 +85,7 @@ class TableRouter(Grouping):
         return choose_homes(hashes, hash_function(self.seed), self.workers)
 
     def moving_keys(self, other: Grouping, most: int | None = None) -> NDArray[np.uint64] | None:
-        """The keys that one of the two routing tables names and whose owners differ.
+        """The keys of either routing table whose owners differ.
 
         None if W or the seed differ, or if one of the tables has more than ``most`` entries.
         """
@@ -93,14 +93,14 @@ class TableRouter(Grouping):
             return None
         if most is not None and max(len(self.table_keys), len(other.table_keys)) > most:
             return None
-        named = np.sort(np.concatenate([self.table_keys, other.table_keys]), kind="stable")  # merges what is sorted
+        named = np.sort(np.concatenate([self.table_keys, other.table_keys]), kind="stable")  # merges sorted arrays
         named = named[np.append(True, named[1:] != named[:-1])[: len(named)]]
         home = self.home(named)
         here, there = (look_up(named, home, each.table_keys, each.table_workers) for each in (self, other))
         return named[here != there]
 
     def _adopt(self, values: Mapping[str, Any], *, missed: bool) -> None:
-        """Take up the plan's routing table: it is whole, so it doesn't matter which plans were missed."""
+        """Adopt the plan's routing table, which is complete, so that missed plans don't matter."""
         self.table_keys = np.asarray(values["table_keys"], np.uint64)
         self.table_workers = np.asarray(values["table_workers"], np.int32)
 
