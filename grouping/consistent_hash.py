@@ -26,10 +26,9 @@ class ConsistentHash(Grouping):
 
     Worker i's tokens are the strings ``i-0``, ``i-1``, …. The position of a token or a key on the ring is a seeded
     SplitMix64 of its mmh3. When the longest queue is more than 1 + τ times the second longest, its worker is relieved.
-    *Halving* takes half of that worker's tokens away, so that only its keys move. *Doubling* gives every other worker
-    twice its tokens, so that many keys move. If a tuple waits at a worker that no longer owns its key, the worker
-    passes the tuple on when its turn comes. A key's partial results stay at its former workers and are merged at the
-    end.
+    *Halving* removes half of that worker's tokens, so that only its keys move. *Doubling* gives every other worker
+    twice its tokens, so that many keys move. If a tuple waits at a worker that no longer owns its key, it is passed on
+    when its turn comes. A key's partial results stay at its former workers and are merged at the end.
 
     Guarantees
     ----------

@@ -47,8 +47,7 @@ class BoundedLoad(Grouping):
 
     Guarantees
     ----------
-    What is proved is about load alone: of a source by itself, in tuples (for costs, see the notes), without
-    ``most_workers``.
+    Only load is proved: of a source by itself, in tuples (for costs, see the notes), without ``most_workers``.
 
     * Of *any* n tuples in a row of a source, of any stream, a worker gets at most (1 + σ)·n/W + max(f, 1/σ) + 1. Here
       σ = ``slack`` and f = max(0.08 · (1 + σ) · ``window``/W, 8). By default and up to W = 100, that is at most 1.17
@@ -63,11 +62,11 @@ class BoundedLoad(Grouping):
       half a window after costs have changed, nothing of the old ones is left in the limits. The notes have the bound.
     * A key isn't split while its first worker is ahead by at most 6 % of a window, or 6.5 of this worker's tuples if
       that is more. The first worker may change without that, in two cases. If it isn't the key's home, and the key
-      doesn't come for a whole period after which unused replicas are given up, the key is forgotten and begins anew. If
-      a single router remembers at most W/4 keys at the end of such a period, it chooses first workers again: of all
-      keys that it doesn't remember, also of those that have been at their home all the time.
+      doesn't come for a whole period after which unused replicas are given up, the key is forgotten and starts anew. If
+      a single router remembers at most W/4 keys at the end of such a period, it again chooses first workers of all keys
+      that it doesn't remember, even of those that have always been at home.
     * At most 4·W + 1024 replicas besides the keys' first ones are remembered. A replica is given up if its key hasn't
-      used it during a whole window, or during 300·W tuples if that is more.
+      used it for a whole window, or 300·W tuples if that is more.
 
     Not proved: how many replicas there are compared to the fewest possible; that each window is at most 1.1 times the
     mean (it was so on the streams in evidence/balance/figures.md, with the exceptions named there); and that
@@ -127,9 +126,9 @@ class BoundedLoad(Grouping):
     change would begin with old limits. With one over less than half a window, V could be more.
 
     The limits are 1, 6 and 8 % of a window, or 1, 6.5 and 8 tuples of a worker if that is more. They were chosen on
-    Zipf and country streams, on which results change little with them. For a split key of d workers the limit in
-    per cent is 1 + 5·d^-1/4. evidence/balance/figures.md compares balance and replication with all other schemes,
-    and theory.md beside it says what is impossible.
+    Zipf and country streams, on which results change little with them. For a split key of d workers the limit in per
+    cent is 1 + 5·d^-1/4. evidence/balance/figures.md compares balance and replication with all other schemes, and
+    theory.md there says what is impossible.
 
     References
     ----------

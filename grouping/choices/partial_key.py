@@ -43,7 +43,7 @@ class PartialKey(DecayingGrouping):
         best, and a key may be on d workers.
     estimation : {"local", "global"}, default "local"
         Whose tuples are a worker's load. "local": this source's, the paper's "L". "global": all sources', the paper's
-        "G". That is an oracle to compare with, one router that all sources share. A topology doesn't have it.
+        "G", an oracle for comparison: one router that all sources share, which topologies lack.
     probe_every : int, tuples, default 0
         The paper's "LP". With feedback from the workers, the local estimate is set to the workers' actual load after
         each ``probe_every`` tuples. 0: never, and no feedback is needed. The authors probe every minute, and find that

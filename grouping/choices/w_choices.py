@@ -25,8 +25,8 @@ class WChoices(DecayingGrouping):
     Guarantees
     ----------
     * A key that has never been a heavy hitter is on at most its two workers, those of PARTIAL_KEY.
-    * No key with less than θ of the tuples so far counts as a heavy hitter, and no key counts as one by chance. What
-      has surely been counted of it is three standard deviations above the threshold, and at least 4 tuples.
+    * No key with less than θ of the tuples so far counts as a heavy hitter, and no key does by chance: its certain
+      count is three standard deviations above the threshold, and at least 4 tuples.
     * Every key with a share above 1.5·θ counts as a heavy hitter once the stream is long enough to tell.
     * So the load is as balanced as its tail: as PARTIAL_KEY on keys below the threshold up to which it provably
       balances, 1/(5W) (Theorem 5.1 there).
@@ -53,9 +53,9 @@ class WChoices(DecayingGrouping):
     Misra-Gries, whose counts are never too high, and has 4/θ counters.
 
     After a change of the stream: shares and loads count from the start. A key that becomes hot after N tuples is a
-    heavy hitter within N/(5W) tuples of its own. Then it goes to all workers, first to those that had the fewest
-    tuples. The loads are even again after a few windows. A key that has gone stays a heavy hitter until its share of
-    the whole stream is below θ. With a ``half_life`` that takes a few half-lives.
+    heavy hitter within N/(5W) of its tuples. Then it goes to all workers, first to those with the fewest tuples. The
+    loads are even again after a few windows. A key that has gone stays a heavy hitter until its share of the whole
+    stream is below θ. With a ``half_life`` that takes a few half-lives.
 
     References
     ----------

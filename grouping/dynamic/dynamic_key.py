@@ -68,7 +68,7 @@ class DynamicKey(Grouping):
         have more than 2 workers. The authors use 100.
     warm_up, check_interval, promotion_period : timedelta, number (s) or str, default 15, 60, 15
         The authors' values. ``promotion_period`` is at least 0.001 s, the others at least 0. Shorter: pools follow the
-        load sooner, and chance sooner too.
+        load, and chance, sooner.
     periods_to_old : int, default 4
         The number of promotions after which teenagers grow old, at least 1. The authors' value.
     evict_after : timedelta, number (s) or str, default 3600
@@ -86,8 +86,7 @@ class DynamicKey(Grouping):
     * The first promotion is one period after the first tuple, so keys are old after 60 s, as in the README. In the code
       it is 45 s.
     * Unseen keys are evicted, as in the README. The code never starts the eviction.
-    * Between two promotions the babies may grow to twice their room, and then no more are let in. The code has no
-      bound.
+    * Between promotions the babies may grow to twice their room, and then no more are admitted. The code has no bound.
     * A key that is in no space has its two initial workers, because a pool is forgotten with its key. The code keeps a
       pool for ever.
     * A pool never has more than W workers. The code has no such bound.

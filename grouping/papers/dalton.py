@@ -69,8 +69,8 @@ class Dalton(Grouping):
     In the first slide no key is hot.
 
     Each of a hot key's workers has a value: an average of its rewards in which the last one has a weight of 0.1. Mostly
-    the key goes where the value is highest. With probability ``explore`` it goes to a random worker. The reward is high
-    if the worker has few tuples and the key is on few workers:
+    the key goes where the value is highest, and with probability ``explore`` to a random worker. The reward is high if
+    the worker has few tuples and the key is on few workers:
 
         − ½ · (L − mean) / max(L, mean) − ½ · (workers that the key is on) / W
 
@@ -109,12 +109,12 @@ class Dalton(Grouping):
 
     * The authors count keys exactly, or from 10,000 keys on in a sketch of 4 × 40 cells. The sketch's error of 5 %
       makes most keys hot when W is above 20. Here Misra-Gries counts, at most an eighth of the threshold too low.
-    * In the authors' code a worker that the key left a window ago still counts as its worker, because ``expireOld``
-      clears another bit. Here such a worker no longer counts.
-    * In the authors' code a hot key has W values, all −2 at first. Here it has values only of workers that were tried.
-      The result is the same.
-    * In the authors' code several sources share their values through a reducer. Here each source is alone, as their
-      single partitioner is.
+    * In the authors' code a worker that the key left a window ago still counts, because ``expireOld`` clears another
+      bit. Here it doesn't.
+    * In the authors' code a hot key has W values, all −2 at first. Here it has only those of tried workers, with the
+      same result.
+    * In the authors' code several sources share their values through a reducer. Here each source is alone, like their
+      single partitioner.
     * A random draw is a hash of the tuple's number, so that answers don't depend on batches.
 
     References

@@ -24,7 +24,7 @@ class DynamicKeyDecay(DynamicKey):
     ----------
     half_life : timedelta, number (s) or str, default 15
         At least 0.001. Ours: the default is the length of a window of the original topology. Shorter: pools follow a
-        drifting load sooner, and chance sooner too. A half-life should have many tuples of each worker.
+        drifting load, and chance, sooner. A half-life should have many tuples of each worker.
     distinct_keys, warm_up, check_interval, promotion_period, periods_to_old, evict_after
         As in DYNAMIC_KEY.
 

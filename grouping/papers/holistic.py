@@ -56,13 +56,13 @@ class Holistic(Grouping):
     -----
     We wrote this scheme from the authors' code (``HolisticPartitioner`` of github.com/Kejian-Li/Dynamic-Balance), not
     from the paper. They count with lossy counting of error δ/10 and keep every region for ever, so that memory grows
-    with the keys. This scheme counts with Misra-Gries, and a key that is no longer counted has no region either. As in
+    with the keys. This scheme counts with Misra-Gries, and a key that is no longer counted loses its region. As in
     their code, a region's mean load is rounded down, which matters while loads are small, and of equal workers the
-    first is taken. While there are counters for all keys, the answers are the authors', except for the hash
+    first is taken. With counters for all keys, the answers are the authors', except for the hash
     (tests/grouping/test_holistic.py).
 
     After a change of the stream: loads, shares and regions count from the start. So a key that becomes hot late is a
-    heavy hitter late, and the earlier load of its workers holds it back for as long again. A region never shrinks.
+    heavy hitter late, and its workers' earlier load delays it for as long again. A region never shrinks.
 
     References
     ----------

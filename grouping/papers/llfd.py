@@ -16,13 +16,13 @@ class Llfd(TableRouter):
 
     Guarantees
     ----------
-    * Suppose that a perfect assignment exists, that every key is lighter than the mean load, and that θmax = 0. Then no
-      worker's load is more than (1 − 1/W)/3 above the mean. This is Theorem 1, whose proof in the paper is a sketch;
-      the notes have an argument.
+    * If a perfect assignment exists, every key is lighter than the mean load, and θmax = 0, no worker's load is more
+      than (1 − 1/W)/3 above the mean. This is Theorem 1, whose proof in the paper is a sketch; the notes have an
+      argument.
     * A key moves only if its worker is overloaded, or in exchange for a heavier key.
 
-    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. A key that is no longer in any
-    interval of the window leaves it.
+    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. Keys in no interval of the
+    window leave it.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ class Llfd(TableRouter):
     order of their numbers. The authors leave LLFD out of their experiments, because its table is not bounded.
 
     Why Theorem 1 holds: with θmax = 0 the first key c that no worker takes weighs at most L̄/3. A perfect assignment
-    has at most two keys above L̄/3 on a worker. It has such a key alone on its worker if no other one would fit beside
+    has at most two keys above L̄/3 on a worker. It has such a key alone on its worker if no other one would fit with
     it. Suppose that c is above L̄/3. Then among the other workers one has at most one key as heavy as c, and c fits
-    beside it. That worker's smaller keys would make room, so c would be taken. The least loaded worker is at L̄ − c/W
-    at most, so c leaves it at L̄ + c(1 − 1/W) at most, and later keys are lighter. The theorem bounds overload. With
-    θmax > 0 a worker may stay further *below* the mean than that.
+    with it. That worker's smaller keys would make room, so c would be taken. The least loaded worker is at L̄ − c/W at
+    most, so c leaves it at L̄ + c(1 − 1/W) at most, and later keys are lighter. The theorem bounds overload. With θmax
+    > 0 a worker may stay further *below* the mean than that.
 
     References
     ----------
@@ -50,7 +50,7 @@ class Llfd(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 

@@ -20,8 +20,8 @@ class MinMig(TableRouter):
     * A key moves only if its worker is overloaded, or in exchange for a heavier key.
     * No worker's load is above (1 + θmax) times the mean, as far as ``Llfd`` achieves that.
 
-    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. A key that is no longer in any
-    interval of the window leaves it.
+    Time O(K log K) a plan, and O(W) a key that moves. Memory: the table isn't bounded. Keys in no interval of the
+    window leave it.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ class MinMig(TableRouter):
 
     Notes
     -----
-    There is no deviation from Algorithm 3. See ``Llfd`` for what it leaves open. The authors leave MINMIG out of their
-    experiments, because its table is not bounded.
+    As Algorithm 3. See ``Llfd`` for what it leaves open. The authors leave MINMIG out of their experiments, because its
+    table is not bounded.
 
     References
     ----------
@@ -43,7 +43,7 @@ class MinMig(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 

@@ -11,8 +11,8 @@ from unskew.grouping.table.router import TableRouter
 class MinTable(TableRouter):
     """Plan as if every key were at home, so that the table has only what balance needs.
 
-    All entries are moved back. Then the heaviest keys of overloaded workers are assigned anew. These are few keys, but
-    often those with the largest states. Keys that were moved back migrate too, unless they are sent where they were.
+    All entries are moved back. Then the heaviest keys of overloaded workers are reassigned: few keys, but often those
+    with the largest states. Keys that were moved back migrate, too, unless they are sent where they were.
 
     Guarantees
     ----------
@@ -29,9 +29,8 @@ class MinTable(TableRouter):
 
     Notes
     -----
-    There is no deviation from Algorithm 2. See ``Llfd`` for what it leaves open. The plan supposes that all keys are at
-    home, also those that no worker has named lately. If there are more keys than ``report_keys``, such keys bring along
-    a load that isn't known.
+    As Algorithm 2. See ``Llfd`` for what it leaves open. The plan assumes that all keys are at home, also those that no
+    worker has reported lately. With more keys than ``report_keys``, such keys bring an unknown load.
 
     References
     ----------
@@ -39,7 +38,7 @@ class MinTable(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 

@@ -36,7 +36,7 @@ class MixedBruteForce(Mixed):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 

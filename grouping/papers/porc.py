@@ -38,7 +38,7 @@ class Porc(DecayingGrouping):
     ----------
     tolerance : float, default 0.01
         ε, at least 0.001: by which share of the mean a virtual worker's load may be above it. The authors' script has
-        0.01, and beside it values up to 3. Larger: fewer replicas and less to look at, less balance.
+        0.01, and also values up to 3. Larger: fewer replicas and look-ups, less balance.
     virtual : int, default 10
         V ≥ 1, the virtual workers of a worker. The authors' script has 10.
     half_life : int, tuples of the source, default None
@@ -51,17 +51,17 @@ class Porc(DecayingGrouping):
     github.com/anisnasir/storm-simulator), not from the paper. The answers are the authors', except for the hash
     functions (tests/grouping/test_porc.py). In theirs the i-th one hashes the key's text with ":i" behind it.
 
-    *Left out*: Consistent Grouping also moves virtual workers from overloaded workers to idle ones, for clusters whose
-    workers are unlike. It takes signals from the workers for that, and the authors' simulator has the call commented
-    out. Here every worker keeps its V virtual workers, so this is PoRC for workers that are alike.
+    *Left out*: Consistent Grouping also moves virtual workers from overloaded workers to idle ones, for heterogeneous
+    clusters, with signals from the workers; the authors' simulator has the call commented out. Here every worker keeps
+    its V virtual workers, so this is PoRC for homogeneous workers.
 
     *The bound*: a tuple goes to a virtual worker whose load is less than (1 + ε) · m/(V·W), where m counts that tuple.
     Loads only grow when a tuple comes, and m only grows. There always is such a virtual worker, because all loads
     together are m − 1. At most a part 1 / (1 + ε) of the virtual workers is full. So each choice of a key that had no
     tuple yet has room with a probability of at least ε / (1 + ε).
 
-    After a change of the stream: loads count from the start. A virtual worker that was filled by a key that has gone
-    has room only as the mean grows. So the bound holds of all tuples, and not of the last ones.
+    After a change of the stream: loads count from the start. A virtual worker filled by a key that has gone has room
+    only as the mean grows. So the bound holds for all tuples, not for the last ones.
 
     References
     ----------

@@ -14,10 +14,9 @@ from unskew.grouping.table.router import TableRouter
 class Readj(TableRouter):
     """Track heavy keys, and while a worker is overloaded do the best of all moves and swaps of them.
 
-    Entries of keys that are no longer tracked go home. A move takes a tracked key to any worker, and a swap exchanges
-    two keys of different workers. The best step is the one that lowers the variance of the loads most. Of equal steps
-    it is the one that migrates the least state. The plan ends when no worker is overloaded or nothing lowers the
-    variance.
+    Keys that are no longer tracked go home. A move takes a tracked key to any worker, and a swap exchanges two keys of
+    different workers. The best step lowers the variance of the loads most, and of equal ones migrates the least state.
+    The plan ends when no worker is overloaded or nothing lowers the variance.
 
     Guarantees
     ----------
@@ -46,9 +45,9 @@ class Readj(TableRouter):
     as soon as they are no longer tracked. If all keys did, the baseline would be weaker than necessary. With the
     paper's defaults a plan would move 19 % of the state instead of 8 % and take 20 times as long, for the same balance.
 
-    The original measures imbalance by the spread between the highest and the lowest load. Minimising the spread gets
-    stuck as soon as two workers share the highest load and two share the lowest, and it tends to cause that. So this
-    scheme minimises the variance.
+    The original measures imbalance by the spread between the highest and the lowest load, whose minimisation gets stuck
+    when two workers share the highest load and two the lowest, which it tends to cause. So this scheme minimises the
+    variance.
 
     References
     ----------
@@ -57,7 +56,7 @@ class Readj(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 

@@ -54,20 +54,20 @@ class Planned(BatchGrouping):
     * A key or a bucket with at most σ·N/W − 1 tuples isn't split in the first batch. Later, if it has one replica, it
       gets at most one more in a batch.
 
-    *What counting together costs*: a bucket's replica is a replica of each of its keys that goes there. By default a
-    bucket has some 1.6 % of a worker's share. So it moves whole, unless it has three times as much. If a bucket is
-    split, one source splits one of its keys at each cut. Several sources may split all of the bucket's keys. A key that
-    one source counts alone, and another source in a bucket, may have one more replica in the batch in which it moves.
-    From then on all sources count it alone.
+    *The cost of buckets*: a bucket's replica is a replica of each of its keys that goes there. By default a bucket has
+    some 1.6 % of a worker's share. So it moves whole, unless it has three times as much. If a bucket is split, one
+    source splits one of its keys at each cut. Several sources may split all of the bucket's keys. A key that one source
+    counts alone, and another source in a bucket, may have one more replica in the batch in which it moves. From then on
+    all sources count it alone.
 
-    The bounds on load need all sources' counts together (``divide``). A source alone (``route``) keeps them for its own
-    part. So do sources that don't share their counts, and each of these has replicas of its own.
+    The bounds on load need all sources' counts together (``divide``). A source alone (``route``) keeps them for its
+    part. So do sources that don't share their counts, which also have separate replicas.
 
     Time O(n) for counting and routing, and O(k log k) for k keys that are counted alone. Each new replica, and each
     path on which keys make room, takes O(p + W), where p is the number of replicas of split keys. Memory: 20 bytes a
     remembered replica, of which there are at most 16·W + 4096, and 16 bytes for what is counted: at most 64·W buckets,
-    W / ``threshold`` keys that are hot at a source, and the remembered keys. A batch's tuples are held until all of
-    them are counted.
+    W / ``threshold`` keys that are hot at a source, and the remembered keys. A batch's tuples are kept until all are
+    counted.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Planned(BatchGrouping):
     Notes
     -----
     Each call of ``route`` is a batch, and the answers depend on how the stream is cut into batches. The scheme suits
-    engines of micro-batches, which hold a batch's tuples anyway. How much that may be is the engine's bound on a batch.
+    micro-batch engines, which keep a batch's tuples anyway, and bound their number.
 
     In what follows, *key* means a key that is counted alone, or a bucket.
 
@@ -116,7 +116,7 @@ class Planned(BatchGrouping):
     assigned. So the worker with the most room has room for more than σ·N/W − 1, and takes the key whole. If
     another key needs that room later, a path may lead a part of the load back to the old replica.
 
-    *Beside the best possible*: the fewest replicas that a batch can have at its cap are NP-hard to find. Of 2,000 small
+    *Compared to the optimum*: the fewest replicas that a batch can have at its cap are NP-hard to find. Of 2,000 small
     first batches (up to 8 keys, 5 workers), PLANNED had none more in 91 %, and two more in three batches, never three.
     In 8,000 later batches it added at most one more than the fewest, and none more in 99.6 %. In
     ``tests/grouping/test_fewest_replicas.py`` are 200 and 600 such batches.

@@ -60,18 +60,18 @@ class Posg(Grouping):
     tolerance : float, default 0.05
         μ ≥ 0. A sketch is stable if it has changed by at most this share between two checks. The authors' value.
     settle : {"clock", "work"}, default "clock"
-        What an account is corrected to. "clock": when the worker will have finished what it has, as in the authors'
-        prototype (github.com/rivetti/osg_storm). "work": all that the worker has spent since the start, as the paper
-        defines C. Then a worker that once got little work and idled must catch up, though no queue is left to level. If
-        workers idle at times, "work" is slower than round robin. At 102 % provisioning its mean speed-up is 0.83, and
-        that of "clock" is 1.15.
+        The target of corrections. "clock": when the worker will have finished its work, as in the authors' prototype
+        (github.com/rivetti/osg_storm). "work": the worker's total time since the start, as the paper defines C. A
+        worker that once got little work and idled must then catch up, though there is no queue to level. If workers
+        idle at times, "work" is slower than round robin. At 102 % provisioning its mean speed-up is 0.83, and that of
+        "clock" is 1.15.
 
     Notes
     -----
     The paper has one scheduler, whose requests travel with tuples; ``posg.timeline`` does exactly that. Here reports
     come by intervals that end alike for sources and workers. The end of an interval is the request to all workers at
-    once. With S sources each has an account of its own. The correction is divided between them in proportion to the
-    work that they sent. An item that a worker has never seen (F = 0) is estimated to cost that worker's mean.
+    once. Each of S sources has an account. The correction is divided between them in proportion to the work that they
+    sent. The estimate for an item that a worker has never seen (F = 0) is that worker's mean.
 
     References
     ----------

@@ -35,8 +35,8 @@ class Mixed(TableRouter):
 
     Notes
     -----
-    There is no deviation from Algorithm 4. See ``Llfd`` for what it leaves open. The base hash of the paper's
-    experiments (section 5) is a consistent hash. Here it is KEY's, which is as even.
+    As Algorithm 4. See ``Llfd`` for what it leaves open. The base hash of the paper's experiments (section 5) is a
+    consistent hash. Here it is KEY's, which is as even.
 
     Theorem 2 says that MIXED balances no worse than LLFD. It is derived from Theorem 4, which says that MIXED's highest
     load is never above that of Algorithm 5, which assigns all keys from scratch. That doesn't hold. For example, of
@@ -48,7 +48,7 @@ class Mixed(TableRouter):
 
     Examples
     --------
-    ``unskew.grouping.papers`` shows the scheme beside the others, on a stream of six keys.
+    ``unskew.grouping.papers`` compares the scheme with others on six keys.
 
     """
 
