@@ -108,7 +108,7 @@ class DistinctCount(Summary, MergeableOperator):
 
 
 def _leading_zeros(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Of 64 bits, each."""
+    """Of 64 bits."""
     zeros = np.zeros(len(numbers), np.int64)
     left = numbers.copy()
     for step in (32, 16, 8, 4, 2, 1):

@@ -38,7 +38,7 @@ class Lookup(KeyedOperator):
     carried, found : Schema
         The rows' columns besides the key, and the columns looked up.
     ttl_ms, missing_ttl_ms : int
-        How long a row that was found, or that there is none, stays valid (ms).
+        How long a found row, or the absence of one, stays valid (ms).
     how : str
         ``left``: all rows; ``inner``: those that have a match.
     on_error : str

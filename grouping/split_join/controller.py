@@ -301,7 +301,6 @@ class SplitJoinLoop:
 
 
 def _sum_load(report: Mapping[str, Any]) -> float:
-    """The load of a worker's batch."""
     rows = report["rest_rows"] + np.sum(report["left"]) + np.sum(report["right"])
     return float(rows + PAIR_COST * (report["rest_pairs"] + np.sum(report["pairs"])))
 

@@ -74,7 +74,7 @@ class JoinState:
     Parameters
     ----------
     config : JoinConfig
-        What the workers do.
+        The workers' config.
     store : Store
         The worker's store.
     worker : int

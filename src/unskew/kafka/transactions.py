@@ -415,7 +415,6 @@ class TransactionalWriter:
                 raise
 
     def _fault(self, error: KafkaError) -> EnvironmentFault:
-        """Why a step failed."""
         code, where = error.code(), self._connection.bootstrap_servers
         codes = {code, *(each.code() for each in self._errors)}
         if codes & _FORBIDDEN:
