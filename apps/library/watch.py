@@ -217,11 +217,11 @@ class Watch:
     ) -> "MetricsPage":
         """Serve the batches for Prometheus, by the names of the topology's metrics.
 
-        The page asks the query whenever Prometheus asks the page. A batch counts as a window, too. So its replication
-        is ``unskew_window_dist_cost``. So the alerts' rules and the dashboard *Is it keeping up?* have the query, too.
-        Late tuples, hot keys and plans aren't measured, and rejected ones only of ``keyed_map``. Other dashboards ask
-        InfluxDB, to which only a topology writes. What ``balanced_write`` does in ``foreachBatch`` is
-        ``unskew_write_…``, also if the query has no observation.
+        The page asks the query whenever Prometheus asks the page. A batch counts as a window, so its replication is
+        ``unskew_window_dist_cost``. The alerts' rules and the dashboards of Prometheus (``balance``, ``pipeline``) work
+        for the query, too; the other dashboards ask InfluxDB, to which only a topology writes. Hot keys and plans
+        aren't measured; late rows only by ``keyed_map`` and joins of streams, rejected ones only by ``keyed_map``. What
+        ``balanced_write`` does in ``foreachBatch`` is ``unskew_write_…``, also if the query has no observation.
 
         A running ``unskew stack`` scrapes the page by itself. If the page is asked less often than every 100 batches,
         its counters lack the tuples of those that Spark has forgotten.

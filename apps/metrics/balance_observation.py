@@ -9,7 +9,7 @@ A report is taken by its maximum. So it counts once, even if a version of Spark 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -58,6 +58,9 @@ class BatchBalance:
         The pairs that each worker has found. Empty unless the workers are those of a join of streams.
     rejected : int
         The rows that ``keyed_map`` has left out by event time, because they have no time or one that is too far ahead.
+    late : tuple of int
+        The rows that came too late, which are in no result: of ``keyed_map`` by event time one number; of a join of
+        streams two, of the left and the right rows. Empty: none.
 
     """
 
@@ -74,6 +77,7 @@ class BatchBalance:
     grouping: str = ""
     rejected: int = 0
     pairs: tuple[int, ...] = ()
+    late: tuple[int, ...] = ()
 
     def __repr__(self) -> str:
         """What was measured: without the fields that are empty or 0."""
@@ -97,6 +101,8 @@ class WorkerLoad:
         The states that it released to other workers.
     pairs : int, optional
         The pairs that it has found. None: it isn't a join's.
+    late : sequence of int
+        The rows that came too late, of each input. Empty: none can be late.
 
     """
 
@@ -107,12 +113,13 @@ class WorkerLoad:
     size: int | None = None
     moved: int = 0
     pairs: int | None = None
+    late: Sequence[int] = ()
 
     def text(self) -> str:
         """The report as a row has it.
 
         >>> WorkerLoad(5, 2, 0.25).text()
-        '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0, "pairs": null}'
+        '{"tuples": 5, "keys": 2, "busy": 0.25, "states": null, "size": null, "moved": 0, "pairs": null, "late": []}'
         """
         return json.dumps(asdict(self))
 
@@ -244,6 +251,7 @@ def _read_batch(batch: int, time: str, measured: Mapping[str, Any]) -> BatchBala
         return _make_balance(batch, begun, tuple(by_worker), measured[_REPLICAS], keys)
     reports = [WorkerLoad(**json.loads(text)) if text else WorkerLoad() for text in by_worker]
     keeping = any(each.states is not None for each in reports)
+    late = [each.late for each in reports if each.late]
     return _make_balance(
         batch,
         begun,
@@ -257,6 +265,7 @@ def _read_batch(batch: int, time: str, measured: Mapping[str, Any]) -> BatchBala
         grouping=measured[_GROUPING],
         rejected=measured[_REJECTED],
         pairs=tuple(each.pairs or 0 for each in reports) if any(each.pairs is not None for each in reports) else (),
+        late=tuple(map(sum, zip(*late, strict=True))) if any(map(any, late)) else (),
     )
 
 

@@ -25,15 +25,16 @@ from unskew.kafka.reader import EndOffsets
 log = logging.getLogger(__name__)
 
 
-def sample_balance(batch: BatchBalance, total: int, rejected: int, closed: list[int]) -> Iterator[Sample]:
+def sample_balance(batch: BatchBalance, total: int, rejected: int, late: int, closed: list[int]) -> Iterator[Sample]:
     """Samples of a batch, which is a window, too: a user's query has no other for its tuples.
 
-    ``total`` and ``closed`` are the tuples so far, of all workers and of each. ``rejected`` rows were left out.
+    ``total`` and ``closed`` are the tuples so far, of all workers and of each; ``rejected`` and ``late`` are the rows
+    that were left out so far.
     """
     time = round(1000 * batch.time.timestamp())
     yield from sample_loads(batch.loads, batch.busy, time)
     yield from sample_worker_states(batch.states, batch.size, time)
-    yield Sample(catalogue.RUN, time, {"tuples": total, "rejected": rejected})
+    yield Sample(catalogue.RUN, time, {"tuples": total, "rejected": rejected, "late": late})
     window = {
         "std_dev": measures.std_dev(batch.loads),
         "dist_cost": batch.replication,
@@ -99,7 +100,7 @@ class MetricsPage:
         self._run = run or query.name or str(query.id)
         self._lock = threading.Lock()
         self._newest = -1
-        self._total = self._rejected = 0
+        self._total = self._rejected = self._late = 0
         self._newest_write, self._files, self._rows = datetime.min.replace(tzinfo=UTC), 0, 0
         self._closed: list[int] = []
         self._common: dict[str, str] = {}
@@ -188,10 +189,11 @@ class MetricsPage:
         self._newest = batch.batch
         self._total += batch.tuples
         self._rejected += batch.rejected
+        self._late += sum(batch.late)
         before = self._closed or [0] * len(batch.loads)
         self._closed = [closed + load for closed, load in zip(before, batch.loads, strict=True)]
         self._common = self._make_labels(batch.grouping or self._grouping, len(batch.loads))
-        self._exporter.write(sample_balance(batch, self._total, self._rejected, self._closed), self._common)
+        self._exporter.write(sample_balance(batch, self._total, self._rejected, self._late, self._closed), self._common)
 
 
 def _open_exporter(port: int, host: str, refresh: Callable[[], None]) -> Exporter:

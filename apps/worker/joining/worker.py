@@ -108,18 +108,19 @@ def run_join_batch(
         states=StateReport(join.rows, join.size, kept - join.rows, 0),
         migration=MigrationReport(progress.taken, plan, *copied, wrote=bool(copied[1])),
     )
-    yield from _send_report(config, worker, batch, report, int(load.pairs.sum()))
+    yield from _send_report(config, worker, batch, report, load)
 
 
 def _send_report(
-    config: JoinConfig, worker: int, batch: WorkerBatch, report: WorkerReport, pairs: int
+    config: JoinConfig, worker: int, batch: WorkerBatch, report: WorkerReport, did: JoinLoad
 ) -> Iterator[Parcel]:
     """Send the worker's report to the driver, and yield what Spark observes, as the config says."""
     if config.routing.reports is not None:
         config.routing.reports.send(batch.number, worker, report)
     if config.observe is not None and report.states is not None:
         kept, moved = report.states, report.migration.keys
-        load = WorkerLoad(report.tuples, report.keys, report.busy, kept.states, kept.bytes, moved, pairs)
+        pairs = int(did.pairs.sum())
+        load = WorkerLoad(report.tuples, report.keys, report.busy, kept.states, kept.bytes, moved, pairs, did.late)
         yield Parcel(REPORT, worker, load.text().encode())
 
 

@@ -134,11 +134,17 @@ def run_batch(
         report = WorkerReport(
             arrived.num_rows, distinct, busy, windows=windows, late=late, monitor=observed, states=kept, migration=moved
         )
-        yield from _send_report(config, worker, batch, arrived, report)
+        dropped = arrived.num_rows - tuples.num_rows
+        yield from _send_report(config, worker, batch, arrived, report, dropped)
 
 
 def _send_report(
-    config: KeyedOperatorConfig, worker: int, batch: WorkerBatch, arrived: pa.RecordBatch, report: WorkerReport
+    config: KeyedOperatorConfig,
+    worker: int,
+    batch: WorkerBatch,
+    arrived: pa.RecordBatch,
+    report: WorkerReport,
+    dropped: int,
 ) -> Iterator[Parcel]:
     """Send the worker's report to the driver, and yield what Spark observes, as the config says."""
     if config.reports is not None:
@@ -149,7 +155,8 @@ def _send_report(
         keys = pc.call_function("count_distinct", [codes], pc.CountOptions("all")).as_py()
         assert report.states is not None
         kept, moved = report.states, report.migration.keys
-        load = WorkerLoad(report.tuples, keys, report.busy, kept.states, kept.bytes, moved)
+        late = [dropped] if config.event else []
+        load = WorkerLoad(report.tuples, keys, report.busy, kept.states, kept.bytes, moved, late=late)
         yield Parcel(REPORT, worker % config.mergers, load.text().encode())
 
 

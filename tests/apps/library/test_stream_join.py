@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -72,6 +73,11 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
     even = [max(batch.loads) * WORKERS / batch.tuples for batch in batches if batch.tuples]
     assert even[0] > 1.8
     assert np.median(even[2 : FILES // 2]) < 1.25, even
+    # Rows that come again much later are late, and have no pairs.
+    again = pq.read_table(min(folders[0].glob("*.parquet")))
+    write_in_order(folders[0], FILES, again)
+    assert drain(2)[-1].late == (len(again) - again["user"].null_count, 0)
+    assert spark.read.parquet(out).count() == pairs.count()
 
 
 def test_an_outer_join_by_several_columns_is_sparks(spark, tmp_path, seed):

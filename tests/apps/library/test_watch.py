@@ -64,13 +64,14 @@ def reported(*texts, grouping="KEY"):
 
 def test_rows_from_the_reports_of_workers():
     """A worker without tuples has sent none. The replicas are counted, and so are the keys unless some are split."""
-    one = reported(WorkerLoad(30, 4, 0.5, 10, 100, 3).text(), None, grouping="POSG")
-    other = reported(WorkerLoad(6, 2, 0.5).text(), WorkerLoad(2, 2, 0.1).text())
+    one = reported(WorkerLoad(30, 4, 0.5, 10, 100, 3, late=[0, 0]).text(), None, grouping="POSG")
+    other = reported(WorkerLoad(6, 2, 0.5, late=[1, 3]).text(), WorkerLoad(2, 2, 0.1, late=[1, 0]).text())
     batches = [progress(0, 30, **{"unskew": one, "unskew keys": {"keys": 2}}), progress(1, 8, unskew=other)]
     first, last = watch(SimpleNamespace(recentProgress=batches)).rows()
     assert (first.loads, first.imbalance, first.replication) == ((30, 0), 15.0, 2.0)
     assert (first.busy, first.states, first.size, first.moved) == ((0.5, 0.0), (10, 0), (100, 0), 3)
     assert (last.loads, last.replication, last.states, last.grouping) == ((6, 2), 1.0, (), "KEY")
+    assert (first.late, last.late) == ((), (2, 3))
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(watch(SimpleNamespace(recentProgress=batches)))
     assert [line.split()[-6:-1:2] for line in console.export_text().splitlines() if "2026" in line] == [
