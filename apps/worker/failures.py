@@ -35,18 +35,11 @@ TuplePosition: TypeAlias = tuple[int, int, str]
 
 @dataclass
 class FailedTuples:
-    """The tuples of a worker's share of a batch on which the work failed.
+    """The tuples of a worker's share of a batch on which the work failed."""
 
-    Attributes
-    ----------
-    tuples : list of (TuplePosition, str)
-        The tuples, each with the reason.
-    raised : int
-        How often the work has raised so far, on one tuple or on several.
-
-    """
-
+    #: list of (TuplePosition, str): The tuples, each with the reason.
     tuples: list[tuple[TuplePosition, str]] = field(default_factory=list)
+    #: How often the work has raised so far, on one tuple or on several.
     raised: int = 0
 
     @classmethod

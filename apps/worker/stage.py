@@ -23,31 +23,20 @@ from unskew.apps.splitter.splitter import Splitter
 
 @dataclass(frozen=True)
 class QueryContext:
-    """What one query of a run is told, besides the run's settings.
+    """What one query of a run is told, besides the run's settings."""
 
-    Attributes
-    ----------
-    reports : Reports, optional
-        Where tasks report to the driver. None: they don't.
-    flush_at : datetime, optional
-        By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
-    ahead_ms : int
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
-    count_bytes : bool
-        Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.open_topic``).
-    planner : PlannerAddress, optional
-        The planner of the query, if its grouping plans batches.
-    publish_changes : callable, optional
-        What the tasks do with the counts that have changed (``unskew.apps.aggregator.changes.ChangePublisher``), in a
-        run that publishes changes.
-
-    """
-
+    #: Where tasks report to the driver. None: they don't.
     reports: Reports | None = None
+    #: By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
     flush_at: datetime | None = None
+    #: How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     ahead_ms: int = 0
+    #: Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.open_topic``).
     count_bytes: bool = False
+    #: The planner of the query, if its grouping plans batches.
     planner: PlannerAddress | None = None
+    #: What the tasks do with the counts that have changed (``unskew.apps.aggregator.changes.ChangePublisher``), in a
+    #: run that publishes changes.
     publish_changes: Callable[[DataFrame], DataFrame] | None = None
 
 

@@ -32,19 +32,10 @@ _COSTS = ["key", "cost"]
 
 @dataclass(frozen=True)
 class WorkResult:
-    """The work's results for some tuples.
+    """The work's results for some tuples."""
 
-    Attributes
-    ----------
-    counts : Table
-        The counts of the results, as ``count_keys`` makes them.
-    costs : Table, optional
-        The columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
-
-    """
-
-    counts: pa.Table
-    costs: pa.Table | None
+    counts: pa.Table  #: The counts of the results, as ``count_keys`` makes them.
+    costs: pa.Table | None  #: The columns ``key`` and ``cost`` (ms) of the results, if they have a cost.
 
 
 def apply_function(

@@ -33,24 +33,15 @@ _PORTION_BYTES = 256 << 20
 
 @dataclass
 class JoinLoad:
-    """A worker's load in a batch, per key.
+    """A worker's load in a batch, per key."""
 
-    Attributes
-    ----------
-    keys : uint64[k]
-        The keys' hashes, ascending.
-    rows : int64[k, 2]
-        Each key's rows of each side.
-    pairs : int64[k]
-        The pairs of these rows.
-    late : int[2]
-        The late rows of each side.
-
-    """
-
+    #: uint64[k]: The keys' hashes, ascending.
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    #: int64[k, 2]: Each key's rows of each side.
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
+    #: int64[k]: The pairs of these rows.
     pairs: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    #: int[2]: The late rows of each side.
     late: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, side: int, keys: Keys, pairs: NDArray[np.int64]) -> None:

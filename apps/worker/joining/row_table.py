@@ -32,25 +32,12 @@ def make_row_schema(key: pa.DataType, columns: pa.Schema, *, outer: bool) -> pa.
 
 @dataclass(frozen=True)
 class FetchedSlice:
-    """The rows of some buckets of a slice.
+    """The rows of some buckets of a slice."""
 
-    Attributes
-    ----------
-    start : int
-        The slice's start (µs).
-    rows : RecordBatch
-        n rows of the table's schema.
-    bucket : int64[n]
-        The bucket of each row.
-    named : int64[b]
-        The buckets.
-
-    """
-
-    start: int
-    rows: pa.RecordBatch
-    bucket: NDArray[np.int64]
-    named: NDArray[np.int64]
+    start: int  #: The slice's start (µs).
+    rows: pa.RecordBatch  #: n rows of the table's schema.
+    bucket: NDArray[np.int64]  #: int64[n]: The bucket of each row.
+    named: NDArray[np.int64]  #: int64[b]: The buckets.
 
 
 class RowTable:

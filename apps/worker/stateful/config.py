@@ -65,29 +65,19 @@ _PROGRESS: Address = (0, 0, -2)
 
 @dataclass(frozen=True)
 class OperatorProgress:
-    """The progress of a worker or merger at the end of a batch, stored with its states.
+    """The progress of a worker or merger at the end of a batch, stored with its states."""
 
-    Attributes
-    ----------
-    batch_ms : int
-        The batch's time.
-    closed_ms : int
-        In event time, the watermark at the batch's end: older tuples are late. In batch time, the end of the last
-        closed window.
-    merged_ms : int
-        The watermark when states were last merged.
-    taken, released : int
-        The newest plan whose states the worker has received, and the newest for which it has released states.
-    wrote : int
-        The batch in which it wrote the file of states released for that plan; −1 if it wrote none.
-
-    """
-
+    #: The batch's time.
     batch_ms: int = 0
+    #: In event time, the watermark at the batch's end: older tuples are late. In batch time, the end of the last closed
+    #: window.
     closed_ms: int = 0
+    #: The watermark when states were last merged.
     merged_ms: int = 0
+    #: The newest plan whose states the worker has received, and the newest for which it has released states.
     taken: int = 0
     released: int = 0
+    #: The batch in which it wrote the file of states released for that plan; −1 if it wrote none.
     wrote: int = -1
 
     @classmethod
@@ -141,22 +131,14 @@ class MergePeriod:
 
 @dataclass(frozen=True)
 class WorkerBatch:
-    """A worker's or merger's view of a batch.
+    """A worker's or merger's view of a batch."""
 
-    Attributes
-    ----------
-    number : int
-        The batch's number.
-    batch_ms, watermark_ms : int
-        The batch's time and the watermark, ms since the epoch. In batch time they are equal.
-    empty : bool
-        Whether the batch has no rows at all. Spark runs such a batch if the watermark has moved, and nothing has come.
-
-    """
-
+    #: The batch's number.
     number: int
+    #: The batch's time and the watermark, ms since the epoch. In batch time they are equal.
     batch_ms: int
     watermark_ms: int
+    #: Whether the batch has no rows at all. Spark runs such a batch if the watermark has moved, and nothing has come.
     empty: bool = False
 
 

@@ -37,22 +37,11 @@ _VALID = "string, binary, integer, float, decimal, boolean, date, timestamp, and
 
 @dataclass(frozen=True)
 class KeyColumns:
-    """A key of one column or several.
+    """A key of one column or several."""
 
-    Attributes
-    ----------
-    fields : list of StructField
-        The columns' names and types.
-    value : Column
-        The key as one plain value.
-    kind : DataType
-        The value's type: string, binary or integer.
-
-    """
-
-    fields: list[StructField]
-    value: Column
-    kind: DataType
+    fields: list[StructField]  #: The columns' names and types.
+    value: Column  #: The key as one plain value.
+    kind: DataType  #: The value's type: string, binary or integer.
 
     @classmethod
     def of(cls, df: DataFrame, key: Key) -> "KeyColumns":

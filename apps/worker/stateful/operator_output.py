@@ -33,22 +33,14 @@ _PART = hash_function(0x70617274)
 
 @dataclass(frozen=True)
 class Parcel:
-    """A blob for a merger, or a result of the dataflow.
+    """A blob for a merger, or a result of the dataflow."""
 
-    Attributes
-    ----------
-    kind : int
-        ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
-    merger : int
-        The receiving merger, if there are mergers.
-    blob : bytes
-        Rows as an Arrow stream, with ``WINDOW`` as the first column. A heartbeat's isn't empty if fragments are merged
-        in this batch. A report is JSON.
-
-    """
-
+    #: ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
     kind: int
+    #: The receiving merger, if there are mergers.
     merger: int
+    #: Rows as an Arrow stream, with ``WINDOW`` as the first column. A heartbeat's isn't empty if fragments are merged
+    #: in this batch. A report is JSON.
     blob: bytes
 
 

@@ -55,19 +55,6 @@ class KeyedStage(WorkerStage):
 
     Counts leave when their window closes, like partials of stateless stages.
 
-    Attributes
-    ----------
-    work : KeyedOperator
-        The operator.
-    window_ms, ttl_ms : int or None
-        How long states live: until their window closes, or this long after their key's last tuple.
-    slide_ms : int or None
-        How often a window begins, if windows overlap.
-    split : bool
-        Whether the grouping splits keys, so that fragments must be merged.
-    merge_period : MergePeriod or None
-        How often fragments are merged, besides when their window closes.
-
     Raises
     ------
     UsageError
@@ -76,11 +63,16 @@ class KeyedStage(WorkerStage):
     """
 
     keyed: ClassVar[bool] = True
+    #: The operator.
     work: KeyedOperator = field(init=False)
+    #: How long states live: until their window closes, or this long after their key's last tuple.
     window_ms: int | None = field(init=False)
     ttl_ms: int | None = field(init=False)
+    #: How often a window begins, if windows overlap.
     slide_ms: int | None = field(init=False)
+    #: Whether the grouping splits keys, so that fragments must be merged.
     split: bool = field(init=False)
+    #: How often fragments are merged, besides when their window closes.
     merge_period: MergePeriod | None = field(init=False)
 
     def __post_init__(self) -> None:

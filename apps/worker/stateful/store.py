@@ -165,15 +165,9 @@ def choose_bucket_count(n: int, keys: int, size: int) -> int:
 
 @dataclass
 class BucketIndex:
-    """Metadata of n buckets.
+    """Metadata of n buckets."""
 
-    Attributes
-    ----------
-    keys, size, earliest : int64[n]
-        The number of keys and bytes, and the first time at which a key expires or is due (ms since the epoch).
-
-    """
-
+    #: int64[n]: The number of keys and bytes, and the first time at which a key expires or is due (ms since the epoch).
     keys: NDArray[np.int64]
     size: NDArray[np.int64]
     earliest: NDArray[np.int64]
@@ -197,22 +191,11 @@ class BucketIndex:
 
 @dataclass
 class Directory:
-    """Metadata of a table.
+    """Metadata of a table."""
 
-    Attributes
-    ----------
-    schema : Schema
-        The schema of its rows, which buckets are written without.
-    indexes : dict
-        Window → its buckets.
-    usual : int
-        The initial number of buckets of a window.
-
-    """
-
-    schema: pa.Schema
-    indexes: dict[int, BucketIndex]
-    usual: int = 1
+    schema: pa.Schema  #: The schema of its rows, which buckets are written without.
+    indexes: dict[int, BucketIndex]  #: Window → its buckets.
+    usual: int = 1  #: The initial number of buckets of a window.
 
     def write(self) -> bytes:
         """The directory as a blob."""

@@ -32,25 +32,12 @@ _SWEEPS = 16  # searches of a bucket for expired states, within a TTL
 
 @dataclass(frozen=True)
 class FetchedBuckets:
-    """Buckets fetched for k keys.
+    """Buckets fetched for k keys."""
 
-    Attributes
-    ----------
-    keys : Keys
-        The k keys, each with a tuple.
-    rows : RecordBatch
-        All rows of the buckets.
-    bucket : int64[rows]
-        The bucket of each row.
-    at : int32[k]
-        The row of each key; −1 if it has none.
-
-    """
-
-    keys: Keys
-    rows: pa.RecordBatch
-    bucket: NDArray[np.int64]
-    at: NDArray[np.int32]
+    keys: Keys  #: The k keys, each with a tuple.
+    rows: pa.RecordBatch  #: All rows of the buckets.
+    bucket: NDArray[np.int64]  #: int64[rows]: The bucket of each row.
+    at: NDArray[np.int32]  #: int32[k]: The row of each key; −1 if it has none.
 
 
 class StateTable:
