@@ -24,19 +24,10 @@ from unskew.grouping.feedback_loop import FeedbackLoop
 
 @dataclass(frozen=True)
 class Dataflow:
-    """The dataflow of one run. ``of`` creates it, after checking all settings.
+    """The dataflow of one run. ``of`` creates it, after checking all settings."""
 
-    Attributes
-    ----------
-    settings : Settings
-        The settings.
-    stage : WorkerStage
-        The workers' stage.
-
-    """
-
-    settings: Settings
-    stage: WorkerStage
+    settings: Settings  #: The settings.
+    stage: WorkerStage  #: The workers' stage.
 
     @classmethod
     def of(cls, settings: Settings) -> Self:

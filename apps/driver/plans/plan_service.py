@@ -42,25 +42,12 @@ _GONE = (ConnectionError, TimeoutError, EOFError)  # the task has ended, or anot
 
 
 class ListenAddress(NamedTuple):
-    """Where a server listens.
+    """Where a server listens."""
 
-    Attributes
-    ----------
-    host : str
-        The driver's address for executors.
-    bind : str, optional
-        The address to listen on. Default: ``host``.
-    port : int
-        The port. 0: any free one.
-    retries : int
-        How many next ports are tried if one is taken, as Spark does.
-
-    """
-
-    host: str
-    bind: str | None = None
-    port: int = 0
-    retries: int = 0
+    host: str  #: The driver's address for executors.
+    bind: str | None = None  #: The address to listen on. Default: ``host``.
+    port: int = 0  #: The port. 0: any free one.
+    retries: int = 0  #: How many next ports are tried if one is taken, as Spark does.
 
 
 class PlanAnswerer(Protocol):

@@ -70,44 +70,20 @@ class PlannedBySpark(Planned):
 
 
 class KeyLoads(NamedTuple):
-    """The k keys of a DataFrame.
+    """The k keys of a DataFrame."""
 
-    Attributes
-    ----------
-    keys : uint64[k]
-        The hashes, ascending.
-    loads : float64[k]
-        The sum of each key's costs.
-    tuples : int64[k]
-        Each key's rows.
-
-    """
-
-    keys: NDArray[np.uint64]
-    loads: NDArray[np.float64]
-    tuples: NDArray[np.int64]
+    keys: NDArray[np.uint64]  #: uint64[k]: The hashes, ascending.
+    loads: NDArray[np.float64]  #: float64[k]: The sum of each key's costs.
+    tuples: NDArray[np.int64]  #: int64[k]: Each key's rows.
 
 
 class KeyDivision(NamedTuple):
-    """The division of k keys' loads between W workers, in p parts.
+    """The division of k keys' loads between W workers, in p parts."""
 
-    Attributes
-    ----------
-    key : int64[p]
-        The number of each part's key. A key has at least one part.
-    worker : int32[p]
-        Each part's worker.
-    amounts : float64[p]
-        Each part's load, which is 0 only if the key's is.
-    workers : int
-        W.
-
-    """
-
-    key: NDArray[np.int64]
-    worker: NDArray[np.int32]
-    amounts: NDArray[np.float64]
-    workers: int
+    key: NDArray[np.int64]  #: int64[p]: The number of each part's key. A key has at least one part.
+    worker: NDArray[np.int32]  #: int32[p]: Each part's worker.
+    amounts: NDArray[np.float64]  #: float64[p]: Each part's load, which is 0 only if the key's is.
+    workers: int  #: W.
 
     def count_divided(self) -> int:
         """The number of keys with several parts."""
