@@ -87,33 +87,16 @@ class BatchBalance:
 
 @dataclass(frozen=True)
 class WorkerLoad:
-    """What a worker reports of a batch.
+    """What a worker reports of a batch."""
 
-    Attributes
-    ----------
-    tuples, keys : int
-        The tuples that came to it, and their distinct keys.
-    busy : float
-        Its time at work (s).
-    states, size : int, optional
-        Its states after the batch, and their bytes. None: it has no states.
-    moved : int
-        The states that it released to other workers.
-    pairs : int, optional
-        The pairs that it has found. None: it isn't a join's.
-    late : sequence of int
-        The rows that came too late, of each input. Empty: none can be late.
-
-    """
-
-    tuples: int = 0
+    tuples: int = 0  #: The tuples that came to it, and their distinct keys.
     keys: int = 0
-    busy: float = 0.0
-    states: int | None = None
+    busy: float = 0.0  #: Its time at work (s).
+    states: int | None = None  #: Its states after the batch, and their bytes. None: it has no states.
     size: int | None = None
-    moved: int = 0
-    pairs: int | None = None
-    late: Sequence[int] = ()
+    moved: int = 0  #: The states that it released to other workers.
+    pairs: int | None = None  #: The pairs that it has found. None: it isn't a join's.
+    late: Sequence[int] = ()  #: The rows that came too late, of each input. Empty: none can be late.
 
     def text(self) -> str:
         """The report as a row has it.
@@ -126,19 +109,10 @@ class WorkerLoad:
 
 @dataclass(frozen=True)
 class Observation:
-    """An observation of workers.
+    """An observation of workers."""
 
-    Attributes
-    ----------
-    name : str
-        Its name. A query has each once.
-    grouping : str
-        The name of the workers' grouping.
-
-    """
-
-    name: str
-    grouping: str
+    name: str  #: Its name. A query has each once.
+    grouping: str  #: The name of the workers' grouping.
 
 
 def observe_rows(df: DataFrame, key: Column, worker: Column, workers: int, name: str) -> DataFrame:

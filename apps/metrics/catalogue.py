@@ -45,53 +45,28 @@ Value = float | int | str
 
 @dataclass(frozen=True)
 class Subject:
-    """A kind of thing that metrics are measured of.
+    """A kind of thing that metrics are measured of."""
 
-    Attributes
-    ----------
-    name : str
-        InfluxDB's measurement.
-    meaning : str
-        In words.
-    time : str
-        What the timestamp of its points is; a batch that is replayed has the same one.
-    labels : dict
-        Label → meaning, beyond ``COMMON``.
-    is_ranking : bool
-        Whether the samples of one time are the whole: of those before, none is valid any more.
-
-    """
-
-    name: str
-    meaning: str
-    time: str
-    labels: dict[str, str]
-    is_ranking: bool = False
+    name: str  #: InfluxDB's measurement.
+    meaning: str  #: In words.
+    time: str  #: What the timestamp of its points is; a batch that is replayed has the same one.
+    labels: dict[str, str]  #: Label → meaning, beyond ``COMMON``.
+    is_ranking: bool = False  #: Whether the samples of one time are the whole: of those before, none is valid any more.
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric.
+    """One metric."""
 
-    Attributes
-    ----------
-    subject : Subject
-        What the metric is measured of.
-    name : str
-        InfluxDB's field.
-    unit : str
-        One of ``UNITS``.
-    meaning : str
-        In words, with the name that the original or the papers give it, if any.
-    kind : str
-        ``gauge``, a number; ``counter``, a number that never falls, and of ``RUN`` goes on after a restart; ``text``.
-
-    """
-
+    #: What the metric is measured of.
     subject: Subject
+    #: InfluxDB's field.
     name: str
+    #: One of ``UNITS``.
     unit: str
+    #: In words, with the name that the original or the papers give it, if any.
     meaning: str
+    #: ``gauge``, a number; ``counter``, a number that never falls, and of ``RUN`` goes on after a restart; ``text``.
     kind: Kind = "gauge"
 
     @property
@@ -125,25 +100,12 @@ class Metric:
 
 @dataclass(frozen=True)
 class Sample:
-    """Values of a subject's metrics at one time.
+    """Values of a subject's metrics at one time."""
 
-    Attributes
-    ----------
-    subject : Subject
-        What the values are measured of.
-    time_ms : int
-        Its timestamp (ms since the epoch).
-    values : dict
-        Metric's name → value.
-    labels : dict
-        The subject's own labels, in their order.
-
-    """
-
-    subject: Subject
-    time_ms: int
-    values: Mapping[str, Value]
-    labels: Mapping[str, str] = field(default_factory=dict)
+    subject: Subject  #: What the values are measured of.
+    time_ms: int  #: Its timestamp (ms since the epoch).
+    values: Mapping[str, Value]  #: Metric's name → value.
+    labels: Mapping[str, str] = field(default_factory=dict)  #: The subject's own labels, in their order.
 
 
 _WORKER = {"worker": "0 … W − 1"}

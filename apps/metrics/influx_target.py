@@ -21,15 +21,9 @@ def require_http(option: str, url: str) -> None:
 
 @dataclass(frozen=True)
 class InfluxTarget:
-    """A bucket of an InfluxDB.
+    """A bucket of an InfluxDB."""
 
-    Attributes
-    ----------
-    url, token, org, bucket : str
-        InfluxDB's URL, token, organisation and bucket.
-    """
-
-    url: str
+    url: str  #: InfluxDB's URL, token, organisation and bucket.
     token: str
     org: str
     bucket: str

@@ -290,24 +290,15 @@ class OtlpWriter(QueuedWriter):
 
 @dataclass(frozen=True)
 class Destinations:
-    """The destinations of metrics that the user wants.
+    """The destinations of metrics that the user wants."""
 
-    Attributes
-    ----------
-    influx : InfluxTarget or None
-        InfluxDB. None: no points are sent.
-    prometheus_port : int or None
-        The port of Prometheus' page. 0: any free port. None: there is no page.
-    prometheus_host : str
-        The address of the page.
-    otlp : str or None
-        An OpenTelemetry collector: otlp://HOST:PORT, or otlps:// with TLS. None: it gets nothing.
-
-    """
-
+    #: InfluxDB. None: no points are sent.
     influx: InfluxTarget | None = None
+    #: The port of Prometheus' page. 0: any free port. None: there is no page.
     prometheus_port: int | None = None
+    #: The address of the page.
     prometheus_host: str = LOOPBACK
+    #: An OpenTelemetry collector: otlp://HOST:PORT, or otlps:// with TLS. None: it gets nothing.
     otlp: str | None = None
 
     @classmethod

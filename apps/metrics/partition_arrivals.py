@@ -43,18 +43,11 @@ def find_hot(loads: ArrayLike) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What arrived in each partition of the topic, over about the last minute.
+    """What arrived in each partition of the topic, over about the last minute."""
 
-    Attributes
-    ----------
-    rates : dict
-        Partition → messages that arrived per second.
-    velocities : dict
-        Partition → messages per second by which its lag grew. It is negative if the lag got smaller.
-
-    """
-
+    #: Partition → messages that arrived per second.
     rates: dict[str, float]
+    #: Partition → messages per second by which its lag grew. It is negative if the lag got smaller.
     velocities: dict[str, float]
 
     @property

@@ -18,115 +18,65 @@ Failures: TypeAlias = dict[tuple[int, int], str]
 
 @dataclass(frozen=True)
 class RouterReport:
-    """What one source's router did in a batch.
+    """What one source's router did in a batch."""
 
-    Attributes
-    ----------
-    tuples : int
-        Tuples routed.
-    seconds : float
-        Time spent in the grouping (s), without ``waited``.
-    rejected : int
-        Messages without a key.
-    internals : dict
-        The grouping's internals (``Grouping.internals``).
-    grouping : mapping, optional
-        The grouping's own report to its controller (``Grouping.report``).
-    waited : float
-        How long the source waited for the planner's quotas after it had counted (s). 0 without a planner.
-
-    """
-
+    #: Tuples routed.
     tuples: int
+    #: Time spent in the grouping (s), without ``waited``.
     seconds: float
+    #: Messages without a key.
     rejected: int = 0
+    #: The grouping's internals (``Grouping.internals``).
     internals: dict[str, Any] = field(default_factory=dict)
+    #: The grouping's own report to its controller (``Grouping.report``).
     grouping: Any = None
+    #: How long the source waited for the planner's quotas after it had counted (s). 0 without a planner.
     waited: float = 0.0
 
 
 @dataclass(frozen=True)
 class StateReport:
-    """A worker's states of a keyed operator, after a batch.
+    """A worker's states of a keyed operator, after a batch."""
 
-    Attributes
-    ----------
-    states, bytes : int
-        The number of states, and their size.
-    finished : int
-        The number of states that left in the batch because their time was over.
-    fragments : int
-        The number of states that the worker sent to mergers.
-
-    """
-
-    states: int
+    states: int  #: The number of states, and their size.
     bytes: int
-    finished: int
-    fragments: int
+    finished: int  #: The number of states that left in the batch because their time was over.
+    fragments: int  #: The number of states that the worker sent to mergers.
 
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """What one worker did in a batch.
+    """What one worker did in a batch."""
 
-    Attributes
-    ----------
-    tuples, keys : int
-        The number of tuples executed, and of their distinct keys.
-    busy : float
-        Time at work (s).
-    failures : dict
-        Messages on which the work raised an error.
-    windows : dict
-        By event time only: the number of a pane, which is a window unless windows slide → its tuples in the batch.
-    late : int
-        With states that live for a TTL: tuples that came too late although their window was open.
-    monitor : mapping, optional
-        The report of the worker's monitor to the grouping's controller.
-    states : StateReport, optional
-        The report about the states of a keyed operator.
-    migration : MigrationReport
-        The report about moved states. All numbers are zero if keys don't move.
-
-    """
-
+    #: The number of tuples executed, and of their distinct keys.
     tuples: int
     keys: int
+    #: Time at work (s).
     busy: float
+    #: Messages on which the work raised an error.
     failures: Failures = field(default_factory=dict)
+    #: By event time only: the number of a pane, which is a window unless windows slide → its tuples in the batch.
     windows: dict[int, int] = field(default_factory=dict)
+    #: With states that live for a TTL: tuples that came too late although their window was open.
     late: int = 0
+    #: The report of the worker's monitor to the grouping's controller.
     monitor: Any = None
+    #: The report about the states of a keyed operator.
     states: StateReport | None = None
+    #: The report about moved states. All numbers are zero if keys don't move.
     migration: MigrationReport = field(default_factory=MigrationReport)
 
 
 @dataclass(frozen=True)
 class MergerReport:
-    """What one merger did in a batch.
+    """What one merger did in a batch."""
 
-    Attributes
-    ----------
-    states, bytes : int
-        The number of states that it keeps, and their size.
-    finished : int
-        The number of states that left in the batch because their time was over.
-    merged : int
-        The number of keys whose states were merged in the batch.
-    merged_ms : int
-        The watermark when states that outlive windows were last merged.
-    seconds : float
-        Time at work (s).
-
-    """
-
-    states: int
+    states: int  #: The number of states that it keeps, and their size.
     bytes: int
-    finished: int
-    merged: int
-    merged_ms: int
-    seconds: float
+    finished: int  #: The number of states that left in the batch because their time was over.
+    merged: int  #: The number of keys whose states were merged in the batch.
+    merged_ms: int  #: The watermark when states that outlive windows were last merged.
+    seconds: float  #: Time at work (s).
 
 
 Report: TypeAlias = RouterReport | WorkerReport | MergerReport
@@ -134,15 +84,9 @@ Report: TypeAlias = RouterReport | WorkerReport | MergerReport
 
 @dataclass(frozen=True)
 class TaskReports:
-    """All reports of a batch.
+    """All reports of a batch."""
 
-    Attributes
-    ----------
-    routers, workers, mergers : dict
-        The number of the source, worker or merger → its report.
-
-    """
-
+    #: The number of the source, worker or merger → its report.
     routers: dict[int, RouterReport] = field(default_factory=dict)
     workers: dict[int, WorkerReport] = field(default_factory=dict)
     mergers: dict[int, MergerReport] = field(default_factory=dict)
@@ -238,57 +182,33 @@ class Reports:
 
 @dataclass(frozen=True)
 class PlanSummary:
-    """How a batch was planned before it was routed, by a grouping that does so.
+    """How a batch was planned before it was routed, by a grouping that does so."""
 
-    Attributes
-    ----------
-    waves : int
-        The number of waves in which its sources counted.
-    added : int
-        The number of replicas that keys and buckets got in the batch. A key that moves whole gets one.
-    split : int
-        The number of keys and buckets that have several replicas after the batch.
-    waited : float
-        The longest time that a source waited for its quotas after it had counted (s).
-
-    """
-
-    waves: int
-    added: int
-    split: int
-    waited: float = 0.0
+    waves: int  #: The number of waves in which its sources counted.
+    added: int  #: The number of replicas that keys and buckets got in the batch. A key that moves whole gets one.
+    split: int  #: The number of keys and buckets that have several replicas after the batch.
+    waited: float = 0.0  #: The longest time that a source waited for its quotas after it had counted (s).
 
 
 @dataclass(frozen=True)
 class StateSummary:
-    """The states of a keyed operator after a batch, as workers and mergers reported them.
+    """The states of a keyed operator after a batch, as workers and mergers reported them."""
 
-    Attributes
-    ----------
-    states, size : int64[W]
-        The number of states at each worker, and their bytes. A merger's are added to the worker of the same number.
-    at_workers : int
-        The number of states that are at workers, not at mergers. Their keys may have further states at other workers.
-    finished : int
-        The number of states that left in the batch.
-    fragments : int
-        The number of states that workers sent to mergers in the batch.
-    merged : int
-        The number of keys of these fragments.
-    merged_ms : int
-        The watermark when states that outlive windows were last merged. Results are as of then.
-    merging : float
-        The time at work of the slowest merger (s).
-
-    """
-
+    #: int64[W]: The number of states at each worker, and their bytes. A merger's are added to the worker of the same
+    #: number.
     states: NDArray[np.int64]
     size: NDArray[np.int64]
+    #: The number of states that are at workers, not at mergers. Their keys may have further states at other workers.
     at_workers: int
+    #: The number of states that left in the batch.
     finished: int
+    #: The number of states that workers sent to mergers in the batch.
     fragments: int
+    #: The number of keys of these fragments.
     merged: int
+    #: The watermark when states that outlive windows were last merged. Results are as of then.
     merged_ms: int
+    #: The time at work of the slowest merger (s).
     merging: float
 
     @classmethod

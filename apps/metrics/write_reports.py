@@ -45,28 +45,13 @@ class WriteReport:
 
 @dataclass(frozen=True)
 class BatchWrite:
-    """A write of a stream's batch.
+    """A write of a stream's batch."""
 
-    Attributes
-    ----------
-    batch : int
-        The batch's number.
-    time : datetime
-        When it was written (UTC).
-    seconds : float
-        How long ``balanced_write`` took.
-    workers : int
-        W, as it was given.
-    report : WriteReport
-        What it returned.
-
-    """
-
-    batch: int
-    time: datetime
-    seconds: float
-    workers: int
-    report: WriteReport
+    batch: int  #: The batch's number.
+    time: datetime  #: When it was written (UTC).
+    seconds: float  #: How long ``balanced_write`` took.
+    workers: int  #: W, as it was given.
+    report: WriteReport  #: What it returned.
 
 
 #: (A query's id, a write), of all queries of this process.
