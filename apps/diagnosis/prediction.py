@@ -16,23 +16,12 @@ _AS_WELL = 0.02  # of the variance: so much less than another a preferred load m
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """A task's time: ``fixed`` + ``each`` · load.
+    """A task's time: ``fixed`` + ``each`` · load."""
 
-    Attributes
-    ----------
-    load : str
-        One of ``LOADS``.
-    fixed, each : float
-        Seconds per task, and per row or byte.
-    explained : float
-        The explained share of the variance of the tasks' times.
-
-    """
-
-    load: str
-    fixed: float
+    load: str  #: One of ``LOADS``.
+    fixed: float  #: Seconds per task, and per row or byte.
     each: float
-    explained: float
+    explained: float  #: The explained share of the variance of the tasks' times.
 
     def predict(self, loads: NDArray[np.float64]) -> NDArray[np.float64]:
         """Predict the tasks' times (s)."""

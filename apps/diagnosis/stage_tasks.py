@@ -12,96 +12,52 @@ LOADS = {"rows_read": "rows", "bytes_read": "bytes", "rows_written": "rows writt
 
 
 class Task(NamedTuple):
-    """The successful attempt of a task. Durations are in ms, times in ms since the epoch.
+    """The successful attempt of a task. Durations are in ms, times in ms since the epoch."""
 
-    Attributes
-    ----------
-    partition : int
-        Its number in the stage: the partition of a shuffle, or of a state store.
-    attempt : int
-        0, unless earlier attempts failed.
-    executor, host, locality : str
-        Where it ran, and Spark's locality level.
-    launch, finish : int
-        When it was launched, and when the driver learned that it had finished.
-    run : int
-        Its run time: without start, scheduler delay and the return of its result.
-    cpu : int
-        Its thread's CPU time, without waiting for Python or other machines.
-    rows_read, bytes_read : int
-        From shuffles and files.
-    rows_shuffled : int
-        From shuffles.
-    rows_written, bytes_written : int
-        To shuffles and files.
-    gc, wait : int
-        The JVM's garbage collection while it ran, and its wait for other executors' shuffle blocks.
-    spilled : int
-        Bytes spilled to disk.
-    state_rows : int
-        The rows of its state stores; -1 if it has none.
-
-    """
-
-    partition: int
-    attempt: int
-    executor: str
+    partition: int  #: Its number in the stage: the partition of a shuffle, or of a state store.
+    attempt: int  #: 0, unless earlier attempts failed.
+    executor: str  #: Where it ran, and Spark's locality level.
     host: str
     locality: str
-    launch: int
+    launch: int  #: When it was launched, and when the driver learned that it had finished.
     finish: int
-    run: int
-    cpu: int
-    rows_read: int
+    run: int  #: Its run time: without start, scheduler delay and the return of its result.
+    cpu: int  #: Its thread's CPU time, without waiting for Python or other machines.
+    rows_read: int  #: From shuffles and files.
     bytes_read: int
-    rows_shuffled: int
-    rows_written: int
+    rows_shuffled: int  #: From shuffles.
+    rows_written: int  #: To shuffles and files.
     bytes_written: int
-    gc: int
+    gc: int  #: The JVM's garbage collection while it ran, and its wait for other executors' shuffle blocks.
     wait: int
-    spilled: int
-    state_rows: int = -1
+    spilled: int  #: Bytes spilled to disk.
+    state_rows: int = -1  #: The rows of its state stores; -1 if it has none.
 
 
 @dataclass(slots=True)
 class StageTasks:
-    """A stage, what it belongs to, and its tasks.
+    """A stage, what it belongs to, and its tasks."""
 
-    Attributes
-    ----------
-    stage, attempt : int
-        Spark's numbers.
-    name : str
-        Spark's name: the call and its line, such as ``save at Job.scala:12``.
-    query : str
-        The SQL text or the description of its job; empty if there is none.
-    stream : str
-        The id of its streaming query; empty if it has none.
-    batch : int
-        The stream's batch; -1 if it has none.
-    nodes : list of str
-        Its Spark SQL operators, last first.
-    keys : list of str
-        The columns by whose hash rows were distributed over the tasks; empty if they weren't.
-    slots : int
-        The number of tasks that could run at once; 0 if unknown.
-    failed : int
-        The number of failed attempts.
-    tasks : list of Task
-        The successful ones.
-
-    """
-
+    #: Spark's numbers.
     stage: int
     attempt: int = 0
+    #: Spark's name: the call and its line, such as ``save at Job.scala:12``.
     name: str = ""
+    #: The SQL text or the description of its job; empty if there is none.
     query: str = ""
+    #: The id of its streaming query; empty if it has none.
     stream: str = ""
+    #: The stream's batch; -1 if it has none.
     batch: int = -1
+    #: Its Spark SQL operators, last first.
     nodes: list[str] = field(default_factory=list)
+    #: The columns by whose hash rows were distributed over the tasks; empty if they weren't.
     keys: list[str] = field(default_factory=list)
+    #: The number of tasks that could run at once; 0 if unknown.
     slots: int = 0
+    #: The number of failed attempts.
     failed: int = 0
+    #: The successful ones.
     tasks: list[Task] = field(default_factory=list)
 
     def get_numbers(self, name: str) -> NDArray[np.float64]:

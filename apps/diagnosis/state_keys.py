@@ -16,52 +16,24 @@ _METADATA = ("key", "partition_id")
 
 @dataclass(frozen=True)
 class KeyState:
-    """A key's state in a store.
+    """A key's state in a store."""
 
-    Attributes
-    ----------
-    key : str
-        The key, as JSON.
-    partition : int
-        The store's partition.
-    entries : int
-        The number of values: rows of a join, elements of a list or map, or 1.
-    size : int
-        The bytes of the values as JSON.
-    number : float or None
-        The greatest number in the values, such as a count; None if they have none.
-
-    """
-
-    key: str
-    partition: int
-    entries: int
-    size: int
-    number: float | None
+    key: str  #: The key, as JSON.
+    partition: int  #: The store's partition.
+    entries: int  #: The number of values: rows of a join, elements of a list or map, or 1.
+    size: int  #: The bytes of the values as JSON.
+    number: float | None  #: The greatest number in the values, such as a count; None if they have none.
 
 
 @dataclass(frozen=True)
 class StoreKeys:
-    """A state store and its hottest keys.
+    """A state store and its hottest keys."""
 
-    Attributes
-    ----------
-    operator, store : str
-        Spark's names of the operator, and of the store: the side of a join or the state variable.
-    keys : int
-        The number of keys with a state.
-    partitions : dict
-        Partition → the number of its keys, if any.
-    hottest : list of KeyState
-        The keys with the most entries, then the largest, then those with the greatest number.
-
-    """
-
-    operator: str
+    operator: str  #: Spark's names of the operator, and of the store: the side of a join or the state variable.
     store: str
-    keys: int
-    partitions: dict[int, int]
-    hottest: list[KeyState]
+    keys: int  #: The number of keys with a state.
+    partitions: dict[int, int]  #: Partition → the number of its keys, if any.
+    hottest: list[KeyState]  #: The keys with the most entries, then the largest, then those with the greatest number.
 
     @property
     def fullest(self) -> float:
