@@ -26,48 +26,26 @@ States: TypeAlias = tuple[pa.RecordBatch, np.ndarray]
 
 @dataclass(frozen=True)
 class PropertyResult:
-    """The result of checking one property.
+    """The result of checking one property."""
 
-    Attributes
-    ----------
-    name, says : str
-        The property's name, and the property as a sentence.
-    skipped : str
-        Why the property wasn't checked; empty if it was.
-    cases : int
-        How many cases were tried. If one failed, it was the last.
-    failure : str
-        How the operator breaks the property; empty if it holds.
-
-    """
-
-    name: str
+    name: str  #: The property's name, and the property as a sentence.
     says: str
-    skipped: str
-    cases: int
-    failure: str
+    skipped: str  #: Why the property wasn't checked; empty if it was.
+    cases: int  #: How many cases were tried. If one failed, it was the last.
+    failure: str  #: How the operator breaks the property; empty if it holds.
 
 
 @dataclass(frozen=True)
 class OperatorCase:
-    """A batch of tuples of some keys, and where to cut it.
+    """A batch of tuples of some keys, and where to cut it."""
 
-    Attributes
-    ----------
-    tuples : RecordBatch
-        n tuples of ``keys`` keys. Each key has at least one.
-    keys : int
-        k, the number of keys.
-    parts : int64[n]
-        The part of each tuple, 0 to 2. The parts stand for three batches, or for three workers.
-    now : Now
-        The time of the batch.
-
-    """
-
+    #: n tuples of ``keys`` keys. Each key has at least one.
     tuples: pa.RecordBatch
+    #: k, the number of keys.
     keys: int
+    #: int64[n]: The part of each tuple, 0 to 2. The parts stand for three batches, or for three workers.
     parts: np.ndarray
+    #: The time of the batch.
     now: Now
 
     def part(self, which: int) -> tuple[pa.RecordBatch, np.ndarray]:
