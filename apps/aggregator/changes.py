@@ -51,29 +51,20 @@ CLOSED = "CLOSED"
 
 @dataclass(frozen=True)
 class WindowChanges:
-    """What a batch changed in a window, or in one task's share of it.
+    """What a batch changed in a window, or in one task's share of it."""
 
-    Attributes
-    ----------
-    start_ms, end_ms, latest_ms : int
-        Start and end of the window, and the latest time of its tuples (ms), −1 if no load changed.
-    loads : list of (int, int, int)
-        The workers whose loads changed, each with its tuples and its count in the window so far.
-    pairs : list of (int, int)
-        Workers, each with the number of keys of which it got the first tuples in this batch.
-    new_keys : int
-        The number of keys without tuples before this batch.
-    hottest : list of HotKey
-        The hottest of the changed keys, with their totals.
-
-    """
-
+    #: Start and end of the window, and the latest time of its tuples (ms), −1 if no load changed.
     start_ms: int
     end_ms: int
     latest_ms: int
+    #: list of (int, int, int): The workers whose loads changed, each with its tuples and its count in the window so
+    #: far.
     loads: list[tuple[int, int, int]]
+    #: list of (int, int): Workers, each with the number of keys of which it got the first tuples in this batch.
     pairs: list[tuple[int, int]]
+    #: The number of keys without tuples before this batch.
     new_keys: int
+    #: The hottest of the changed keys, with their totals.
     hottest: list[HotKey]
 
     def pack(self) -> bytes:

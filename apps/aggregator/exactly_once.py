@@ -152,22 +152,14 @@ def make_pair_records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class TransactionalWriteTask:
-    """Writes a batch's records exactly once, in tasks.
+    """Writes a batch's records exactly once, in tasks."""
 
-    Attributes
-    ----------
-    writer : callable
-        Partition → the task's writer.
-    topic, number
-        The topic of the records, and the batch's number.
-    records : callable
-        Converts a batch of rows to records for ``TransactionalWriter.put``.
-
-    """
-
+    #: Partition → the task's writer.
     writer: Callable[[int], TransactionalWriter]
+    #: The topic of the records, and the batch's number.
     topic: str
     number: BatchId
+    #: Converts a batch of rows to records for ``TransactionalWriter.put``.
     records: Callable[[pa.RecordBatch], list[dict[str, Any]]]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

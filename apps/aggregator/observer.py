@@ -34,28 +34,19 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Distribution:
-    """The distribution of one closed window, or of one task's share of its keys.
+    """The distribution of one closed window, or of one task's share of its keys."""
 
-    Attributes
-    ----------
-    start_ms, end_ms : int
-        Start and end of the window.
-    tuples, counts, keys : int64[W]
-        Each worker's tuples, sum of counts, and distinct keys. If workers were removed within the window, W is the
-        number before.
-    distinct_keys : int
-        The number of distinct keys over all workers.
-    hottest : list of HotKey
-        At most ``HOTTEST`` keys, hottest first.
-
-    """
-
+    #: Start and end of the window.
     start_ms: int
     end_ms: int
+    #: int64[W]: Each worker's tuples, sum of counts, and distinct keys. If workers were removed within the window, W is
+    #: the number before.
     tuples: NDArray[np.int64]
     counts: NDArray[np.int64]
     keys: NDArray[np.int64]
+    #: The number of distinct keys over all workers.
     distinct_keys: int
+    #: At most ``HOTTEST`` keys, hottest first.
     hottest: list[HotKey]
 
     def fields(self, totals: Totals) -> dict[str, Any]:
