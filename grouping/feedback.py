@@ -40,23 +40,16 @@ class Plan:
 
     Two plans are equal if ``save`` gives the same bytes.
 
-    Attributes
-    ----------
-    number : int
-        From 1 on. A router without a plan is at 0.
-    base : int
-        The number of the plan that this one changes. Values about changes, such as moved keys, their former workers,
-        and corrections, are true only for a router whose last plan is ``base``.
-    identity : str
-        The identity of the plan's routers: scheme, W, seed and parameters.
-    values : name → value
-        The scheme's values, complete, so that a router that has missed plans catches up.
-
     """
 
+    #: From 1 on. A router without a plan is at 0.
     number: int
+    #: The number of the plan that this one changes. Values about changes, such as moved keys, their former workers, and
+    #: corrections, are true only for a router whose last plan is ``base``.
     base: int
+    #: The identity of the plan's routers: scheme, W, seed and parameters.
     identity: str
+    #: name → value: The scheme's values, complete, so that a router that has missed plans catches up.
     values: Mapping[str, Value]
 
     def __eq__(self, other: object) -> bool:

@@ -32,102 +32,51 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MigrationReport:
-    """A worker's part in the plans that move keys.
+    """A worker's part in the plans that move keys."""
 
-    Attributes
-    ----------
-    taken : int
-        The newest plan whose states the worker had received *before* the batch. No replay reads them.
-    released : int
-        The newest plan for which the worker has released its states.
-    keys, bytes : int
-        The number and size of the states that it released in the batch.
-    wrote : bool
-        Whether it wrote a file of states in the batch, even one without states.
-
-    """
-
-    taken: int = 0
-    released: int = 0
-    keys: int = 0
+    taken: int = 0  #: The newest plan whose states the worker had received *before* the batch. No replay reads them.
+    released: int = 0  #: The newest plan for which the worker has released its states.
+    keys: int = 0  #: The number and size of the states that it released in the batch.
     bytes: int = 0
-    wrote: bool = False
+    wrote: bool = False  #: Whether it wrote a file of states in the batch, even one without states.
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The reports of an interval.
+    """The reports of an interval."""
 
-    Attributes
-    ----------
-    number : int
-        The batch's number.
-    monitors : worker → report
-        The monitors' reports, of workers with something to report.
-    sources : source → report
-        The routers' reports (``Grouping.report``), likewise.
-    tuples : int
-        The number of tuples executed.
-    busy : float[W]
-        Each worker's busy time (s), after a micro-batch. W is that of the plan state before.
-    queues : float[W], optional
-        The waiting tuples at each worker at the interval's end. None: a micro-batch leaves none.
-    migrations : worker → report
-        The workers' parts in the plans that move keys.
-    called : worker → batch
-        The batch of a worker's ``migrations``, if it isn't ``number``.
-
-    """
-
+    #: The batch's number.
     number: int
+    #: worker → report: The monitors' reports, of workers with something to report.
     monitors: Reports
+    #: source → report: The routers' reports (``Grouping.report``), likewise.
     sources: Reports
+    #: The number of tuples executed.
     tuples: int
+    #: float[W]: Each worker's busy time (s), after a micro-batch. W is that of the plan state before.
     busy: Sequence[float] = ()
+    #: float[W], optional: The waiting tuples at each worker at the interval's end. None: a micro-batch leaves none.
     queues: Queues = None
+    #: worker → report: The workers' parts in the plans that move keys.
     migrations: Mapping[int, MigrationReport] = field(default_factory=dict)
+    #: worker → batch: The batch of a worker's ``migrations``, if it isn't ``number``.
     called: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A plan that moved keys.
+    """A plan that moved keys."""
 
-    Attributes
-    ----------
-    plan : int
-        The plan's number.
-    made : int
-        The batch after which it was made.
-    planning_seconds : float
-        The controller's time for it.
-    table : int
-        The number of its routing table's entries, or its ring's tokens.
-    before : float
-        The slowest worker's time divided by the mean in the batch ``made``.
-    keys : int, optional
-        The number of moved keys. None: not counted, as for a ring if no states move with keys.
-    bytes : int
-        The size of their states, if workers have states.
-    batch : int
-        The first batch with tuples under the plan; −1 if there was none yet.
-    after : float
-        The slowest worker's time divided by the mean in that batch.
-    workers_before, workers : int
-        W before and after, if the plan changes it. Else 0.
-
-    """
-
-    plan: int
-    made: int
-    planning_seconds: float
-    table: int
-    before: float
-    keys: int | None = None
-    bytes: int = 0
-    batch: int = -1
-    after: float = 0.0
-    workers_before: int = 0
+    plan: int  #: The plan's number.
+    made: int  #: The batch after which it was made.
+    planning_seconds: float  #: The controller's time for it.
+    table: int  #: The number of its routing table's entries, or its ring's tokens.
+    before: float  #: The slowest worker's time divided by the mean in the batch ``made``.
+    keys: int | None = None  #: The number of moved keys. None: not counted, as for a ring if no states move with keys.
+    bytes: int = 0  #: The size of their states, if workers have states.
+    batch: int = -1  #: The first batch with tuples under the plan; −1 if there was none yet.
+    after: float = 0.0  #: The slowest worker's time divided by the mean in that batch.
+    workers_before: int = 0  #: W before and after, if the plan changes it. Else 0.
     workers: int = 0
 
     def __str__(self) -> str:
@@ -155,40 +104,26 @@ _FILES = ("files", "pending_files")
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """The plans of a query at the start of a batch.
+    """The plans of a query at the start of a batch."""
 
-    Attributes
-    ----------
-    workers : int
-        W under the active plan.
-    active : Plan, optional
-        The plan that the routers follow, if any.
-    pending : Plan, optional
-        A plan that routers don't follow yet. In their next batch, the workers release the states of the keys that leave
-        them.
-    pending_workers : int
-        W once the pending plan is active. Default: ``workers``.
-    controller : bytes
-        The controller's state.
-    released : frozenset of int
-        The workers that have released the states that the pending plan takes from them.
-    unrouted : tuple of Rebalance
-        The plans that move keys, and under which no batch has been routed yet.
-    files : dict
-        If states move: sender → the batch in which it wrote its file of states released for the active plan.
-    pending_files : dict
-        The same for the pending plan, so far.
-
-    """
-
+    #: W under the active plan.
     workers: int
+    #: The plan that the routers follow, if any.
     active: Plan | None = None
+    #: A plan that routers don't follow yet. In their next batch, the workers release the states of the keys that leave
+    #: them.
     pending: Plan | None = None
+    #: W once the pending plan is active. Default: ``workers``.
     pending_workers: int = 0
+    #: The controller's state.
     controller: bytes = b""
+    #: The workers that have released the states that the pending plan takes from them.
     released: frozenset[int] = frozenset()
+    #: The plans that move keys, and under which no batch has been routed yet.
     unrouted: tuple[Rebalance, ...] = ()
+    #: If states move: sender → the batch in which it wrote its file of states released for the active plan.
     files: Mapping[int, int] = field(default_factory=dict)
+    #: The same for the pending plan, so far.
     pending_files: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -34,22 +34,14 @@ from unskew.grouping.table import Mixed
 
 
 class Registration(NamedTuple):
-    """A scheme and its colours.
+    """A scheme and its colours."""
 
-    Attributes
-    ----------
-    scheme : type of Grouping
-        The scheme.
-    colour : str
-        Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` has free ones.
-    shown_as : type of Grouping or None
-        The scheme in whose colour dashboards show it, because Grafana needs a rule for each colour on each panel. None:
-        its own colour.
-
-    """
-
+    #: The scheme.
     scheme: type[Grouping]
+    #: Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` has free ones.
     colour: str
+    #: The scheme in whose colour dashboards show it, because Grafana needs a rule for each colour on each panel. None:
+    #: its own colour.
     shown_as: type[Grouping] | None = None
 
 

@@ -22,16 +22,9 @@ CHUNK = 1 << 16
 
 
 class KeyStream(ABC):
-    """An endless stream of keys.
+    """An endless stream of keys."""
 
-    Attributes
-    ----------
-    p1 : float
-        The share of the most frequent key, of drifting keys at any one time.
-
-    """
-
-    p1: float
+    p1: float  #: The share of the most frequent key, of drifting keys at any one time.
 
     @abstractmethod
     def draw(self, rng: np.random.Generator, first: int, n: int) -> NDArray[np.int64]:

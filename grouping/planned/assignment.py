@@ -21,22 +21,11 @@ _PACKED = 16
 
 
 class ReplicaAssignment(NamedTuple):
-    """The load of the keys that have or get several replicas, or get another one.
+    """The load of the keys that have or get several replicas, or get another one."""
 
-    Attributes
-    ----------
-    item : int64[e]
-        The key. Ascending.
-    worker : int32[e]
-        One of the key's replicas, in the order of filling.
-    amount : float64[e]
-        The load that goes there, which may be 0.
-
-    """
-
-    item: NDArray[np.int64]
-    worker: NDArray[np.int32]
-    amount: NDArray[np.float64]
+    item: NDArray[np.int64]  #: int64[e]: The key. Ascending.
+    worker: NDArray[np.int32]  #: int32[e]: One of the key's replicas, in the order of filling.
+    amount: NDArray[np.float64]  #: float64[e]: The load that goes there, which may be 0.
 
     def where(self, which: NDArray[np.bool_]) -> "ReplicaAssignment":
         """Select rows, bool[e]."""
@@ -49,24 +38,16 @@ class ReplicaAssignment(NamedTuple):
 
 
 class AllowedWorkers(NamedTuple):
-    """The workers that m keys may have: ``most`` of the W, or all.
+    """The workers that m keys may have: ``most`` of the W, or all."""
 
-    Attributes
-    ----------
-    buckets : uint64[m]
-        The bucket of each key. All its keys may have the same workers: its home, and others drawn by hash functions.
-    homes : int32[m]
-        The homes.
-    number : uint64
-        The first of these functions.
-    most : int
-        How many workers a key may have.
-
-    """
-
+    #: uint64[m]: The bucket of each key. All its keys may have the same workers: its home, and others drawn by hash
+    #: functions.
     buckets: NDArray[np.uint64]
+    #: int32[m]: The homes.
     homes: NDArray[np.int32]
+    #: uint64: The first of these functions.
     number: np.uint64
+    #: How many workers a key may have.
     most: int
 
 

@@ -23,28 +23,18 @@ NONE = -1  # the quota of a key without one
 
 
 class Quotas(NamedTuple):
-    """The q quotas of one source, with c parts in all.
+    """The q quotas of one source, with c parts in all."""
 
-    Attributes
-    ----------
-    keys : uint64[q]
-        The buckets and keys with a quota, ascending.
-    starts : float64[q]
-        Where the source's stretch begins.
-    firsts : int64[q + 1]
-        The parts of quota i, at least one, are those from ``firsts[i]`` to ``firsts[i + 1]``: the parts of the line
-        that the source's stretch reaches.
-    workers : int32[c]
-        The worker of each part.
-    ends : float64[c]
-        Where each part ends.
-
-    """
-
+    #: uint64[q]: The buckets and keys with a quota, ascending.
     keys: NDArray[np.uint64]
+    #: float64[q]: Where the source's stretch begins.
     starts: NDArray[np.float64]
+    #: int64[q + 1]: The parts of quota i, at least one, are those from ``firsts[i]`` to ``firsts[i + 1]``: the parts of
+    #: the line that the source's stretch reaches.
     firsts: NDArray[np.int64]
+    #: int32[c]: The worker of each part.
     workers: NDArray[np.int32]
+    #: float64[c]: Where each part ends.
     ends: NDArray[np.float64]
 
     def get_parts(self, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

@@ -44,42 +44,23 @@ def find_positions(sorted_keys: Hashes, keys: Hashes) -> tuple[NDArray[np.int64]
 
 
 class CurrentReplicas(NamedTuple):
-    """The replicas of m keys before a batch.
+    """The replicas of m keys before a batch."""
 
-    Attributes
-    ----------
-    starts : int64[m + 1], workers : int32[p]
-        The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order of filling.
-    rows : int64[p]
-        The row of each replica in ``ReplicaIndex``, or −1.
-
-    """
-
+    #: int64[m + 1], workers : int32[p]: The replicas of key k are ``workers[starts[k] : starts[k + 1]]``, in the order
+    #: of filling.
     starts: NDArray[np.int64]
     workers: NDArray[np.int32]
+    #: int64[p]: The row of each replica in ``ReplicaIndex``, or −1.
     rows: NDArray[np.int64]
 
 
 class ReplicaIndex(NamedTuple):
-    """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order of filling.
+    """p remembered replicas of 20 bytes each, sorted by key. A key's are in the order of filling."""
 
-    Attributes
-    ----------
-    key : uint64[p]
-        The key's hash, or a bucket.
-    worker : int32[p]
-        The worker.
-    used : int64[p]
-        When the replica was last used: the number of tuples routed before that batch.
-    most : int
-        The most remembered replicas.
-
-    """
-
-    key: Hashes
-    worker: NDArray[np.int32]
-    used: NDArray[np.int64]
-    most: int
+    key: Hashes  #: uint64[p]: The key's hash, or a bucket.
+    worker: NDArray[np.int32]  #: int32[p]: The worker.
+    used: NDArray[np.int64]  #: int64[p]: When the replica was last used: the number of tuples routed before that batch.
+    most: int  #: The most remembered replicas.
 
     @classmethod
     def none(cls, most: int) -> Self:

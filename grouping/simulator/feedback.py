@@ -16,22 +16,14 @@ from unskew.grouping.interface import Grouping
 
 @dataclass(frozen=True, slots=True)
 class FeedbackTiming:
-    """How often workers and sources report, and how late a plan takes effect.
+    """How often workers and sources report, and how late a plan takes effect."""
 
-    Attributes
-    ----------
-    interval : float, ms
-        The time between reports, above 0. Plans are adopted when an interval begins.
-    delay : float, ms
-        The time from the last report of an interval to the plan's arrival at the sources.
-    transfer : float, ms
-        How long a unit of moving state (of a plan's ``migration``) keeps its sender and its receiver busy. Tuples that
-        come meanwhile wait.
-
-    """
-
+    #: float, ms: The time between reports, above 0. Plans are adopted when an interval begins.
     interval: float = 1000.0
+    #: float, ms: The time from the last report of an interval to the plan's arrival at the sources.
     delay: float = 0.0
+    #: float, ms: How long a unit of moving state (of a plan's ``migration``) keeps its sender and its receiver busy.
+    #: Tuples that come meanwhile wait.
     transfer: float = 0.0
 
     def __post_init__(self) -> None:

@@ -16,28 +16,13 @@ from unskew.grouping.simulator.workload import Speeds, Workload
 
 
 class Workers(Protocol):
-    """W workers and their queues.
+    """W workers and their queues."""
 
-    Attributes
-    ----------
-    count : int
-        W.
-    assigned : int32[n]
-        The worker of each tuple, written by the sources.
-    finishes : float64[n], ms
-        When each tuple served so far is finished.
-    services : float64[n], ms
-        The service time of each of these.
-    moved : int
-        The number of keys whose owner changed.
-
-    """
-
-    count: int
-    assigned: NDArray[np.int32]
-    finishes: NDArray[np.float64]
-    services: NDArray[np.float64]
-    moved: int
+    count: int  #: W.
+    assigned: NDArray[np.int32]  #: int32[n]: The worker of each tuple, written by the sources.
+    finishes: NDArray[np.float64]  #: float64[n], ms: When each tuple served so far is finished.
+    services: NDArray[np.float64]  #: float64[n], ms: The service time of each of these.
+    moved: int  #: The number of keys whose owner changed.
 
     @property
     def forward_count(self) -> int:

@@ -11,22 +11,11 @@ from unskew.grouping.keys import KeyArray, Keys, encode_keys
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """n tuples in order of arrival.
+    """n tuples in order of arrival."""
 
-    Attributes
-    ----------
-    keys : Keys
-        The keys of the tuples.
-    arrivals : float64[n], ms, ascending
-        When each tuple reaches its source.
-    costs : float64[n], ms
-        Each tuple's service time at a worker with factor 1.
-
-    """
-
-    keys: Keys
-    arrivals: NDArray[np.float64]
-    costs: NDArray[np.float64]
+    keys: Keys  #: The keys of the tuples.
+    arrivals: NDArray[np.float64]  #: float64[n], ms, ascending: When each tuple reaches its source.
+    costs: NDArray[np.float64]  #: float64[n], ms: Each tuple's service time at a worker with factor 1.
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -69,18 +58,11 @@ def make_arrivals(
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Workers' speeds: a tuple takes its cost times the factor of its worker and phase.
+    """Workers' speeds: a tuple takes its cost times the factor of its worker and phase."""
 
-    Attributes
-    ----------
-    factors : float64[P, W]
-        The factors of each phase: with 2, a worker takes twice a tuple's cost.
-    starts : int64[P], ascending from 0
-        The number of the tuple with which each phase begins.
-
-    """
-
+    #: float64[P, W]: The factors of each phase: with 2, a worker takes twice a tuple's cost.
     factors: NDArray[np.float64]
+    #: int64[P], ascending from 0: The number of the tuple with which each phase begins.
     starts: NDArray[np.int64]
 
     @staticmethod

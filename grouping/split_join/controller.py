@@ -73,24 +73,15 @@ def make_report(
 
 @dataclass
 class _JoinKey:
-    """A key of the reports or the table.
+    """A key of the reports or the table."""
 
-    Attributes
-    ----------
-    rows : float[2]
-        The rows of each side, of a copied side at one place.
-    pairs : float
-        The pairs.
-    split : int, optional
-        Its split side, if in the table.
-    places, weights, since
-        As in ``JoinTable``.
-
-    """
-
+    #: float[2]: The rows of each side, of a copied side at one place.
     rows: list[float] = field(default_factory=lambda: [0, 0])
+    #: The pairs.
     pairs: float = 0.0
+    #: Its split side, if in the table.
     split: int | None = None
+    #: As in ``JoinTable``.
     places: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     since: list[int] = field(default_factory=list)

@@ -25,22 +25,14 @@ _OF_SOURCE, _OF_BATCH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 @dataclass(frozen=True)
 class Copies:
-    """Which workers copy their rows of which keys to which others: g entries.
+    """Which workers copy their rows of which keys to which others: g entries."""
 
-    Attributes
-    ----------
-    keys : uint64[g]
-        The keys' hashes.
-    senders, receivers : int32[g]
-        The workers.
-    sides : int8[g]
-        The side whose rows are copied.
-
-    """
-
+    #: uint64[g]: The keys' hashes.
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    #: int32[g]: The workers.
     senders: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     receivers: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    #: int8[g]: The side whose rows are copied.
     sides: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
 
     def where(self, which: NDArray[np.bool_]) -> "Copies":
@@ -58,50 +50,34 @@ class JoinTable:
     The places of key *i* are those from ``starts[i]`` up to ``starts[i + 1]``. All of them get the rows of its copied
     side. Those with a weight get rows of its split side, in proportion to their weights.
 
-    Attributes
-    ----------
-    keys : uint64[q]
-        The keys' hashes, ascending.
-    split : int8[q]
-        Each key's split side, ``LEFT`` or ``RIGHT``.
-    starts : int64[q + 1]
-        See above.
-    places : int32[c]
-        Workers. A key's first one has had it for the longest time.
-    weights : float64[c]
-        At least one per key is above 0.
-    since : int64[c]
-        The plan since which the weight is 0, or 0 if it isn't.
-    grow : Copies
-        The new places in this plan, which get the copied side's older rows in the batch after its first.
-    grown : Copies
-        The previous plan's ``grow``.
-    leave_keys, leave_places : uint64[l], int32[l]
-        The places that keys lose with this plan, which drop all rows of the key.
-    rows : float64[q, 2]
-        The expected rows of each side in a batch, of the copied side at one place.
-    pairs : float64[q]
-        Their expected pairs.
-    rest : float64[W]
-        Each worker's expected load of keys outside the table; empty if unknown.
-    size : float
-        The load of the batch that these expectations are for.
-
     """
 
+    #: uint64[q]: The keys' hashes, ascending.
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    #: int8[q]: Each key's split side, ``LEFT`` or ``RIGHT``.
     split: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
+    #: int64[q + 1]: See above.
     starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    #: int32[c]: Workers. A key's first one has had it for the longest time.
     places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    #: float64[c]: At least one per key is above 0.
     weights: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    #: int64[c]: The plan since which the weight is 0, or 0 if it isn't.
     since: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    #: The new places in this plan, which get the copied side's older rows in the batch after its first.
     grow: Copies = field(default_factory=Copies)
+    #: The previous plan's ``grow``.
     grown: Copies = field(default_factory=Copies)
+    #: uint64[l], int32[l]: The places that keys lose with this plan, which drop all rows of the key.
     leave_keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     leave_places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    #: float64[q, 2]: The expected rows of each side in a batch, of the copied side at one place.
     rows: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
+    #: float64[q]: Their expected pairs.
     pairs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    #: float64[W]: Each worker's expected load of keys outside the table; empty if unknown.
     rest: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    #: The load of the batch that these expectations are for.
     size: float = 0.0
 
     @classmethod

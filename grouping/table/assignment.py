@@ -19,33 +19,21 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class KeyRecords:
-    """R keys according to the last intervals, or R groups of keys with equal attributes.
+    """R keys according to the last intervals, or R groups of keys with equal attributes."""
 
-    Attributes
-    ----------
-    cost : float64[R]
-        c(k) of each of the record's keys: its computation cost in the last interval, in tuples or ms.
-    memory : float64[R]
-        S(k, w) of each key: the size of its state over the last w intervals.
-    current : int32[R]
-        F(k): the worker that has the key.
-    home : int32[R]
-        h(k): the hash function's worker.
-    count : int64[R]
-        The number of keys in the record, 1 unless it is a group.
-    workers : int
-        N_D, the number of workers.
-    rest : float64[W], or 0
-        The load of each worker's other keys, which no report names, so they can't be moved.
-
-    """
-
+    #: float64[R]: c(k) of each of the record's keys: its computation cost in the last interval, in tuples or ms.
     cost: NDArray[np.float64]
+    #: float64[R]: S(k, w) of each key: the size of its state over the last w intervals.
     memory: NDArray[np.float64]
+    #: int32[R]: F(k): the worker that has the key.
     current: NDArray[np.int32]
+    #: int32[R]: h(k): the hash function's worker.
     home: NDArray[np.int32]
+    #: int64[R]: The number of keys in the record, 1 unless it is a group.
     count: NDArray[np.int64]
+    #: N_D, the number of workers.
     workers: int
+    #: float64[W], or 0: The load of each worker's other keys, which no report names, so they can't be moved.
     rest: "NDArray[np.float64] | float" = 0.0
 
     def __len__(self) -> int:
@@ -73,25 +61,12 @@ class KeyRecords:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A planner's assignment: one row per (record, worker), with every key of every record.
+    """A planner's assignment: one row per (record, worker), with every key of every record."""
 
-    Attributes
-    ----------
-    records : KeyRecords
-        The planned records.
-    record : int64[E]
-        The record of each row.
-    worker : int32[E]
-        The worker that gets the row's keys (F').
-    count : int64[E]
-        How many of the record's keys go to that worker.
-
-    """
-
-    records: KeyRecords
-    record: NDArray[np.int64]
-    worker: NDArray[np.int32]
-    count: NDArray[np.int64]
+    records: KeyRecords  #: The planned records.
+    record: NDArray[np.int64]  #: int64[E]: The record of each row.
+    worker: NDArray[np.int32]  #: int32[E]: The worker that gets the row's keys (F').
+    count: NDArray[np.int64]  #: int64[E]: How many of the record's keys go to that worker.
 
     def loads(self) -> NDArray[np.float64]:
         """L(d) of each worker after the move: float64[W]."""
@@ -159,34 +134,22 @@ def look_up(
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The controller's broadcast: F' as the routing table A', and Δ(F, F'), the keys to migrate.
+    """The controller's broadcast: F' as the routing table A', and Δ(F, F'), the keys to migrate."""
 
-    Attributes
-    ----------
-    table_keys : uint64[N_A]
-        Hashes of the routing table's keys, ascending.
-    table_workers : int32[N_A]
-        The worker of each of them.
-    moved_keys : uint64[M]
-        Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also by expiry of entries
-        (``expire_entries``).
-    moved_from : int32[M]
-        The worker with each moved key's state.
-    moved_to : int32[M]
-        The worker that gets it.
-    moved_sizes : float64[M]
-        S(k, w), the size of each moved key's state.
-    total_size : float
-        The size of all keys' states.
-
-    """
-
+    #: uint64[N_A]: Hashes of the routing table's keys, ascending.
     table_keys: NDArray[np.uint64]
+    #: int32[N_A]: The worker of each of them.
     table_workers: NDArray[np.int32]
+    #: uint64[M]: Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also by expiry of entries
+    #: (``expire_entries``).
     moved_keys: NDArray[np.uint64]
+    #: int32[M]: The worker with each moved key's state.
     moved_from: NDArray[np.int32]
+    #: int32[M]: The worker that gets it.
     moved_to: NDArray[np.int32]
+    #: float64[M]: S(k, w), the size of each moved key's state.
     moved_sizes: NDArray[np.float64]
+    #: The size of all keys' states.
     total_size: float
 
     @property

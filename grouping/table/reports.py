@@ -104,25 +104,12 @@ def totals_by_key(
 
 
 class ReportWindow(NamedTuple):
-    """The controller's statistics (section 2.1): costs of the last interval, state sizes of the last w.
+    """The controller's statistics (section 2.1): costs of the last interval, state sizes of the last w."""
 
-    Attributes
-    ----------
-    keys : uint64[n]
-        The keys of all intervals, oldest first, ascending in each.
-    sizes : float64[n]
-        s(k) of each of these keys in its interval.
-    intervals : int64[≤ w]
-        The number of rows of each interval.
-    costs : float64[rows of the last interval]
-        c(k) of each key of the last interval.
-
-    """
-
-    keys: NDArray[np.uint64]
-    sizes: NDArray[np.float64]
-    intervals: NDArray[np.int64]
-    costs: NDArray[np.float64]
+    keys: NDArray[np.uint64]  #: uint64[n]: The keys of all intervals, oldest first, ascending in each.
+    sizes: NDArray[np.float64]  #: float64[n]: s(k) of each of these keys in its interval.
+    intervals: NDArray[np.int64]  #: int64[≤ w]: The number of rows of each interval.
+    costs: NDArray[np.float64]  #: float64[rows of the last interval]: c(k) of each key of the last interval.
 
     def after(self, reports: Iterable[Mapping[str, Value]], length: int) -> "ReportWindow":
         """The window with the workers' reports of the next interval: at most ``length`` intervals."""
