@@ -24,19 +24,11 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class PrometheusPrograms:
-    """The server `prometheus`, and `promtool`, which checks its files.
+    """The server `prometheus`, and `promtool`, which checks its files."""
 
-    Attributes
-    ----------
-    prometheus, promtool
-        The programs' paths.
-    pages
-        The directory of the web pages, if Debian's server wouldn't find them in `/usr/share`.
-    """
-
-    prometheus: Path
+    prometheus: Path  #: The programs' paths.
     promtool: Path
-    pages: Path | None = None
+    pages: Path | None = None  #: The directory of the web pages, if Debian's server wouldn't find them in `/usr/share`.
 
 
 def require_programs() -> PrometheusPrograms:

@@ -32,30 +32,14 @@ PARTS = tuple(_SERVERS)
 
 @dataclass(frozen=True)
 class StackServer:
-    """A running server.
+    """A running server."""
 
-    Attributes
-    ----------
-    name
-        Its name for users.
-    url
-        `http://host:port`.
-    pid
-        The id of its process.
-    directory
-        Its data and log.
-    access
-        What InfluxDB's clients need besides the URL: `token`, `org`, `bucket`.
-    moved_from
-        The port of its previous run, if another program has taken that.
-    """
-
-    name: str
-    url: str
-    pid: int
-    directory: Path
-    access: Mapping[str, str]
-    moved_from: int | None = None
+    name: str  #: Its name for users.
+    url: str  #: `http://host:port`.
+    pid: int  #: The id of its process.
+    directory: Path  #: Its data and log.
+    access: Mapping[str, str]  #: What InfluxDB's clients need besides the URL: `token`, `org`, `bucket`.
+    moved_from: int | None = None  #: The port of its previous run, if another program has taken that.
 
     @property
     def log(self) -> Path:
