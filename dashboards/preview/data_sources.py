@@ -43,25 +43,12 @@ _EXTENT = {"query": _FLUX_EXTENT, "expr": f'{_BATCH}{{run=~"$run", grouping=~"$g
 
 @dataclass(frozen=True)
 class Series:
-    """Values over time.
+    """Values over time."""
 
-    Attributes
-    ----------
-    labels : dict
-        Label → value.
-    name : str
-        The name that the data source gives it. A panel may give it another name.
-    times : list of datetime
-        The times, ascending.
-    values : list of float
-        The value at each time.
-
-    """
-
-    labels: Mapping[str, str]
-    name: str
-    times: Sequence[datetime]
-    values: Sequence[float]
+    labels: Mapping[str, str]  #: Label → value.
+    name: str  #: The name that the data source gives it. A panel may give it another name.
+    times: Sequence[datetime]  #: The times, ascending.
+    values: Sequence[float]  #: The value at each time.
 
 
 @dataclass(frozen=True)
@@ -162,22 +149,11 @@ class Prometheus:
 
 @dataclass(frozen=True)
 class Mark:
-    """An event of a run, drawn as a line across the panels.
+    """An event of a run, drawn as a line across the panels."""
 
-    Attributes
-    ----------
-    time : datetime
-        The time of the event.
-    kind : str
-        The dashboard's name for such events.
-    colour : str
-        The line's colour.
-
-    """
-
-    time: datetime
-    kind: str
-    colour: str
+    time: datetime  #: The time of the event.
+    kind: str  #: The dashboard's name for such events.
+    colour: str  #: The line's colour.
 
 
 @dataclass(frozen=True)

@@ -22,28 +22,13 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class Saved:
-    """A dashboard's picture.
+    """A dashboard's picture."""
 
-    Attributes
-    ----------
-    name : str
-        The dashboard's name.
-    file : Path
-        The picture.
-    panels : int
-        How many panels it has.
-    empty : list of str
-        Titles of the panels whose queries found no data.
-    undrawn : dict
-        Title → reason, for the panels that the preview can't draw.
-
-    """
-
-    name: str
-    file: Path
-    panels: int
-    empty: list[str]
-    undrawn: dict[str, str]
+    name: str  #: The dashboard's name.
+    file: Path  #: The picture.
+    panels: int  #: How many panels it has.
+    empty: list[str]  #: Titles of the panels whose queries found no data.
+    undrawn: dict[str, str]  #: Title → reason, for the panels that the preview can't draw.
 
 
 def save(

@@ -43,19 +43,10 @@ _TIMES = ((1e-9, " ns"), (1e-6, " µs"), (1e-3, " ms"), (1, " s"), (60, " min"),
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of a dashboard and its data.
+    """A panel of a dashboard and its data."""
 
-    Attributes
-    ----------
-    spec : dict
-        The panel's JSON.
-    data : list of Series, or Table
-        The answer to its query.
-
-    """
-
-    spec: Mapping[str, Any]
-    data: Answer
+    spec: Mapping[str, Any]  #: The panel's JSON.
+    data: Answer  #: list of Series, or Table: The answer to its query.
 
     @classmethod
     def of(cls, spec: Mapping[str, Any], sources: DataSources, selection: Selection) -> Self:

@@ -16,19 +16,12 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True)
 class Selection:
-    """The time range, and the values of the variables.
+    """The time range, and the values of the variables."""
 
-    Attributes
-    ----------
-    start, stop : datetime
-        The ends of the time range, with a time zone.
-    values : dict
-        Variable → selected values. If the variable is missing or has none, all are selected.
-
-    """
-
+    #: The ends of the time range, with a time zone.
     start: datetime
     stop: datetime
+    #: Variable → selected values. If the variable is missing or has none, all are selected.
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def interval(self, width: int) -> int:
