@@ -15,31 +15,20 @@ METRICS = "Metrics options"
 
 @dataclass(frozen=True)
 class OptionStyle:
-    """How a command's help shows a field, besides its ``Doc``.
+    """How a command's help shows a field, besides its ``Doc``."""
 
-    Attributes
-    ----------
-    panel : str
-        The heading of its group. Empty: that of all options.
-    metavar : str
-        The placeholder of its value. Empty: the value's type.
-    name : str
-        The option's name. Empty: the field's name.
-    default : str
-        The default value in words. Empty: the value itself.
-    compared : bool
-        Whether a comparison of groupings has the option, too.
-    part_of : str
-        An option that sets several fields. If it takes pairs NAME=VALUE, such as ``-g``, the field's NAME is ``name``.
-        Empty: the field has a separate option.
-
-    """
-
+    #: The heading of its group. Empty: that of all options.
     panel: str = ""
+    #: The placeholder of its value. Empty: the value's type.
     metavar: str = ""
+    #: The option's name. Empty: the field's name.
     name: str = ""
+    #: The default value in words. Empty: the value itself.
     default: str = ""
+    #: Whether a comparison of groupings has the option, too.
     compared: bool = True
+    #: An option that sets several fields. If it takes pairs NAME=VALUE, such as ``-g``, the field's NAME is ``name``.
+    #: Empty: the field has a separate option.
     part_of: str = ""
 
 

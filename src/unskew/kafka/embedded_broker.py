@@ -13,24 +13,12 @@ KIND = "broker"
 
 @dataclass(frozen=True)
 class BrokerAddress:
-    """A running broker.
+    """A running broker."""
 
-    Attributes
-    ----------
-    bootstrap_servers
-        `host:port` for clients.
-    pid
-        The process id of its JVM.
-    data
-        Its data directory.
-    moved_from
-        The port of its previous run, if another program has taken that.
-    """
-
-    bootstrap_servers: str
-    pid: int
-    data: Path
-    moved_from: int | None = None
+    bootstrap_servers: str  #: `host:port` for clients.
+    pid: int  #: The process id of its JVM.
+    data: Path  #: Its data directory.
+    moved_from: int | None = None  #: The port of its previous run, if another program has taken that.
 
     @property
     def port(self) -> int:

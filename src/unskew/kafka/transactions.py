@@ -100,19 +100,10 @@ class _TransactionOutbox(Outbox):
 
 @dataclass(frozen=True, slots=True)
 class BatchId:
-    """A batch's number, which its parts write.
+    """A batch's number, which its parts write."""
 
-    Attributes
-    ----------
-    batch : int
-        The batch's number.
-    planned_ms : int
-        When the batch was planned (ms), which distinguishes plans with the same number.
-
-    """
-
-    batch: int
-    planned_ms: int
+    batch: int  #: The batch's number.
+    planned_ms: int  #: When the batch was planned (ms), which distinguishes plans with the same number.
 
     def to_bytes(self) -> bytes:
         """The record's value."""
