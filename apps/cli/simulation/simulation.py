@@ -21,7 +21,10 @@ from unskew.grouping.simulator import (
     simulate,
 )
 
-__all__ = ["Contestant", "FeedbackTiming", "Simulation", "encode_keys"]
+__all__ = ["WINDOWS", "Contestant", "FeedbackTiming", "Simulation", "encode_keys"]
+
+#: The windows of a stream's second half in which loads are measured: what lasts, without what a scheme has to learn.
+WINDOWS = 10
 
 
 class Contestant(NamedTuple):
@@ -69,12 +72,13 @@ class Simulation:
 
         """
         offered, speeds = self._workload(workers), self._speeds(workers)
+        settings = {**self.settings, "batch": self.settings.get("batch") or self._fit_batch(offered)}
         found: dict[str, SimulationOutcome] = {}
         for label, grouping, options in contestants:
             own = add_sources(grouping, self.sources, options)
             router = partial(create, grouping, workers, seed=self.seed, **own)
             found[label] = simulate(
-                router, offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **self.settings
+                router, offered, sources=self.sources, speeds=speeds, feedback=self.feedback, **settings
             )
         return found
 
@@ -85,6 +89,17 @@ class Simulation:
             seed = self.seed if self.poisson else None
             arrivals = make_arrivals(self.load, costs, len(self.keys), workers, seed=seed)
         return make_workload(self.keys, arrivals, costs)
+
+    def _fit_batch(self, offered: Workload) -> int | None:
+        """The tuples of a planned batch: about an interval's, so that each measured window consists of whole batches.
+
+        None: the stream has times of its own, so batches last an interval.
+        """
+        if self.times is not None or len(offered) < 2 * WINDOWS:
+            return None
+        window = len(offered) / (2 * WINDOWS)
+        in_interval = len(offered) * self.feedback.interval / max(1.0, offered.arrivals[-1] - offered.arrivals[0])
+        return round(window / max(1, round(window / in_interval)))
 
     def _speeds(self, workers: int) -> Speeds:
         start = np.resize(self.factors, workers)

@@ -12,6 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from unskew.apps.cli.simulation.simulation import WINDOWS
 from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
 from unskew.apps.metrics.partition_arrivals import find_hot
 from unskew.grouping.keys import Keys
@@ -23,7 +24,6 @@ from unskew.shown_keys import show_key
 
 CAP = 1.1  # max/mean that the bound allows
 _ALL = 0.95  # share of CPU that is as good as all
-_WINDOWS = 10  # of the stream's second half: what lasts, without what a scheme has to learn first
 _LONGEST = 40  # characters of a key in a line
 _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
@@ -101,7 +101,7 @@ def compute_figures(outcome: SimulationOutcome, keys: Keys, stretches: int = 1) 
     """The figures of a simulated run."""
     workers, n = outcome.workers, outcome.tuples
     late = outcome.assigned[n // 2 :]
-    windows = [part for part in np.array_split(late, _WINDOWS) if len(part)]
+    windows = [part for part in np.array_split(late, WINDOWS) if len(part)]
     uneven = [straggler_ratio(np.bincount(part, minlength=workers)) for part in windows]
     lasting = float(np.mean(uneven))
     loads = np.bincount(late, minlength=workers) / len(late)
@@ -181,7 +181,7 @@ def make_table(
     """A row for the bound, then a row for each label, in the order of the answers."""
     first = next(iter(outcomes.values()))
     least = compute_bound(keys, first.workers, stretches)
-    each = len(keys.codes) // (2 * _WINDOWS * first.workers)
+    each = len(keys.codes) // (2 * WINDOWS * first.workers)
     few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
     shown = Table(title=_format_title(first), caption=CAPTION + few * (each < _ENOUGH))
     shown.add_column("grouping", no_wrap=True)
