@@ -42,8 +42,7 @@ def times_of_day(first: int, n: int, records: int, start: int, seconds: int) -> 
 
 
 _ONSETS = ("b", "d", "f", "g", "k", "l", "m", "n", "p", "r", "s", "t", "v", "z", "ch", "st")
-_SYLLABLES = pa.array([onset + vowel for vowel in "aeio" for onset in _ONSETS])
-_FIRST = pa.array([syllable.capitalize() for syllable in _SYLLABLES.to_pylist()])
+_SYLLABLES = [onset + vowel for vowel in "aeio" for onset in _ONSETS]
 _BITS = 6  # of a syllable, of which there are 64
 _PARTS = 5
 #: How many titles there are.
@@ -65,8 +64,10 @@ def make_titles(numbers: NDArray[np.int64], first: str) -> pa.StringArray:
     """
     scrambled = numbers * _SCRAMBLE % TITLES
     digit = [pa.array(scrambled >> _BITS * part & (1 << _BITS) - 1) for part in range(_PARTS)]
+    # Not made with the module: pa.array of a list imports pandas, which takes a third of a second.
+    syllables, capitals = pa.array(_SYLLABLES), pa.array([syllable.capitalize() for syllable in _SYLLABLES])
     one, two, three, four, five = (
-        table.take(digit[part]) for part, table in enumerate((_FIRST, _SYLLABLES, _SYLLABLES, _FIRST, _SYLLABLES))
+        table.take(digit[part]) for part, table in enumerate((capitals, syllables, syllables, capitals, syllables))
     )
     made = join_columns(one, two, three, "_", four, five)
     return pc.call_function("if_else", [pa.array(numbers == 0), pa.scalar(first), made])

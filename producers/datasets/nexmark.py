@@ -3,6 +3,7 @@
 Few auctions and bidders are hot at a time, and each of them only for a while.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -37,12 +38,21 @@ _LARGEST = 10_000_000  # of the parameters
 
 _HOT_CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
 _CHANNELS = 10_000
-_STATES = pa.array(["AZ", "CA", "ID", "OR", "WA", "WY"])
-_CITIES = pa.array(
-    ["Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne"]
+_STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
+_CITIES = (
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
 )
-_FIRST_NAMES = pa.array(["Ada", "Barbara", "Can", "Donald", "Edsger", "Frances", "Grace", "Leslie", "Niklaus", "Tony"])
-_LAST_NAMES = pa.array(["Baker", "Carpenter", "Farmer", "Fisher", "Mason", "Miller", "Potter", "Smith", "Weaver"])
+_FIRST_NAMES = ("Ada", "Barbara", "Can", "Donald", "Edsger", "Frances", "Grace", "Leslie", "Niklaus", "Tony")
+_LAST_NAMES = ("Baker", "Carpenter", "Farmer", "Fisher", "Mason", "Miller", "Potter", "Smith", "Weaver")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +247,8 @@ def _draw_prices(rng: np.random.Generator, n: int) -> NDArray[np.int64]:
     return np.rint(100 * 10 ** (6 * rng.random(n))).astype(np.int64)
 
 
-def _pick_texts(rng: np.random.Generator, texts: pa.StringArray, n: int) -> pa.StringArray:
-    return texts.take(pa.array(rng.integers(0, len(texts), n)))
+def _pick_texts(rng: np.random.Generator, texts: Sequence[str], n: int) -> pa.StringArray:
+    return pa.array(texts).take(pa.array(rng.integers(0, len(texts), n)))
 
 
 def _four_digits(numbers: NDArray[np.int64]) -> pa.StringArray:
