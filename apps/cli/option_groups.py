@@ -83,7 +83,7 @@ class GroupingOptions:
             "--grouping-option",
             "-g",
             metavar="NAME=VALUE",
-            help="The grouping's own parameter: slack (BOUNDED_LOAD), cap (PLANNED), warm_up, check_interval (s; "
+            help="The grouping's own parameter: slack (BOUNDED_LOAD, PLANNED), warm_up, check_interval (s; "
             "DYNAMIC_KEY), theta_max, table_max (MIXED and its like), …. The error about an unknown name lists them. "
             f"Every grouping has:\n\n{describe_parts(_GROUPING_PARTS)}",
             rich_help_panel=GROUPING,

@@ -156,10 +156,9 @@ def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
 
 
 def find_cheapest_even(answers: Mapping[str, GroupingFigures]) -> str | None:
-    """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if there is one."""
-    return min(
-        (label for label in answers if answers[label].lasting <= CAP), key=lambda n: answers[n].cost, default=None
-    )
+    """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if any: KEY, if it is so even."""
+    even = [label for label in answers if answers[label].lasting <= CAP]
+    return KEY if KEY in even else min(even, key=lambda label: answers[label].cost, default=None)
 
 
 def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers: int) -> str:
@@ -167,6 +166,7 @@ def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers
     shares = ", ".join(f"{shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
     best = find_cheapest_even(answers)
     found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
+    found = f"KEY has max/mean of at most {CAP:g}: no other grouping is needed." if best == KEY else found
     return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
 
 
