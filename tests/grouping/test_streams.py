@@ -50,10 +50,20 @@ def test_the_alias_table_holds_exactly_the_weights(weights):
     assert threshold.max() <= 1 + 1e-9
 
 
-def test_zipf_falls_with_rank():
-    counts = np.bincount(streams.zipf(1.0, 50).take(0, 1_000_000), minlength=50)
-    ranks = np.arange(1, 51)
-    expected = 1 / ranks / (1 / ranks).sum()
+@pytest.mark.parametrize(
+    ("stream", "z"),
+    [
+        (streams.uniform(50), 0.0),
+        (streams.zipf(0.5, 50), 0.5),
+        (streams.zipf(1.0, 50), 1.0),
+        (streams.zipf(2.0, 50), 2.0),
+    ],
+    ids=["uniform", "0.5", "1", "2"],
+)
+def test_shares_fall_with_rank(stream, z):
+    counts = np.bincount(stream.take(0, 1_000_000), minlength=50)
+    weights = np.arange(1.0, 51) ** -z
+    expected = weights / weights.sum()
     assert np.abs(counts / 1_000_000 - expected).max() < 0.002
 
 
