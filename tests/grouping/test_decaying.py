@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from tests.grouping.skewed import replication
 from unskew.grouping import create, encode_keys
 from unskew.grouping.streams import hot, uniform, zipf
 
@@ -111,15 +110,3 @@ def test_change_is_forgotten():
     assert max(after("W_CHOICES", half_life=50_000)) < 1.05
     assert after("PARTIAL_KEY")[2] > 1.2
     assert after("PARTIAL_KEY", half_life=50_000)[2] < 1.05
-
-
-def test_own_choices_keep_the_aim_and_make_one_key_wide():
-    """Planned by expectation, D_CHOICES misses its aim on this stream, and a hot key makes all heavy ones as wide."""
-    keys = zipf(1.4, 10_000).take(0, 500_000)
-    own = np.bincount(create("D_CHOICES", 20, own_choices=True).route(keys), minlength=20).max() / 25_000
-    assert own < 1.01
-    keys = hot(0.4, 197).take(0, 300_000)
-    for own_choices in (False, True):
-        chosen = create("D_CHOICES", 100, own_choices=own_choices).route(keys)
-        assert (replication(keys, chosen) < 6) if own_choices else (replication(keys, chosen) > 20)
-        assert np.bincount(chosen[200_000:]).max() < 1.1 * 1000
