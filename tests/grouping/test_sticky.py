@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.grouping import plain_hashing as plain
-from tests.grouping.skewed import skewed
 from unskew.grouping import create
 from unskew.grouping.measures import imbalance_fraction
 from unskew.grouping.streams import hot
@@ -71,20 +70,6 @@ def test_off_greedy(foreseen, unforeseen, workers, seed, max_keys):
     router.fit(foreseen[:100])
     router.fit(foreseen[100:])
     assert router.route(stream).tolist() == list(off_greedy(stream, foreseen, workers, seed, max_keys))
-
-
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("workers", [3, 100])
-def test_long_streams(name, workers):
-    stream = skewed(30_000, 5000)
-    router = create(name, workers)
-    router.fit(stream.keys)
-    expected = {
-        "POTC": lambda: potc(stream.keys, workers, 2, 0, 10**6),
-        "ON_GREEDY": lambda: on_greedy(stream.keys, workers, 0, 10**6),
-        "OFF_GREEDY": lambda: off_greedy(stream.keys, stream.keys, workers, 0, 10**6),
-    }[name]()
-    assert router.route(stream.keys).tolist() == list(expected)
 
 
 @pytest.mark.parametrize("name", SCHEMES)
