@@ -4,7 +4,6 @@ HLHE discretisation equals the paper's construction, and keeps its error bound.
 """
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from tests.grouping.table.table_cases import records, streams
 from unskew.grouping.papers.llfd import Llfd
 from unskew.grouping.papers.mintable import MinTable
 from unskew.grouping.table import Mixed
-from unskew.grouping.table.assignment import Assignment
 from unskew.grouping.table.compact import discretise_values, expand_groups, group_records
 
 degrees = st.sampled_from([1, 4, 16])
@@ -77,17 +75,6 @@ def test_expanded_as_planned(stream, degree):
         assert not moved or not stayed or min(moved) >= max(stayed)
 
 
-def test_a_record_may_be_split():
-    """Two keys of cost 4 and memory 4 on worker 0, whose home is 1: one goes home, one elsewhere."""
-    keys = records(plain_table.Stream([4, 4, 1], [4, 4, 1], [0, 0, 1], [1, 1, 1], 3))
-    groups, group = group_records(keys, 1)
-    assert groups.count.tolist() == [2, 1]
-    assignment = Assignment(groups, np.array([0, 0, 1]), np.array([1, 2, 1], np.int32), np.array([1, 1, 1]))
-    assert sorted(expand_groups(assignment, group, keys.cost).tolist()[:2]) == [1, 2]
-    assert assignment.table() == 1
-    assert assignment.migration() == 8
-
-
 hlhe_degrees = st.sampled_from([1, 2, 4, 8, 64, 256])
 
 
@@ -119,15 +106,3 @@ def test_zeros_and_order_stay():
     assert phi[[1, 4]].tolist() == [8, 1]
     assert discretise_values(np.zeros(3), 4).tolist() == [0, 0, 0]
     assert discretise_values(np.empty(0), 4).tolist() == []
-
-
-@pytest.mark.parametrize("degree", [1, 8, 64, 256])
-def test_loads_stay_within_one_percent(degree):
-    """Figure 11(b), with a million keys of Zipf 0.85 on 15 workers; with few keys it isn't so (7 % with 10,000)."""
-    rng = np.random.default_rng(0)
-    share = np.arange(1, 1_000_001) ** -0.85
-    cost = rng.multinomial(10_000_000, share / share.sum()).astype(np.float64)
-    cost = cost[cost > 0]
-    worker = rng.integers(0, 15, len(cost))
-    true, estimated = (np.bincount(worker, values) for values in (cost, discretise_values(cost, degree)))
-    assert (np.abs(estimated - true) / true).max() < 0.01
