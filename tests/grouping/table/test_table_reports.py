@@ -3,7 +3,7 @@
 And the plans that controllers make when workers name their heaviest keys alone.
 """
 
-from collections import Counter, deque
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,8 +14,8 @@ from tests.grouping.table.table_cases import TABLES, WORKERS, observed, tables
 from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import keys_from_hashes
 from unskew.grouping.state import pack_values
-from unskew.grouping.table.assignment import KeyRecords, max_overload, plan_migration
-from unskew.grouping.table.reports import KeyMonitor, empty_window
+from unskew.grouping.table.assignment import max_overload
+from unskew.grouping.table.reports import KeyMonitor
 
 
 def test_monitor_sums_and_restores():
@@ -75,45 +75,6 @@ def test_reports_are_bounded_whatever_the_keys(workers):
         monitor.observe(keys_from_hashes(hashes[worker::workers]), None)
         total += len(pack_values("", monitor.report()))
     assert total <= 1_000_000
-
-
-def test_window_is_the_last_w_intervals():
-    rng = np.random.default_rng(0)
-    window, past = empty_window(), deque(maxlen=3)
-    for _ in range(7):
-        reports, costs, sizes = [], Counter(), Counter()
-        for _ in range(rng.integers(0, 4)):
-            keys = np.unique(rng.integers(0, 20, 6)).astype(np.uint64)
-            report = {"keys": keys, "costs": rng.random(len(keys)), "sizes": rng.integers(1, 5, len(keys)) * 1.0}
-            reports.append(report)
-            costs.update(dict(zip(keys.tolist(), report["costs"].tolist(), strict=True)))
-            sizes.update(dict(zip(keys.tolist(), report["sizes"].tolist(), strict=True)))
-        past.append(sizes)
-        window = window.after(reports, 3)
-        keys, cost, memory = window.totals()
-        state = sum(past, Counter())
-        assert keys.tolist() == sorted(state)
-        assert memory.tolist() == [state[k] for k in sorted(state)]
-        assert cost == pytest.approx([costs[k] for k in sorted(state)])
-
-
-def test_migration_of_figure_4():
-    """The plan of MINTABLE's side: keys of 4, 5, 2 and 1 move, 12 of 20; two entries."""
-    keys = KeyRecords(
-        np.array([7.0, 4, 5, 2, 1, 1]),
-        np.array([7.0, 4, 5, 2, 1, 1]),
-        np.array([0, 0, 0, 1, 1, 1], np.int32),
-        np.array([0, 0, 1, 0, 1, 1], np.int32),
-        np.ones(6, np.int64),
-        2,
-    )
-    plan = plan_migration(np.arange(10, 16, dtype=np.uint64), keys, np.array([0, 1, 1, 0, 0, 1], np.int32))
-    assert plan.table_keys.tolist() == [11, 14]
-    assert plan.table_workers.tolist() == [1, 0]
-    assert plan.moved_keys.tolist() == [11, 12, 13, 14]
-    assert plan.moved_to.tolist() == [1, 1, 0, 0]
-    assert plan.cost == 12
-    assert plan.share == 12 / 20
 
 
 REST = np.array([1000.0, 500.0])
