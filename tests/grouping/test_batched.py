@@ -5,18 +5,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.grouping.schemes import SCHEMES, over
-from tests.grouping.skewed import replicas_of
+from tests.grouping.skewed import LIBRARY, replicas_of
 from unskew.grouping import GROUPINGS, create
 from unskew.grouping.planned import BatchGrouping
-from unskew.grouping.streams import hot, uniform, zipf
 
 planning = over([(name, options) for name, options in SCHEMES if GROUPINGS[name].batched])
 
-streams = st.sampled_from([hot(0.0), hot(0.8, 30), hot(1.0), zipf(1.0, 500), zipf(1.6, 5000), uniform(40_000)])
 #: A batch: its stream, the tuples of each source's part, and how many sources each wave has.
 batches = st.lists(
     st.tuples(
-        streams,
+        LIBRARY,
         st.lists(st.one_of(st.just(0), st.integers(1, 30), st.integers(1, 2000)), min_size=1, max_size=6),
         st.lists(st.integers(1, 6), min_size=1, max_size=3),
     ),
