@@ -103,12 +103,6 @@ def test_sources_make_the_plan_of_one(some, workers, seed, sources):
         assert together.save() == alone.save()
 
 
-def test_a_cut_splits_one_of_the_keys_that_are_counted_together():
-    keys = zipf(0.5, 2000).take(0, 3000, 0)
-    chosen = batch_of(Planned(3, slack=0), keys)
-    assert len(replicas_of(keys, chosen)) <= len(np.unique(keys)) + 3 - 1
-
-
 @settings(deadline=None, max_examples=60)
 @given(batches, st.integers(1, 90), st.integers(0, 9), st.integers(1, 5))
 def test_a_small_key_or_bucket_moves_whole(some, workers, seed, sources):
