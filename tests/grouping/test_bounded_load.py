@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tests.grouping.attacks import bound, worst_excess
 from tests.grouping.plain_bounded_load import PlainBoundedLoad
 from tests.grouping.skewed import LIBRARY, replication
-from unskew.grouping import add_sources, create, encode_keys
-from unskew.grouping.hashing import draw_candidates, hash_function
+from unskew.grouping import add_sources, create
 from unskew.grouping.streams import hot, uniform, zipf
 
 
@@ -209,25 +208,6 @@ def test_no_key_has_more_workers_than_it_may(parts, workers, most, sources, wind
     assert np.unique(pairs // workers, return_counts=True)[1].max() <= most
     free = at_several(keys, workers, sources, window=window)
     assert (at_several(keys, workers, sources, window=window, most_workers=max(most, workers)) == free).all()
-
-
-@pytest.mark.parametrize("sources", [1, 4])
-@pytest.mark.parametrize("most", [2, 4])
-def test_a_noisy_tenant_waits_at_its_own_workers(most, sources):
-    """It has 1.3 times as much as they can take. Others leave these, and all other workers are within bounds."""
-    share, workers = 1.3 * most / 20, 20
-    keys = hot(share, 4096).take(0, 600_000)
-    chosen = at_several(keys, workers, sources, most_workers=most)
-    late, n = slice(300_000, None), 300_000
-    tenants = np.unique(chosen[keys == 0])
-    assert len(tenants) == most
-    loads = np.bincount(chosen[late], minlength=workers) / n * workers
-    assert np.delete(loads, tenants).max() <= 1.1
-    stuck = np.isin(draw_candidates(encode_keys(np.arange(4096)).hashes, hash_function(0), most, workers), tenants).all(
-        axis=1
-    )
-    others = chosen[late][~stuck[keys[late]]]
-    assert np.isin(others, tenants).mean() <= 0.001, "those that may be elsewhere are"
 
 
 def test_what_waits_is_shown():
