@@ -14,7 +14,7 @@ import pytest
 from tests.apps.library import join_query
 from tests.commands import with_spark
 from tests.harness.query import QueryProcess
-from tests.harness.streams import write_in_order
+from tests.harness.streams import list_committed, write_in_order
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.plan_states import PlanStateLog
@@ -69,12 +69,6 @@ def is_idle(query, sources):
     logs = [log.read_text().splitlines()[1:] for log in sources.glob("[01]/*") if not log.name.startswith(".")]
     taken = {json.loads(line)["path"] for lines in logs for line in lines}
     return len(taken) == 2 * BATCHES and done == query.committed()
-
-
-def list_committed(folder):
-    """The files of Spark's sink whose batches are done: tasks that were killed have left others."""
-    lines = [line for log in (folder / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines()[1:]]
-    return sorted({json.loads(line)["path"].removeprefix("file://") for line in lines})
 
 
 @pytest.mark.takes(220)

@@ -1,0 +1,57 @@
+"""A lookup as a process of its own: whatever is killed, each row comes once, with its name."""
+
+import random
+import sys
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.apps.library import lookup_query
+from tests.commands import with_spark
+from tests.harness.query import QueryProcess
+from tests.harness.streams import list_committed, write_in_order
+from tests.waiting import awaited
+from unskew.apps.checkpoint.location import Location
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
+
+FILES, ROWS = 40, 500
+
+
+@pytest.mark.takes(90)
+@pytest.mark.nightly(group="kills")
+def test_each_row_is_there_once_with_its_name(tmp_path, seed):
+    rng, expected = random.Random(seed), Counter()
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        who = np.where(np.arange(ROWS) % 2 == 0, 0, np.random.default_rng([seed, number]).integers(0, 900, ROWS))
+        users = [f"u{each}" for each in who]
+        write_in_order(tmp_path / "in", number, pa.table({"user": users, "id": np.arange(ROWS) + ROWS * number}))
+        expected.update(
+            (ROWS * number + row, None if user.endswith("7") else f"name of {user}") for row, user in enumerate(users)
+        )
+    command = [sys.executable, "-P", lookup_query.__file__, str(tmp_path)]
+    checkpoint = Location(str(tmp_path / "checkpoint"))
+    query = QueryProcess(command, tmp_path / "query.log", checkpoint, with_spark(), tmp_path)
+
+    def find_rows() -> Counter:
+        files = [pq.read_table(file, columns=["id", "name"]) for file in list_committed(tmp_path / "out")]
+        return Counter((row["id"], row["name"]) for file in files for row in file.to_pylist())
+
+    try:
+        for lose_tasks in rng.sample([True, True, False, False], 4):
+            query.start()
+            if lose_tasks:
+                query.await_batches(1, rng.random())
+                query.kill_python_workers(2)
+            query.await_batches(rng.randint(1, 3), rng.random())
+            query.kill()
+        query.start()
+        awaited(lambda: query.is_running() and find_rows().total() >= expected.total(), "all rows", every=1.0)
+        query.await_batches(0, 3.0)
+    finally:
+        query.kill()
+    assert find_rows() == expected
