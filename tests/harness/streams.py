@@ -1,6 +1,5 @@
 """Streams of files: how they are written, and read to their end."""
 
-import json
 import os
 from pathlib import Path
 
@@ -23,9 +22,3 @@ def drain_to_files(rows: DataFrame, folder: Path | str, checkpoint: Path | str) 
     query = writer.trigger(availableNow=True).start(str(folder))
     query.awaitTermination()
     return query
-
-
-def list_committed(folder: Path) -> list[str]:
-    """The files of Spark's sink whose batches are done: tasks that were killed have left others."""
-    lines = [line for log in (folder / "_spark_metadata").glob("[0-9]*") for line in log.read_text().splitlines()[1:]]
-    return sorted({json.loads(line)["path"].removeprefix("file://") for line in lines})

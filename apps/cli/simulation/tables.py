@@ -165,8 +165,12 @@ def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers
     """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
     shares = ", ".join(f"{shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
     best = find_cheapest_even(answers)
-    found = f"Cheapest with max/mean of at most {CAP:g}: {best}." if best else f"None has max/mean of at most {CAP:g}."
-    found = f"KEY has max/mean of at most {CAP:g}: no other grouping is needed." if best == KEY else found
+    if best is None:
+        found = f"None has max/mean of at most {CAP:g}."
+    elif best == KEY:
+        found = f"KEY has max/mean of at most {CAP:g}: no other grouping is needed."
+    else:
+        found = f"Cheapest with max/mean of at most {CAP:g}: {best}."
     return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
 
 

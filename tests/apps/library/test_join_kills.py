@@ -8,13 +8,13 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.apps.library import join_query
 from tests.commands import with_spark
 from tests.harness.query import QueryProcess
-from tests.harness.streams import list_committed, write_in_order
+from tests.harness.streams import write_in_order
+from tests.oracle.rows import written
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.plan_states import PlanStateLog
@@ -98,8 +98,7 @@ def test_each_pair_and_each_lone_row_is_there_once(tmp_path, seed):
         )
     finally:
         query.kill()
-    files = [pq.read_table(file, columns=["left", "right"]) for file in list_committed(tmp_path / "out")]
-    found = pa.concat_tables(files).to_pylist()
+    found = pa.concat_tables(table.select(["left", "right"]) for table in written(tmp_path / "out")).to_pylist()
     pairs, lonely_left, lonely_right = join_rows(left, right)
     assert Counter((row["left"], row["right"]) for row in found if None not in row.values()) == Counter(pairs)
     # The last rows' partners might still come.

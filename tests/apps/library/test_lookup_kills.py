@@ -6,13 +6,13 @@ from collections import Counter
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.apps.library import lookup_query
 from tests.commands import with_spark
 from tests.harness.query import QueryProcess
-from tests.harness.streams import list_committed, write_in_order
+from tests.harness.streams import write_in_order
+from tests.oracle.rows import written
 from tests.waiting import awaited
 from unskew.apps.checkpoint.location import Location
 
@@ -38,8 +38,7 @@ def test_each_row_is_there_once_with_its_name(tmp_path, seed):
     query = QueryProcess(command, tmp_path / "query.log", checkpoint, with_spark(), tmp_path)
 
     def find_rows() -> Counter:
-        files = [pq.read_table(file, columns=["id", "name"]) for file in list_committed(tmp_path / "out")]
-        return Counter((row["id"], row["name"]) for file in files for row in file.to_pylist())
+        return Counter((row["id"], row["name"]) for table in written(tmp_path / "out") for row in table.to_pylist())
 
     try:
         for lose_tasks in rng.sample([True, True, False, False], 4):
