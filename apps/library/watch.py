@@ -25,14 +25,14 @@ from unskew.errors import UsageError
 from unskew.grouping.measures import load_shares, straggler_ratio
 from unskew.spark.compat import explain_missing_column, require_frame
 
-if TYPE_CHECKING:  # of unskew[app]
+if TYPE_CHECKING:  # of unskew[watch]
     from matplotlib.figure import Figure
     from rich.table import Table
 
     from unskew.apps.metrics.query_page import MetricsPage
     from unskew.kafka.connection import Connection
 
-_LACKS = "{} needs a package of unskew[app]: there is no {}"
+_LACKS = "{} needs a package of unskew[watch]: there is no {}"
 
 
 def observed(
@@ -88,7 +88,7 @@ class Watch:
     """The last batches of a query: ``rows()``, ``table()`` or ``rich.print(watch(query))``, ``plot()`` and ``serve()``.
 
     Each call asks the query again. Spark keeps the last 100 batches (``spark.sql.streaming.numRecentProgressUpdates``)
-    until the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[app]``.
+    until the query's process ends. ``rich`` and ``matplotlib`` come with ``unskew[watch]``.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class Watch:
         UsageError
             The port is taken or invalid, or the address isn't this machine's.
         ImportError
-            There are no packages of ``unskew[app]``.
+            There are no packages of ``unskew[watch]``.
 
         """
         try:

@@ -39,6 +39,12 @@ def test_the_extra_spark_fits_the_oldest_and_the_newest_spark(series, resolution
     assert chosen["pandas"] < Version("3")
 
 
+def test_the_extra_watch_leaves_the_spark_that_is_there(tmp_path):
+    chosen, said = resolve(tmp_path, "watch", "4.1")
+    assert {"matplotlib", "prometheus-client", "rich"} <= chosen.keys(), said
+    assert "pyspark" not in chosen
+
+
 def test_the_extra_keyed_brings_no_spark_and_leaves_a_runtime_of_spark_4_0_its_protobuf(tmp_path):
     chosen, said = resolve(tmp_path, "keyed", "4.0", "--resolution", "lowest-direct")
     assert {"orjson", "pandas"} <= chosen.keys(), said
