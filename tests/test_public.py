@@ -1,16 +1,22 @@
 """What is made of the code is current, and what is added to it has its test."""
 
+import os
 import re
+import subprocess
+import sys
 import warnings
 from difflib import unified_diff
 from pathlib import Path
 
+import unskew
 from tests.public import PAGE, RENEW, SNAPSHOT, public, renew_metrics
 from unskew import GROUPINGS
 from unskew.dashboards import checked_in
 from unskew.dashboards.grafana.generate import render_dashboards
 
 TESTS = Path(__file__).with_name("grouping")
+#: Only these need the Kafka client, or a Spark of their own.
+NOT_THIN = {"Topology", "kafka_sink"}
 #: These check every scheme alike.
 OF_ALL = {"test_attacks.py", "test_batched.py", "test_contract.py"}
 
@@ -32,3 +38,12 @@ def test_what_a_change_needs_is_there():
         if not re.search(rf"\b({name}|{scheme.__name__})\b", tests)
     ]
     assert not lacking, "\n".join(lacking)
+
+
+def test_the_library_is_imported_with_the_thin_client_of_spark_connect():
+    """It has neither py4j nor pyspark's core. pyspark's own switch for its tests makes it treat this Spark as thin."""
+    hidden = "import sys; sys.modules.update({'py4j': None, 'pyspark.core': None}); import unskew; "
+    code = f"{hidden}[getattr(unskew, name) for name in {sorted({*unskew.__all__} - NOT_THIN)}]"
+    environment = os.environ | {"SPARK_SKIP_CONNECT_COMPAT_TESTS": "1"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -12,7 +12,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import pyspark
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from unskew.apps.driver.python_version import OWN_VERSION, VERSION
@@ -107,6 +106,8 @@ def require_python(spark: SparkSession, *, states: bool) -> None:
         A task failed.
 
     """
+    from py4j.protocol import Py4JJavaError
+
     chosen = spark.sparkContext.pythonExec
     if states and shutil.which(chosen, path=_make_search_path()) is None:
         raise UsageError(
