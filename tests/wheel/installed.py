@@ -177,7 +177,7 @@ def _install(folder: Path, wheel: Path, *packages: str, built: Path | None = Non
             refused = _uv("pip", "install", "--quiet", "--no-cache", "--no-deps", "--python", python, built)
             assert refused is None, refused
     # The wheel's version is always the same, so that uv would leave an older one there.
-    return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed]", *packages) or _uv(
+    return _uv("pip", "install", "--quiet", "--python", python, f"{wheel}[keyed,watch]", *packages) or _uv(
         "pip", "install", "--quiet", "--no-deps", "--reinstall", "--python", python, wheel
     )
 

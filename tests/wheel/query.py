@@ -4,9 +4,10 @@
 
 MASTER: local[2,4] (two cores, four attempts of a task); connect, for a Spark Connect server in this process; or sc://…,
 which needs no more than a client. The files of FOLDER/in are a stream, a file a batch, or a static DataFrame. Query
-KIND:GROUPING drains them into FOLDER/KIND-GROUPING/out. The queries run one after the other, or all at the same time.
-Where one fails, the others go on, and FOLDER/KIND-GROUPING/error says why. ``names:FUNCTION`` is a private name of
-pyspark, used by the function of ``unskew.spark.compat``.
+KIND:GROUPING drains them into FOLDER/KIND-GROUPING/out. (Instead of a grouping, joins have a type, tables a format.)
+The queries run one after the other, or all at the same time. Where one fails, the others go on, and
+FOLDER/KIND-GROUPING/error says why. ``names:FUNCTION`` is a private name of pyspark, used by the function of
+``unskew.spark.compat``.
 """
 
 import json
@@ -14,13 +15,25 @@ import sys
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import unskew.spark.compat as names
-from unskew import balance, balanced_map, check_session, keyed_map, observed, spark_settings, watch
+from unskew import (
+    balance,
+    balanced_join,
+    balanced_lookup,
+    balanced_map,
+    balanced_write,
+    check_session,
+    keyed_map,
+    observed,
+    spark_settings,
+    watch,
+)
 from unskew.grouping.registry import SINGLE_OWNER
 from unskew.operators import Distinct, Sessions
 
@@ -96,6 +109,43 @@ def priced(df, grouping):
     return found.select("user", "price", "id")
 
 
+def name_keys(keys):
+    """All keys but u9 have a name."""
+    known = [key for key in keys.to_pylist() if key != "u9"]
+    return pa.table({"key": known, "name": [f"name of {key}" for key in known]})
+
+
+def named(df, grouping, checkpoint):
+    rows = balanced_lookup(df, "key", WORKERS, name_keys, "name string", grouping, checkpoint)
+    return rows.select("key", "id", "name")
+
+
+def paired(df, how, checkpoint):
+    """With the rows whose number is divisible by seven, within a second."""
+    others = df.where("id % 7 = 0")
+    times = {"left_time": "at", "right_time": "at", "within": "1 s", "lateness": "20 s"}
+    pairs = balanced_join(df, others, "key", WORKERS, how, checkpoint, **times)
+    return pairs.select("key", "id", "id_right")
+
+
+def joined(df, how):
+    """With a name for each key."""
+    df.sparkSession.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    names_of = df.where("key != 'u9'").select("key", F.concat(F.lit("name of "), "key").alias("name")).distinct()
+    return balanced_join(df, names_of, "key", WORKERS, how).select("key", "id", "name")
+
+
+#: What is done with a static DataFrame, by kind.
+STATIC = {
+    "static": lambda df, grouping, out: placed(df, grouping, None).write.parquet(out),
+    "priced": lambda df, grouping, out: priced(df, grouping).write.parquet(out),
+    "joined": lambda df, how, out: joined(df, how).write.parquet(out),
+    "table": lambda df, kind, out: balanced_write(df, out, "key", WORKERS, kind),
+}
+#: The queries of streams, by kind.
+STREAMS = {"rows": placed, "map": mapped, "ids": ids, "sessions": sessions, "named": named, "paired": paired}
+
+
 def started(spark, kind, grouping, folder, own):
     """The stream's query. (The static DataFrame's ends here.)"""
     source, out = str(folder / "in"), str(own / "out")
@@ -103,15 +153,12 @@ def started(spark, kind, grouping, folder, own):
         used = (NAMES | CLASSIC)[grouping]
         assert used(spark.read.schema(ROWS).parquet(source))
         return None
-    if kind == "static":
-        placed(spark.read.schema(ROWS).parquet(source), grouping, None).write.parquet(out)
-        return None
-    if kind == "priced":
-        priced(spark.read.schema(ROWS).parquet(source), grouping).write.parquet(out)
+    if kind in STATIC:
+        STATIC[kind](spark.read.schema(ROWS).parquet(source), grouping, out)
         return None
     stream = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", 1).parquet(source)
     checkpoint = str(own / "checkpoint")
-    made = {"rows": placed, "map": mapped, "ids": ids, "sessions": sessions}[kind](stream, grouping, checkpoint)
+    made = STREAMS[kind](stream, grouping, checkpoint)
     writer = made.writeStream.format("parquet").option("path", out).option("checkpointLocation", checkpoint)
     return writer.trigger(availableNow=True).start()
 
@@ -138,6 +185,8 @@ def main(master, folder, order, *wanted):
                 if name.startswith(("rows:", "map:", "ids:")):
                     loads = zip(*(row.loads for row in watch(query).rows()), strict=True)
                     (own / "loads.json").write_text(json.dumps([sum(each) for each in loads]))
+                    with watch(query).serve() as page, urlopen(page.url) as answer:
+                        (own / "metrics").write_bytes(answer.read())
             elif query:
                 running.append((query, own))
     for query, own in running:

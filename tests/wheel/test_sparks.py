@@ -1,4 +1,4 @@
-"""`balance`, `balanced_map` and `keyed_map` on other versions of Spark: the same queries, the same truth.
+"""The library on other versions of Spark: the same queries, the same truth.
 
     make nightly GROUP=sparks
 
@@ -8,9 +8,9 @@ Each version has environments of its own, in which the wheel is installed as a u
 import json
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,7 +25,7 @@ from tests.oracle.rows import written
 from tests.sessions import sessions
 from tests.wheel.environments import ROOT
 from tests.wheel.installed import MODES, Installed, error_of, own
-from tests.wheel.query import CLASSIC, NAMES
+from tests.wheel.query import CLASSIC, NAMES, STATIC
 from unskew.deploy.installation.jars import fetch_connector
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
@@ -47,7 +47,26 @@ OF = {
     "ids": ["KEY", "D_CHOICES", "MIXED"],
     "priced": ["BOUNDED_LOAD", "PLANNED"],
     "sessions": ["KEY", "D_CHOICES"],
+    "named": ["PLANNED"],
+    "paired": ["inner", "left"],
+    "joined": ["left"],
+    "table": ["parquet"],
     "names": [*NAMES, *CLASSIC],
+}
+#: The rows that a query must write for a stream's rows, by kind, as SQL.
+_ROWS = "SELECT key, id FROM stream WHERE key != 'end'"
+_NAMED = "SELECT key, id, if(key = 'u9', NULL, 'name of ' || key) AS name FROM stream WHERE key != 'end'"
+TRUE = {
+    "map": _ROWS,
+    "ids": "SELECT DISTINCT key, id FROM stream WHERE key != 'end'",
+    "priced": """SELECT DISTINCT nullif(key, 'u3') AS "user", (id % 5)::DECIMAL(9, 2) AS price, id FROM stream
+        WHERE key != 'end'""",
+    "named": _NAMED,
+    "joined": _NAMED,
+    "table": _ROWS,
+    "paired": """SELECT stream.key, stream.id, other.id AS id_right FROM stream {how} JOIN stream other
+        ON stream.key = other.key AND other.id % 7 = 0 AND abs(epoch_us(stream.at) - epoch_us(other.at)) <= 1_000_000
+        WHERE stream.key != 'end'""",
 }
 #: KIND:GROUPING (``query.py``)
 QUERIES = [f"{kind}:{grouping}" for kind, groupings in OF.items() for grouping in groupings]
@@ -58,9 +77,9 @@ def refusal(spark: Installed, mode: str, name: str) -> str:
     """Why this Spark can't do it: Connect has no driver of ours, and that of 4.0 no Python states. Empty: it can."""
     if mode == "classic":
         return ""
-    if name.endswith("MIXED"):
+    if name.endswith("MIXED") or name.startswith("paired"):
         return "needs feedback from the workers, which has no way to the driver through Spark Connect"
-    states = spark.version.startswith("4.0.") and name.startswith(("ids", "sessions"))
+    states = spark.version.startswith("4.0.") and name.startswith(("ids", "sessions", "named"))
     return "keeps no states of Python through Spark Connect" if states else ""
 
 
@@ -133,24 +152,17 @@ def require(name: str, folder: Path) -> None:
     kind, grouping = name.split(":")
     stream = pa.concat_tables(pq.read_table(file) for file in sorted((folder / "in").glob("*.parquet")))
     out = own(folder, name) / "out"
-    if kind == "static":
-        require_placed(pq.read_table(out), stream, grouping)
-        return
-    if kind == "priced":
-        rows = pq.read_table(out).select(["user", "price", "id"])
-        assert Counter(zip(*(column.to_pylist() for column in rows.columns), strict=True)) == Counter(
-            {(None if key == "u3" else key, Decimal(id_ % 5), id_) for key, id_ in pairs(stream)}
-        )
-        return
-    found = pa.concat_tables(written(out))
-    if kind == "rows":
+    found = pq.read_table(out) if kind in STATIC else pa.concat_tables(written(out))
+    if kind in ("static", "rows"):
         require_placed(found, stream, grouping)
     elif kind == "sessions":
         rows = zip(stream["key"].to_pylist(), stream["at"].to_pylist(), strict=True)
         true = sessions(((key, round(1000 * at.timestamp())) for key, at in rows if key != "end"), GAP_MS)
         assert published(found) == Counter(true)
     else:
-        assert pairs(found) == (pairs(stream) if kind == "map" else Counter({*pairs(stream)}))
+        true = duckdb.sql(TRUE[kind].format(how=grouping))
+        rows = zip(*(found[column].to_pylist() for column in true.columns), strict=True)
+        assert Counter(row for row in rows if row[0] != "end") == Counter(true.fetchall())
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -170,6 +182,8 @@ def test_drained(spark, mode, drained, name):
     elif kind in ("map", "ids"):
         watched = json.loads((own(drained, name) / "loads.json").read_text())
         assert sum(watched) == sum(pq.read_table(file).num_rows for file in (drained / "in").glob("*.parquet"))
+    if kind in ("rows", "map", "ids"):
+        assert "unskew_worker_share_ratio{" in (own(drained, name) / "metrics").read_text()
 
 
 @pytest.fixture
