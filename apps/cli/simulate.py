@@ -268,9 +268,9 @@ def simulate(
 ) -> None:
     """Simulate groupings on a stream: each worker's load, and how many states this would need.
 
-    Routes the stream with each grouping, and prints a row for each, the cheapest first.
-    The row above them is the bound by which costs are measured. A line below names the hottest keys and the cheapest
-    grouping that is even. --json prints an object for each number of workers instead.
+    Routes the stream with each grouping, and prints a row for each, the best score first.
+    The row above them is the bound by which scores are measured. A line below names the hottest keys and the even
+    grouping with the best score. --json prints an object for each number of workers instead.
     Several streams, or --sweep, give one table of many simulations instead.
     With --cost or --work it prints how long batches would take instead, and which grouping to choose, if any.
     --work measures your own work on a sample of the stream.

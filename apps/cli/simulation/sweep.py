@@ -20,7 +20,8 @@ _FORMATS = {
     "fullest": ",.0f",
     "lasting": ".2f",
     "worst": ".2f",
-    "cost": ".2f",
+    "hottest": ".0f",
+    "score": ".2f",
 }
 _SEED = "seed"  # a sweep over it shows ranges
 

@@ -28,7 +28,7 @@ _LONGEST = 40  # characters of a key in a line
 _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
     f"bound: the fewest states with which the busiest worker could have {CAP:g} times the mean. Loads are of the "
-    f"stream's second half, max/mean is the mean of its tenths. cost: max/mean × states, divided by that of the bound."
+    f"stream's second half, max/mean is the mean of its tenths. score: max/mean × keys held, over those of the bound."
 )
 #: What the words of the measures mean that aren't plain.
 LEGEND = (
@@ -68,7 +68,8 @@ class GroupingFigures(NamedTuple):
     most: float
     replicas: int  #: The number of replicas of all keys, which is the number of states that they need.
     fullest: int  #: The number of keys of the worker that has the most of them.
-    cost: float  #: ``lasting`` times ``replicas``, divided by the replicas of the bound.
+    hottest: int  #: The number of workers of the hottest key.
+    score: float  #: ``lasting`` times ``replicas``, divided by the replicas of the bound: the lower the better.
     worst: float  #: As ``lasting``, of the worst window.
     replication: float  #: The workers of a key.
     added: int  #: The replicas besides each key's first.
@@ -105,7 +106,7 @@ def compute_figures(outcome: SimulationOutcome, keys: Keys, stretches: int = 1) 
     uneven = [straggler_ratio(np.bincount(part, minlength=workers)) for part in windows]
     lasting = float(np.mean(uneven))
     loads = np.bincount(late, minlength=workers) / len(late)
-    replicas = np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned) % workers
+    codes, replicas = np.divmod(np.unique(keys.codes.astype(np.int64) * workers + outcome.assigned), workers)
     excess = len(replicas) / compute_bound(keys, workers, stretches)
     return GroupingFigures(
         lasting=lasting,
@@ -113,7 +114,8 @@ def compute_figures(outcome: SimulationOutcome, keys: Keys, stretches: int = 1) 
         most=float(100 * loads.max()),
         replicas=len(replicas),
         fullest=int(np.bincount(replicas).max()),
-        cost=lasting * excess,
+        hottest=int(np.count_nonzero(codes == np.bincount(keys.codes).argmax())),
+        score=lasting * excess,
         worst=max(uneven),
         replication=len(replicas) / outcome.distinct_keys,
         added=len(replicas) - outcome.distinct_keys,
@@ -124,7 +126,7 @@ def compute_figures(outcome: SimulationOutcome, keys: Keys, stretches: int = 1) 
 def describe_simulation(
     outcomes: Mapping[str, SimulationOutcome], answers: Mapping[str, GroupingFigures], keys: Keys
 ) -> dict[str, Any]:
-    """What a simulation says, as JSON has it: the stream with its hottest keys, and each grouping, the cheapest first.
+    """What a simulation says, as JSON has it: the stream with its hottest keys, and the groupings, the best first.
 
     Shares are of all tuples, from 0 to 1.
     """
@@ -135,7 +137,7 @@ def describe_simulation(
         "sources": first.sources,
         "workers": first.workers,
         "hottest": [{"key": key, "share": share} for key, share in find_hottest(keys)],
-        "cheapest_even": find_cheapest_even(answers),
+        "best_even": find_best_even(answers),
         "groupings": [{"grouping": label, **answer._asdict()} for label, answer in answers.items()],
     }
 
@@ -143,9 +145,9 @@ def describe_simulation(
 def rank_groupings(
     outcomes: Mapping[str, SimulationOutcome], keys: Keys, stretches: int = 1
 ) -> dict[str, GroupingFigures]:
-    """Label → the figures of its run, the cheapest first."""
+    """Label → the figures of its run, the best score first."""
     answers = {label: compute_figures(outcome, keys, stretches) for label, outcome in outcomes.items()}
-    return dict(sorted(answers.items(), key=lambda item: item[1].cost))
+    return dict(sorted(answers.items(), key=lambda item: item[1].score))
 
 
 def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
@@ -155,22 +157,23 @@ def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
     return list(zip(map(show_key, keys.texts(first)), (tuples[first] / len(keys.codes)).tolist(), strict=True))
 
 
-def find_cheapest_even(answers: Mapping[str, GroupingFigures]) -> str | None:
-    """The cheapest grouping whose busiest worker has at most ``CAP`` times the mean, if any: KEY, if it is so even."""
+def find_best_even(answers: Mapping[str, GroupingFigures]) -> str | None:
+    """The best grouping whose busiest worker has at most ``CAP`` times the mean, if any: KEY, if it is so even."""
     even = [label for label in answers if answers[label].lasting <= CAP]
-    return KEY if KEY in even else min(even, key=lambda label: answers[label].cost, default=None)
+    return KEY if KEY in even else min(even, key=lambda label: answers[label].score, default=None)
 
 
 def describe_verdict(answers: Mapping[str, GroupingFigures], keys: Keys, workers: int) -> str:
     """What one wants to know of a stream: its hottest keys beside a worker's share, and which grouping to take."""
     shares = ", ".join(f"{shorten_key(key)} {share:.1%}" for key, share in find_hottest(keys))
-    best = find_cheapest_even(answers)
+    best = find_best_even(answers)
     if best is None:
         found = f"None has max/mean of at most {CAP:g}."
     elif best == KEY:
         found = f"KEY has max/mean of at most {CAP:g}: no other grouping is needed."
     else:
-        found = f"Cheapest with max/mean of at most {CAP:g}: {best}."
+        hottest = f"the hottest key at {answers[best].hottest} workers"
+        found = f"Best score with max/mean of at most {CAP:g}: {best}, with {hottest}."
     return f"Hottest keys: {shares}. An even worker has {1 / workers:.1%}. {found}"
 
 
@@ -189,7 +192,7 @@ def make_table(
     few = f" Few tuples: {each:,} a worker in a tenth. Below {_ENOUGH:,}, chance alone raises max/mean."
     shown = Table(title=_format_title(first), caption=CAPTION + few * (each < _ENOUGH))
     shown.add_column("grouping", no_wrap=True)
-    for column in ("cost", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
+    for column in ("score", "max/\nmean", "a worker\ngets, %", "workers\na key", "keys\nheld", "… by one\nworker"):
         shown.add_column(column, justify="right", no_wrap=True)
     mean = 100 / first.workers
     bound = f"{CAP:.2f}", f"{CAP:.2f}", f"≤ {CAP * mean:.3g}", f"{least / first.distinct_keys:.2f}", f"{least:,}"
@@ -197,7 +200,7 @@ def make_table(
     for label, found in answers.items():
         shown.add_row(
             f"[{get_colour(outcomes[label].grouping)}]■[/] " + label.replace(":", "\n  "),
-            f"{found.cost:.2f}",
+            f"{found.score:.2f}",
             f"{found.lasting:.2f}",
             f"{found.least:.3g} to {found.most:.3g}",
             f"{found.replication:.2f}",

@@ -69,17 +69,20 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     assert rows[0][5].strip() == "28"
     assert set(names[1:]) == set(groupings)
     assert names[1:3] == ["BOUNDED_LOAD", "D_CHOICES"]
-    costs = [float(row[1]) for row in rows[1:]]
-    assert costs == sorted(costs)
+    scores = [float(row[1]) for row in rows[1:]]
+    assert scores == sorted(scores)
     by_name = dict(zip(names, rows, strict=True))
     assert by_name["KEY"][5].strip() == "21"
     assert float(by_name["KEY"][2]) > 8
     assert "Hottest keys: hot 80.0%, k" in result.stdout
-    assert "An even worker has 10.0%. Cheapest with max/mean of at most 1.1: BOUNDED_LOAD." in result.stdout
+    best = "Best score with max/mean of at most 1.1: BOUNDED_LOAD, with the hottest key at 10 workers."
+    assert f"An even worker has 10.0%. {best}" in result.stdout
     described = json.loads(unskew("simulate", f"counts:{path}", *arguments, "--json").stdout)
     assert [each["grouping"] for each in described["groupings"]] == names[1:]
     assert described["hottest"][0] == {"key": "hot", "share": 0.8}
-    assert described["cheapest_even"] == "BOUNDED_LOAD"
+    assert described["best_even"] == "BOUNDED_LOAD"
+    hottest = {each["grouping"]: each["hottest"] for each in described["groupings"]}
+    assert hottest == {"KEY": 1, "PARTIAL_KEY": 2, "SHUFFLE": 10, "BOUNDED_LOAD": 10, "D_CHOICES": 10}
     assert by_name["SHUFFLE"][5].strip() == "210"
     assert by_name["SHUFFLE"][6].strip() == "21"
 
