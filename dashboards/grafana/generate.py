@@ -23,7 +23,7 @@ DASHBOARDS = {
 }
 
 
-_WIDTH = 120  # columns of a file
+_WIDTH = 180  # columns of a file: an override in one line
 
 _LEGEND = {"calcs": [], "displayMode": "list", "placement": "bottom"}
 
