@@ -1,6 +1,6 @@
 """A simulation's outcome: figures of the whole run, and samples over time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -45,6 +45,7 @@ class SimulationOutcome:
     assigned: NDArray[np.int32]  # [n], the worker that executed each tuple
     completions: NDArray[np.float64]  # [n], ms
     loads: NDArray[np.int64]  # [W], tuples
+    batch_ends: NDArray[np.int64]  # [B], the tuples until the end of each batch, if the scheme plans batches
     series: Mapping[str, NDArray[Any]]  # by sample: see `unskew.grouping.simulator.outcome.compute_series`
 
     def figures(self) -> dict[str, Any]:
@@ -127,6 +128,7 @@ def compute_outcome(
     marks: NDArray[np.int64],
     waiting: NDArray[np.int64],
     window: float | None,
+    batch_ends: Sequence[int],
 ) -> SimulationOutcome:
     """Compute the figures and the series of a run."""
     router, n = senders.routers[0], len(workload)
@@ -163,5 +165,6 @@ def compute_outcome(
         assigned=workers.assigned,
         completions=completions,
         loads=at_marks[-1],
+        batch_ends=np.array(batch_ends, np.int64),
         series=compute_series(workload, marks, at_marks, workers.finishes, waiting),
     )

@@ -86,18 +86,20 @@ def simulate(
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
     workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
     samples_of = QueueSampler(workers, workload, choose_marks(len(workload), check_integer("samples", samples, 1)))
-    controller, transit = router.controller(), None
+    controller, transit, ends = router.controller(), None, list[int]()
     feedback = feedback or FeedbackTiming()
     if controller is None:
-        ends = _find_batch_ends(workload, feedback.interval, batch) if router.batched else [len(workload)]
-        for start, stop in pairwise([0, *ends]):
+        if router.batched:
+            ends = _find_batch_ends(workload, feedback.interval, batch)
+        for start, stop in pairwise([0, *(ends or [len(workload)])]):
             senders.route(start, stop, workers.assigned)
             samples_of.serve(start, stop, float("inf"))
     else:
         loop = FeedbackLoop(lambda _: router, router.workers, controller=controller)
         transit = FeedbackChannel(loop, PlanState(router.workers), feedback.delay)
         _run_intervals(workload, senders, workers, samples_of, transit, feedback)
-    return compute_outcome(workload, senders, sources, workers, transit, samples_of.marks, samples_of.waiting, window)
+    sampled = samples_of.marks, samples_of.waiting
+    return compute_outcome(workload, senders, sources, workers, transit, *sampled, window, ends)
 
 
 def _find_batch_ends(workload: Workload, interval: float, batch: int | None) -> list[int]:

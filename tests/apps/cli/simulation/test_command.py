@@ -87,6 +87,15 @@ def test_one_table_sorted_by_cost_below_the_bound(tmp_path):
     assert by_name["SHUFFLE"][6].strip() == "21"
 
 
+@pytest.mark.parametrize("batch", [700, 15_000, 90_000, 100_000])
+def test_planned_is_as_even_as_its_batches_whatever_their_size(batch, tmp_path):
+    path = tmp_path / "keys.csv"
+    path.write_text("key,count\nhot,40000\n" + "".join(f"k{i},100\n" for i in range(600)))
+    given = ("--groupings", "PLANNED", "--workers", "10", "--batch", str(batch), "--json")
+    [found] = json.loads(unskew("simulate", f"counts:{path}", *given).stdout)["groupings"]
+    assert 1 < found["lasting"] <= found["worst"] <= 1.06
+
+
 def test_one_table_of_streams_workers_and_values(tmp_path, figures):
     """Each cell has what a simulation by itself has; seeds give a range."""
     streams = ("uniform:k=50", "hot:share=0.5,k=20")
