@@ -34,9 +34,10 @@ def _show_numbers() -> Row:
         panels.numbers(
             "How uneven? STD_DEV",
             "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect "
-            "balance. It has all windows that closed after the first scrape.",
+            "balance. It has all windows that closed after the first scrape, or where none did the newest batch of "
+            "each scrape.",
             UNITS["percent"],
-            promql.query(promql.spread(get_metric("worker", "closed"))),
+            promql.query(promql.spread(get_metric("worker", "closed"), get_metric("task", "tuples"))),
         ).decimals(2),
         panels.numbers(
             "At what cost? DIST_COST",
@@ -72,15 +73,18 @@ def _show_loads() -> Row:
     return [
         panels.lines(
             "How uneven is the load?",
-            f"STD_DEV of the newest window: standard deviation of the workers' shares of its tuples. {_SEEN}",
-            *panels.now("window", "std_dev"),
+            "STD_DEV: standard deviation of the workers' shares of the tuples in the batches of a minute. "
+            f"{_SEEN_BATCH}",
+            units.PercentUnit,
+            promql.query(promql.recent_spread(get_metric("task", "tuples"))),
             9,
         ),
         panels.band(
             "Do the workers stay together?",
-            "Each worker's share of the newest window's tuples. A worker far above the others has a hot key; the "
-            f"tooltip names the worker. {_SEEN}",
-            *panels.now("worker", "share", ["worker"], _WORKER),
+            "Each worker's share of the tuples in the batches of a minute. A worker far above the others has a hot "
+            f"key; the tooltip names the worker. {_SEEN_BATCH}",
+            units.PercentUnit,
+            promql.query(promql.recent_share(get_metric("task", "tuples"), _WORKER), ["worker"]),
             9,
         ),
     ]

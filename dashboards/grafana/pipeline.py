@@ -76,9 +76,10 @@ def _show_shares() -> Row:
     return [
         panels.lines(
             "Does one worker have too much?",
-            "The busiest worker's tuples in the newest window, divided by the mean of all workers. 1 is ideal.",
+            "The busiest worker's tuples in the batches of five minutes, divided by the mean of all workers. 1 is "
+            "ideal. Of several batches between two scrapes, the last one is seen.",
             UNITS["ratio"],
-            promql.query(promql.busiest(get_metric("worker", "tuples"))),
+            promql.query(promql.busiest(get_metric("task", "tuples"))),
             alert="LoadImbalanced",
         ),
         panels.lines(

@@ -43,13 +43,15 @@ def increase(counter: Metric, by: Sequence[str] = ()) -> str:
     return f"{_sum(by)} (increase({select_series(counter)}[$__range]))"
 
 
-def spread(load: Metric) -> str:
-    """STD_DEV (%) of the workers' loads in the time range, which are a counter.
+def spread(load: Metric, of_batch: Metric) -> str:
+    """STD_DEV (%) of the workers' loads in the time range, which are a counter; if it stays, of those in batches.
 
-    It misses no window, however seldom the scrapes are. An increase is extrapolated, but those of all workers alike.
+    The counter misses no window, however seldom the scrapes are. An increase is extrapolated, but those of all workers
+    alike.
     """
-    loads = increase(load, ["worker"])
-    return f"100 * {_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)"
+    counted, seen = increase(load, ["worker"]), f"avg_over_time({select_series(of_batch)}[$__range])"
+    found = (f"100 * {_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)" for loads in (counted, seen))
+    return " or ".join(found)
 
 
 def weighted_mean(gauge: Metric, weight: Metric, stamp: Metric) -> str:
@@ -95,8 +97,22 @@ def grow(gauge: Metric, *where: str) -> str:
 
 
 def busiest(load: Metric) -> str:
-    """The largest of a run's workers, divided by their mean."""
-    return f"{now(load)} / {_labels('avg')} ({select_series(load)})"
+    """The load of the busiest of a run's workers in the batches of five minutes, divided by their mean."""
+    loads = _recent(load, "5m")
+    return f"{_labels('max')} ({loads}) / {_labels('avg')} ({loads})"
+
+
+def recent_spread(load: Metric) -> str:
+    """STD_DEV, as a part of all, of the workers' loads in the batches of a minute."""
+    loads = _recent(load, "1m")
+    return f"{_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)"
+
+
+def recent_share(load: Metric, *where: str) -> str:
+    """Each worker's share of the load in the batches of a minute."""
+    loads = _recent(load, "1m")
+    own = _recent(load, "1m", *where)
+    return f"{_labels('max', ['worker'])} ({own}) / on (run, grouping) group_left () ({_sum()} ({loads}) > 0)"
 
 
 def catching_up(lag: Metric, rate: Metric) -> str:
@@ -129,6 +145,12 @@ def _mean_of_seen(expression: str, stamp: Metric) -> str:
     """The mean in the time range of an expression's values at the moments at which ``stamp`` has changed."""
     changed = f"{expression} unless {now(stamp)} == {_before('max', stamp)}"
     return f"avg_over_time(({changed})[$__range:$__interval])"
+
+
+def _recent(gauge: Metric, time: str, *where: str) -> str:
+    """A gauge's mean over this time. It ends with the gauge."""
+    chosen = select_series(gauge, *where)
+    return f"avg_over_time({chosen}[{time}]) and {chosen}"
 
 
 def _per_second(counter: Metric) -> str:

@@ -94,12 +94,12 @@ def test_the_real_server_evaluates_them_on_what_the_topology_exports(prometheus)
     now = int(time.time() * 1000)
     with Exporter(0, "127.0.0.1") as exporter:
         for worker, tuples in enumerate((80, 10, 0)):
-            exporter.write([Sample(catalogue.WORKER, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
+            exporter.write([Sample(catalogue.TASK, now, {"tuples": tuples}, {"worker": str(worker)})], COMMON)
         exporter.write([Sample(catalogue.QUERY, now, {"lag": 900, "processed_rate": 10, "batch": 1.0})], COMMON)
         server = prometheus(targets={"unskew": [f"127.0.0.1:{exporter.port}"]}, rules=RULES, every=0.2)
         expected = {"LoadImbalanced", "BatchesStopped", "ResultsStale", "ResultsOftenStale"}
         awaited(lambda: {alert["metric"]["alertname"] for alert in server.query("ALERTS")} == expected, expected)
-        (load,) = server.query("run:unskew_worker_tuples:max_over_mean")
+        (load,) = server.query("run:unskew_task_tuples:max_over_mean5m")
         assert float(load["value"][1]) == 80 / 30
         assert {name: load["metric"][name] for name in COMMON} == COMMON
         (wait,) = server.query("run:unskew_query_lag:seconds")
