@@ -18,7 +18,8 @@ def check_work(
         str, typer.Argument(metavar="MODULE:CLASS", help="The operator, such as unskew.operators:Sessions.")
     ],
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="A parameter of the operator.")
+        list[str] | None,
+        typer.Option("--work-option", "--option", "-o", metavar="NAME=VALUE", help="A parameter of the operator."),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -35,13 +36,13 @@ def check_work(
 
     Exit code 0: all properties that could be checked hold. Exit code 1: at least one doesn't.
 
-    Example: unskew check-work unskew.operators:Sessions --option gap=30
+    Example: unskew check-work unskew.operators:Sessions --work-option gap=30
     """
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.operators.conformance import check_operator, compares_exactly
     from unskew.apps.operators.loader import import_operator
 
-    loaded = import_operator(work, parse_pairs("--option", option or []))
+    loaded = import_operator(work, parse_pairs("--work-option", option or []))
     kinds = {name: _parse_type(name, text, loaded) for name, text in parse_pairs("--column", column or []).items()}
     whole = "can be split" if loaded.mergeable else "can't be split: a key must stay at one worker"
     print(f"{work}: reads {', '.join(loaded.columns) or 'times alone'}; {whole}")

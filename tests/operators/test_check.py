@@ -244,7 +244,7 @@ def test_the_command():
     bounds = unskew("check-work", "unskew.operators:TopK", "-o", "k=2", "--cases", 5)
     assert bounds.stdout.endswith("agree within the bounds that the operator names\n")
     typed = unskew(
-        "check-work", "unskew.operators:Latest", "--option", "version=n", "--column", "n=int32", "--cases", 5
+        "check-work", "unskew.operators:Latest", "--work-option", "version=n", "--column", "n=int32", "--cases", 5
     )
     assert typed.returncode == 0
     assert typed.stdout.startswith("unskew.operators:Latest: reads value, n; can be split\n")
@@ -253,7 +253,7 @@ def test_the_command():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["unskew.operators:Sessions", "-o", "gap"], "--option is 'gap'; valid: NAME=VALUE"),
+        (["unskew.operators:Sessions", "-o", "gap"], "--work-option is 'gap'; valid: NAME=VALUE"),
         (["unskew.operators:Latest", "--column", "n=int64"], "the operator reads no column 'n'; valid: value"),
         (["unskew.operators:Latest", "--column", "value=number"], "column value is 'number'; valid: an Arrow type"),
     ],
