@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from matplotlib.figure import Figure
 
-from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
+from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
 from unskew.apps.cli.simulation.input_stream import read_stream
 from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import Keys
@@ -123,7 +123,7 @@ def _draw(figure: Figure, what: str, labels: list[str], curves: dict[str, list[S
             axes.plot(labels, [value(o) for o in outcomes], marker="o", color=get_colour(name), label=name)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(what)
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    add_legend(figure, ncols=5)
 
 
 EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
+from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
 from unskew.grouping import create, encode_keys
 from unskew.grouping.simulator import FeedbackTiming, make_workload, simulate
 
@@ -249,7 +249,7 @@ def _draw(figure: Figure, curves: dict[tuple[str, str], list[NDArray[np.float64]
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("rounds")
     figure.axes[0].set_ylabel("skew S")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    add_legend(figure, ncols=4)
 
 
 EXPERIMENTS: dict[str, Callable[[Sizing], Report]] = {"table-1": table_1, "figure-3": figure_3}

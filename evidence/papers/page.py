@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -158,6 +158,12 @@ def page(command: str, sections: Sequence[str], summary: str = "", *, live: bool
             *sections,
         ]
     )
+
+
+def add_legend(figure: "Figure", place: str = "lower center", **options: Any) -> None:
+    """Put a picture's legend, which is its first panel's, beside the panels."""
+    options = {"loc": f"outside {place}", "frameon": False} | options
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), **options)
 
 
 def anchor(title: str) -> str:

@@ -92,8 +92,7 @@ def figure_11(settings: Sizing) -> Report:
             marker=".",
             label="group and plan",
         )
-        times.set_ylabel("ms")
-        times.set_yscale("log")
+        times.set(ylabel="ms", yscale="log")
         errors.plot(names, [c.mean_error for c in results], color=get_colour("MIXED"), marker=".", label="mean")
         errors.plot(names, [c.max_error for c in results], color=get_colour("MINMIG"), marker=".", label="worst worker")
         errors.set_ylabel("error of the load estimate, %")

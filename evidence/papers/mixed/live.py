@@ -17,7 +17,7 @@ from evidence.papers.mixed import stock
 from evidence.papers.mixed.claims import Claim
 from evidence.papers.mixed.follow import Workload
 from evidence.papers.mixed.q5 import runs
-from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
+from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
 from evidence.papers.stage import Course, Stage, shipped
 from unskew.grouping import create, get_parameters
 from unskew.grouping.keys import hash_keys
@@ -234,19 +234,16 @@ def _draw(figure: Figure, name: str, values: tuple[float, ...], lines: dict[str,
         style = "--" if label.startswith("Stock") else "-"
         axes.plot(range(len(values)), rates, "o" + style, color=get_colour(grouping), label=label)
     axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
-    axes.set_xlabel(name)
-    axes.set_ylabel("tuples/s")
-    handles = axes.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=5, frameon=False, fontsize="small")
+    axes.set(xlabel=name, ylabel="tuples/s")
+    add_legend(figure, ncols=5, fontsize="small")
 
 
 def _draw_courses(figure: Figure, courses: dict[str, NDArray[np.float64]], unit: str = "tuples/s") -> None:
     axes = figure.subplots()
     for (label, rates), style in zip(courses.items(), cycle(("-", "--", ":", "-.")), strict=False):
         axes.plot(range(1, len(rates) + 1), rates, style, label=label)
-    axes.set_xlabel("batch")
-    axes.set_ylabel(unit)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    axes.set(xlabel="batch", ylabel=unit)
+    add_legend(figure, ncols=4)
 
 
 def live_claims(settings: Sizing, stage: Stage) -> Report:

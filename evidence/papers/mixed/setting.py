@@ -88,8 +88,7 @@ def figure_7(settings: Sizing) -> Report:
         for panel, what, series in zip(panels, ("workers", "keys"), (workers, keys), strict=True):
             for value, load in series.items():
                 panel.plot(load, 100 * np.arange(1, len(load) + 1) / len(load), marker=".", label=f"{value:,} {what}")
-            panel.set_xlabel("load / mean load")
-            panel.set_ylabel("workers, %")
+            panel.set(xlabel="load / mean load", ylabel="workers, %")
             panel.legend()
 
     return Report(

@@ -169,8 +169,7 @@ def figure_18(settings: Sizing) -> Report:
         for point, style in zip(points, ("-", "--", ":"), strict=True):
             panel.plot(point.outcome.tables, style, color=get_colour("MINMIG"), label=f"θmax = {point.value:g}")
         panel.axhline(most, color=get_colour("KEY"), label="K·(N_D − 1)/N_D")
-        panel.set_xlabel("adjustments")
-        panel.set_ylabel("entries of the routing table")
+        panel.set(xlabel="adjustments", ylabel="entries of the routing table")
         panel.legend()
 
     return Report(

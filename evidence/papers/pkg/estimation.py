@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from evidence.papers.page import Cell, Report, Sizing, headings
+from evidence.papers.page import Cell, Report, Sizing, add_legend, headings
 from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
 from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.interface import Grouping
@@ -70,13 +70,12 @@ def _draw_figure_4(figure: Figure, curves: dict[str, dict[str, list[float]]]) ->
                 marker=".",
                 color=get_colour("KEY" if name == "H" else "PARTIAL_KEY"),
             )
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        axes.set(xscale="log", yscale="log")
         axes.set_xticks(WORKERS, [str(w) for w in WORKERS])
         axes.set_title(symbol, fontsize=10)
         axes.set_xlabel("workers")
     figure.axes[0].set_ylabel("average imbalance / messages")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    add_legend(figure, "right upper")
 
 
 MESSAGES = 10_000_000
@@ -129,9 +128,8 @@ def _draw_figure_6(figure: Figure, curves: dict[int, list[float]]) -> None:
     for (sources, values), shade in zip(curves.items(), ("#9ecae1", "#4292c6", "#0072b2", "#08306b"), strict=True):
         axes.plot(EXPONENTS, values, marker=".", color=shade, label=f"S = {sources}")
     axes.set_ylim(bottom=0)
-    axes.set_xlabel("z")
-    axes.set_ylabel("messages sent elsewhere than by the oracle, %")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    axes.set(xlabel="z", ylabel="messages sent elsewhere than by the oracle, %")
+    add_legend(figure, "right upper")
 
 
 _PROBING_SOURCES = 5
@@ -209,7 +207,5 @@ def _draw_probing(figure: Figure, outcomes: dict[str, SimulationOutcome]) -> Non
             linestyle=style,
             color=get_colour("PARTIAL_KEY"),
         )
-    axes.set_yscale("log")
-    axes.set_xlabel(f"messages (WP-like, W = {WORKERS[1]})")
-    axes.set_ylabel("imbalance I(t), messages")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    axes.set(yscale="log", xlabel=f"messages (WP-like, W = {WORKERS[1]})", ylabel="imbalance I(t), messages")
+    add_legend(figure, "right upper")

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Report, Sizing, headings
+from evidence.papers.page import Cell, Report, Sizing, add_legend, headings
 from evidence.papers.pkg.datasets import route
 from unskew.grouping import encode_keys, streams
 from unskew.grouping.kernel_cache import kernel
@@ -64,10 +64,8 @@ def _draw_figure_7(figure: Figure, curves: dict[tuple[int, int], list[float]]) -
     axes = figure.subplots()
     for (k, w), values in curves.items():
         axes.plot(EXPONENTS, values, linestyle=styles[k], color=shades[w], label=f"K = {k:,}, W = {w}")
-    axes.set_yscale("log")
-    axes.set_xlabel("z")
-    axes.set_ylabel("average imbalance / messages")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", fontsize=8, frameon=False)
+    axes.set(yscale="log", xlabel="z", ylabel="average imbalance / messages")
+    add_legend(figure, "right upper", fontsize=8)
 
 
 Z, K = 1.2, 1_000_000
@@ -156,7 +154,5 @@ def _draw_figure_9(figure: Figure, curves: dict[int, list[float]]) -> None:
     axes = figure.subplots()
     for (w, values), shade in zip(curves.items(), ("#9ecae1", "#6baed6", "#4292c6", "#0072b2", "#08306b"), strict=True):
         axes.plot(CHOICES[: len(values)], values, marker=".", color=shade, label=f"W = {w}")
-    axes.set_yscale("log")
-    axes.set_xlabel("choices d")
-    axes.set_ylabel("average imbalance / messages")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper", frameon=False)
+    axes.set(yscale="log", xlabel="choices d", ylabel="average imbalance / messages")
+    add_legend(figure, "right upper")

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Report, Sizing, headings
+from evidence.papers.page import Cell, Report, Sizing, add_legend, headings
 from evidence.papers.pkg.datasets import LN1, LN2, TW, WP, Dataset, route, share_of_first
 from unskew.grouping.hashing import choose_homes, hash_function
 from unskew.grouping.keys import Keys
@@ -118,15 +118,12 @@ def _plot(ours: dict[tuple[str, str], list[float]]) -> Callable[[Figure], None]:
                 line = {"color": get_colour(name), "marker": "o"}
                 axes.plot(WORKERS, np.maximum(ours[symbol, method], 1e-10), label=f"{method}, ours", **line)
                 axes.plot(WORKERS, PAPER[symbol][method], label=f"{method}, paper", linestyle=":", **line)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
+            axes.set(xscale="log", yscale="log")
             axes.set_xticks(WORKERS, [str(w) for w in WORKERS])
             axes.set_title(f"{symbol}-like", fontsize=10)
             axes.set_xlabel("workers")
         figure.axes[0].set_ylabel("imbalance / messages")
-        figure.legend(
-            *figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=7, frameon=False
-        )
+        add_legend(figure, ncols=5, fontsize=7)
 
     return draw
 
@@ -176,4 +173,4 @@ def _draw_threshold(figure: Figure, curves: dict[str, tuple[float, list[int], li
         axes.set_yscale("log")
         axes.set_title(symbol, fontsize=10)
     figure.supylabel("imbalance / messages")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    add_legend(figure, ncols=3)

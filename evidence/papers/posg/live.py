@@ -112,8 +112,7 @@ def _draw(figure: Figure, found: dict[str, Course], batch: int, change: int) -> 
         at = batch * np.arange(1, len(course.tuples) + 1)
         axes.plot(at, course.completions, color=get_colour(name), label="round robin" if name == "SHUFFLE" else name)
     axes.axvline(change, color="#595959", linestyle=":")
-    axes.set_xlabel("tuples")
-    axes.set_ylabel("mean completion time of a batch, ms")
+    axes.set(xlabel="tuples", ylabel="mean completion time of a batch, ms")
     axes.legend(frameon=False)
 
 
@@ -121,6 +120,5 @@ def _draw_means(figure: Figure, numbers: tuple[int, ...], means: dict[str, list[
     axes = figure.subplots()
     for name, values in means.items():
         axes.plot(numbers, values, "o-", color=get_colour(name), label="round robin" if name == "SHUFFLE" else name)
-    axes.set_xlabel("instances k")
-    axes.set_ylabel("mean completion time, ms")
+    axes.set(xlabel="instances k", ylabel="mean completion time, ms")
     axes.legend(frameon=False)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Report, Sizing, headings
+from evidence.papers.page import Cell, Report, Sizing, add_legend, headings
 from evidence.papers.posg.sweeps import LONG, streams_of
 from evidence.papers.posg.trial import Stream, drawn, finishes, turns
 from unskew.grouping import encode_keys
@@ -132,6 +132,5 @@ def _draw(figure: Figure, labels: list[Cell], ceilings: dict[int, list[float]]) 
             [str(label) for label in labels], means, style, color=get_colour("FULL_KNOWLEDGE"), label=f"m = {m:,}"
         )
     axes.axhline(1.19, color=get_colour("POSG"), linestyle=":", label="the paper's mean, 1.19")
-    axes.set_xlabel("first tuple that is scheduled")
-    axes.set_ylabel("most that the speed-up can be")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    axes.set(xlabel="first tuple that is scheduled", ylabel="most that the speed-up can be")
+    add_legend(figure, ncols=3)

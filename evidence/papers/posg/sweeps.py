@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Remarks, Report, Sizing, headings
+from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
 from evidence.papers.posg.trial import Stream, Trial, trial
 from unskew.grouping.registry import get_colour
 
@@ -85,9 +85,8 @@ def _draw(figure: Figure, parameter: str, labels: list[str], curves: Mapping[str
         alpha = 1.0 if style[0] == "s" else 0.55
         axes.plot(labels, values, style, color=get_colour("POSG"), label=variant, alpha=alpha)
     axes.axhline(1, color=get_colour("SHUFFLE"), label="round robin")
-    axes.set_xlabel(parameter)
-    axes.set_ylabel("speed-up over round robin")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8, frameon=False)
+    axes.set(xlabel=parameter, ylabel="speed-up over round robin")
+    add_legend(figure, ncols=5, fontsize=8)
 
 
 def default(settings: Sizing) -> Report:

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from evidence.papers.page import Cell, Report, Sizing
+from evidence.papers.page import Cell, Report, Sizing, add_legend
 from evidence.papers.posg.trial import finishes, turns
 from unskew.grouping import encode_keys, streams
 from unskew.grouping.posg import Posg
@@ -85,6 +85,5 @@ def _draw(figure: Figure, times: dict[str, NDArray[np.float64]]) -> None:
         if name != "work":
             axes.fill_between(at, parts.min(axis=1), parts.max(axis=1), color=shade, alpha=0.15)
     axes.axvline(CHANGE, color="#595959", linestyle=":")
-    axes.set_xlabel("tuples")
-    axes.set_ylabel("completion time, ms")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    axes.set(xlabel="tuples", ylabel="completion time, ms")
+    add_legend(figure, ncols=3)
