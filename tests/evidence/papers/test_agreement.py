@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from evidence.papers import claimed
 from evidence.papers.agreement import (
     COMPARED,
     NEAR,
@@ -53,35 +52,6 @@ def counted(table):
 )
 def test_tolerances(kind, paper, ours, agrees):
     assert kind.agrees(Pair(paper, ours, {"why they differ": ""}, [])) is agrees
-
-
-MOVES_MORE = "Stock: MinTable is slower, because it moves more"
-
-
-@pytest.mark.parametrize(
-    ("paper", "ours", "holds"),
-    [
-        ("smaller θmax: more migration", "%: 21.6 at 0, 8.77 at 0.02, 8.28 at 0.05", True),
-        ("smaller θmax: more migration", "%: 21.6 at 0, 8.77 at 0.02, 9.28 at 0.05", False),
-        ("loads end within θmax", "θ, %: 0.0065 at 0, 7.89 at 0.08", True),
-        ("loads end within θmax", "θ, %: 0.0065 at 0, 8.2 at 0.08", False),
-        ("larger β: a smaller table, stable from 1.5 on", "entries: 1.01e+03 at 1, 114 at 1.5, 110 at 2", True),
-        ("larger β: a smaller table, stable from 1.5 on", "entries: 1.01e+03 at 1, 114 at 1.5, 90 at 2", False),
-        ("Stock: Mixed is best with the strictest θmax", "(0.02, 0.3): 79,016, 72,818 tuples/s", True),
-        ("Stock: Mixed is best with the strictest θmax", "(0.02, 0.3): 800, 900 tuples/s", False),
-        ("Ideal is the best always", "f = 0.2, 1: Mixed has nan%, nan% of its throughput", False),
-        ("Stock: about twice Storm's and Readj's with small θmax", "1.33 and 1.04 times", False),
-        (MOVES_MORE, "97%, 90% of Mixed's; it moves 12, 8 states, Mixed 7, 4", True),
-        (MOVES_MORE, "97%, 101% of Mixed's; it moves 2, 8 states, Mixed 7, 4", False),
-        (
-            "Stock: Mixed is balanced over the new worker much sooner than Readj (5 minutes)",
-            "from the third batch on 1.15 and 0.95 times the throughput before",
-            True,
-        ),
-    ],
-)
-def test_claims(paper, ours, holds):
-    assert claimed.holds(paper, ours) is holds
 
 
 def test_every_experiment_with_results_is_counted():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from evidence.papers.mixed import EXPERIMENTS
+from evidence.papers.mixed.claims import Claim, Ratios, Series, falls, report_claims
 from evidence.papers.mixed.follow import TUPLES_PER_KEY, Case, Workload, follow, sweep
 from evidence.papers.page import TELLING, Sizing
 from unskew.grouping import create
@@ -68,3 +69,26 @@ def test_what_the_paper_says_of_migration_comes_out():
         if scheme == "MIXED" and theta >= 0.02:
             assert moved[theta, w, "MIXED"] < moved[theta, w, "MINTABLE"]
             assert moved[theta, 5, "MIXED"] < moved[theta, 1, "MIXED"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [((21.6, 8.77, 8.28), True), ((21.6, 8.77, 9.28), False), ((1.01, 1.01), False), ((float("nan"), 1), False)],
+)
+def test_a_step_may_rise_a_little_where_numbers_fall(numbers, expected):
+    assert falls(numbers) is expected
+
+
+def test_ratios_are_those_that_the_row_prints():
+    ratios = Series({1: 0.96, 5: 2.0, 7: 1.0}) / Series({1: 1.0, 5: 1.0, 7: 0.0})
+    assert str(ratios) == "1.0 to 2.0 times"
+    assert ratios.are_within(1, 2)
+    assert not ratios.are_less(2)
+    missing = Ratios(None)
+    assert not missing.are_within(0)
+    assert not missing.are_less()
+
+
+def test_a_claim_that_holds_says_so():
+    claims = [Claim("8", "A.", "1", True), Claim("8", "B.", "2", True, "why"), Claim("8", "C.", "3", False, "why")]
+    assert [row[-1] for row in report_claims("Claims", claims).rows] == ["agree", "agree; why", "why"]
