@@ -5,7 +5,7 @@ times that workers measured, without the second or so that a batch costs all sch
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tenacity
 from numpy.typing import NDArray
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from evidence.speed.measuring import open_bench
@@ -39,6 +40,7 @@ from unskew.operators import KeyedOperator
 from unskew.spark.setting_names import PARTITIONS
 
 THREADS = 16  # workers that can wait side by side
+_ATTEMPTS = 5
 _OBSERVED, _PROGRESS = "stage", "spark.sql.streaming.numRecentProgressUpdates"
 
 
@@ -48,14 +50,14 @@ class Course:
 
     ``tuples``, ``busy`` (int64[b, W], float64[b, W]): Each worker's tuples, and the time it was at work (s).
     ``internals``: The router's ``internals`` at each batch's end. ``rebalances``: The plans that moved keys. ``moved``,
-    ``seconds`` (int64[b], float64[b]): Of ``play_operator`` alone: the states that left their worker, and the batch's
+    ``seconds`` (int64[b], float64[b]): Of ``drain`` alone: the states that left their worker, and the batch's
     whole time (s).
     """
 
     tuples: NDArray[np.int64]
     busy: NDArray[np.float64]
-    internals: list[dict[str, Any]]
-    rebalances: list[Rebalance]
+    internals: list[dict[str, Any]] = field(default_factory=list)
+    rebalances: list[Rebalance] = field(default_factory=list)
     moved: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
@@ -153,70 +155,83 @@ class Stage:
 
         ``name`` tells this run from all others. Returns also the results.
         """
-        folder = self.folder / name
-        (folder / "in").mkdir(parents=True)
-        for number, table in enumerate(batches):
-            file = folder / "in" / f"{number:04}.parquet"
-            pq.write_table(table, file)
-            os.utime(file, (number, number))  # Spark takes files in the order of their times
-        schema, checkpoint = self.spark.read.parquet(str(folder / "in")).schema, str(folder / "checkpoint")
+        folder, spark = self.folder / name, self.open_session(workers)
+        write_batches(folder / "in", batches)
+        results, checkpoint = str(folder / "out"), str(folder / "checkpoint")
 
         def start() -> StreamingQuery:
-            reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-            rows = reader.parquet(str(folder / "in"))
-            results = keyed_map(
-                rows, workers=workers, work=operator, grouping=grouping, checkpoint=checkpoint, observe=_OBSERVED,
-                **arguments,
+            found = keyed_map(
+                read_batches(spark, folder / "in"), workers=workers, work=operator, grouping=grouping,
+                checkpoint=checkpoint, observe=_OBSERVED, **arguments,
             )  # fmt: skip
-            writer = results.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-            return writer.trigger(availableNow=True).start(str(folder / "out"))
+            writer = found.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+            return writer.trigger(availableNow=True).start(results)
 
-        with _settings(self.spark, {PARTITIONS: str(workers), _PROGRESS: str(2 * len(batches) + 10)}):
-            course = _follow(start)
-            return course, self.spark.read.parquet(str(folder / "out")).toArrow()
+        return drain(start, _OBSERVED), spark.read.parquet(results).toArrow()
+
+    def open_session(self, workers: int) -> SparkSession:
+        """Open a session for queries with so many workers, which keep the progress of all batches."""
+        spark = self.spark.newSession()
+        spark.conf.set(PARTITIONS, str(workers))
+        spark.conf.set(_PROGRESS, "1000")
+        return spark
 
 
-def _follow(start: Callable[[], StreamingQuery]) -> Course:
-    """The course of a query. It is started again where Spark's Python came too late on a busy machine."""
-    measured: list[BatchBalance] = []
+def write_batches(folder: Path, tables: Iterable[pa.Table], first: int = 0) -> None:
+    """Write tables as files, numbered from ``first`` on, which Spark reads in this order.
+
+    A file that is there already is replaced.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, table in enumerate(tables, first):
+        part = folder / f".{number}"
+        pq.write_table(table, part)
+        os.utime(part, (number, number))  # the order in which Spark reads them
+        part.rename(folder / f"{number}.parquet")
+
+
+def read_batches(spark: SparkSession, folder: Path) -> DataFrame:
+    """A stream of a folder's files, one a batch."""
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def drain(start: Callable[[], StreamingQuery], name: str) -> Course:
+    """Run a query to the end of its streams. The batches with tuples of its operator, which is observed as ``name``.
+
+    It is started again where Spark's Python came too late on a busy machine.
+    """
+    measured: dict[int, BatchBalance] = {}
     seconds: dict[int, float] = {}
-    over = False
-    while not over:
+
+    def run() -> None:
         query = start()
         try:
             query.awaitTermination()
-            over = True
-        except StreamingQueryException as error:
-            if not isinstance(translate_failure(error), LatePython):
-                raise
-        measured += watch(query, name=_OBSERVED).rows()
-        seconds |= {each["batchId"]: each["durationMs"]["triggerExecution"] / 1000 for each in query.recentProgress}
+        finally:
+            measured.update({batch.batch: batch for batch in watch(query, name=name).rows()})
+            progress = query.recentProgress
+            seconds.update({each["batchId"]: each["durationMs"]["triggerExecution"] / 1000 for each in progress})
+
+    again = tenacity.retry_if_exception(_is_late)
+    tenacity.Retrying(retry=again, stop=tenacity.stop_after_attempt(_ATTEMPTS), reraise=True)(run)
+    batches = [measured[number] for number in sorted(measured)]
     return Course(
-        np.array([batch.loads for batch in measured]),
-        np.array([batch.busy for batch in measured]),
-        [{} for _ in measured],
-        [],
-        np.array([batch.moved for batch in measured]),
-        np.array([seconds[batch.batch] for batch in measured]),
+        np.array([batch.loads for batch in batches]),
+        np.array([batch.busy for batch in batches]),
+        moved=np.array([batch.moved for batch in batches]),
+        seconds=np.array([seconds[batch.batch] for batch in batches]),
     )
 
 
-@contextmanager
-def _settings(spark: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """A context in which a session has other settings."""
-    before = {name: str(spark.conf.get(name)) for name in conf}
-    for name, value in conf.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+def _is_late(error: BaseException) -> bool:
+    return isinstance(error, StreamingQueryException) and isinstance(translate_failure(error), LatePython)
 
 
-def shipped(module: ModuleType) -> None:
-    """Let a module's functions travel to Spark's Python workers, which can't import this package."""
-    cloudpickle.register_pickle_by_value(module)
+def shipped(*modules: ModuleType) -> None:
+    """Let modules' functions travel to Spark's Python workers, which can't import this package."""
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
 
 
 @contextmanager

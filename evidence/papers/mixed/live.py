@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evidence.papers.mixed import stock
 from evidence.papers.mixed.claims import SLACK, Claim, falls, report_claims
 from evidence.papers.mixed.follow import Workload
-from evidence.papers.mixed.q5 import runs
+from evidence.papers.mixed.q5 import operators, runs
 from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
 from evidence.papers.stage import Course, Stage, shipped
 from unskew.grouping import create, get_parameters
@@ -98,7 +98,7 @@ def _join_trades(
 
     Raises ValueError: They are not.
     """
-    shipped(stock)
+    shipped(stock, operators)
     options = {} if theta_max is None else {"theta_max": theta_max, "window": stock.BATCHES_A_DAY}
     batches = stock.draw_trades(settings)[first:stop]
     name = f"stock-{settings.scale:g}-{settings.seed}-{grouping}-{theta_max}-{workers}-{first}"

@@ -8,7 +8,6 @@ buys a stock, and sells it again within the window.
 The operator travels to Spark's Python workers by value.
 """
 
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from evidence.papers.mixed.q5.operators import PacedJoin
 from evidence.papers.page import Sizing
-from unskew.apps.operators.interface import Now
-from unskew.operators import IntervalJoin
 
 STOCKS, DAYS, BATCHES_A_DAY = 1_036, 3, 8
 DAY_MS = 86_400_000
@@ -68,7 +66,7 @@ def is_round_trip(earlier: pa.RecordBatch, later: pa.RecordBatch) -> pa.Array:
     return pc.call_function("and_not", [earlier.column("purchase"), later.column("purchase")])
 
 
-class TradeJoin(IntervalJoin):
+class TradeJoin(PacedJoin):
     """Pairs of a purchase and a sale of a stock by one player within a day.
 
     ``cost_ms``: How long a trade keeps its worker, besides the join itself, ms.
@@ -79,13 +77,6 @@ class TradeJoin(IntervalJoin):
             "1 day", left="purchase bool", right="purchase bool", equal="player int64", where=is_round_trip
         )
         self.cost_ms = cost_ms
-
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
-        """Sleep for the trades' costs, and join them."""
-        time.sleep(self.cost_ms * tuples.num_rows / 1000)
-        return super().update(tuples, states, now)
 
 
 def find_pairs(batches: Sequence[pa.Table]) -> NDArray[np.int64]:

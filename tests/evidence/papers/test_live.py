@@ -13,7 +13,7 @@ from evidence.papers.agreement import Table, verdicts
 from evidence.papers.mixed import LIVE as MIXED
 from evidence.papers.mixed import live as mixed
 from evidence.papers.mixed import stock
-from evidence.papers.mixed.q5 import runs
+from evidence.papers.mixed.q5 import operators, runs
 from evidence.papers.mixed.q5.workload import make_warehouse
 from evidence.papers.page import Sizing
 from evidence.papers.posg import LIVE as POSG
@@ -43,7 +43,7 @@ def test_a_tuple_costs_by_its_key_and_by_its_instance(monkeypatch):
 
 def test_what_a_course_says():
     """By hand: two batches of two workers."""
-    course = Course(np.array([[30, 10], [20, 20]]), np.array([[3.0, 1.0], [2.0, 2.0]]), [{}, {}], [])
+    course = Course(np.array([[30, 10], [20, 20]]), np.array([[3.0, 1.0], [2.0, 2.0]]))
     assert course.throughput == 80 / 5
     assert course.throughputs.tolist() == [40 / 3, 20]
     assert course.completion == 1000 * (90 + 10 + 40 + 40) / 80
@@ -64,12 +64,12 @@ class Imitation(Stage):
             routed = router.route(keys[start : start + batch])
             tuples.append(np.bincount(routed, minlength=workers))
         given = [{"state": "RUN" if at else "SEND_ALL", "epoch": at // 5} for at in range(len(tuples))]
-        return Course(np.array(tuples), np.array(tuples) * 0.001, given, [])
+        return Course(np.array(tuples), np.array(tuples) * 0.001, given)
 
     def play_operator(self, grouping, name, batches, operator, *, workers, key, **arguments):
         router = create("KEY", workers)
         tuples = np.array([np.bincount(router.route(each[key]), minlength=workers) for each in batches])
-        course = Course(tuples, tuples * 0.001, [{}] * len(tuples), [], tuples[:, 0], np.ones(len(tuples)))
+        course = Course(tuples, tuples * 0.001, moved=tuples[:, 0], seconds=np.ones(len(tuples)))
         return course, join_batches(operator, batches)
 
 
@@ -151,7 +151,7 @@ def test_a_run_whose_pairs_are_wrong_is_no_result(tmp_path, monkeypatch):
 
 def test_a_trade_costs_its_worker_time(monkeypatch):
     slept = []
-    monkeypatch.setattr(stock.time, "sleep", slept.append)
+    monkeypatch.setattr(operators.time, "sleep", slept.append)
     batch = stock.draw_trades(TINY)[0]
     join_batches(stock.TradeJoin(2.0), [batch])
     assert slept == [2.0 * batch.num_rows / 1000]
@@ -165,7 +165,7 @@ def imitate_runs(settings, stage):
     for key, stream in streams.items():
         routed = [router.route(batch[key].to_numpy()) for batch in warehouse.batches(stream)]
         tuples = np.array([np.bincount(workers, minlength=mixed.WORKERS) for workers in routed])
-        courses[key] = Course(tuples, tuples * 0.001, [], [])
+        courses[key] = Course(tuples, tuples * 0.001)
     return {scheme: runs.Run(courses, 0, 0) for scheme in runs.make_schemes()}
 
 

@@ -1,7 +1,6 @@
 """TPC-H's query 5: the tables are what they say, DuckDB's answer is plain Python's, and all ways give it."""
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +21,9 @@ from evidence.papers.mixed.q5.workload import (
     WINDOW_MS,
     Z,
     make_warehouse,
-    write_files,
 )
 from evidence.papers.page import Sizing
-from evidence.papers.stage import Course, Stage
+from evidence.papers.stage import Course, Stage, write_batches
 from unskew import create
 
 WORKERS = 10
@@ -145,14 +143,14 @@ def test_revenue_is_the_sum_over_batches(tmp_path):
     batches = [[{"window": 5, "nation": 8, "revenue": 3}], [], [{"window": 5, "nation": 8, "revenue": 4}]]
     schema = pa.schema([(name, pa.int64()) for name in ("window", "nation", "revenue")])
     for _ in range(2):  # a batch that runs again replaces what it wrote
-        write_files(tmp_path / "revenue", (pa.Table.from_pylist(rows, schema) for rows in batches))
+        write_batches(tmp_path / "revenue", (pa.Table.from_pylist(rows, schema) for rows in batches))
     assert read_revenue(tmp_path / "revenue", tmp_path) == {(5, "INDIA"): 7}
 
 
 def test_what_a_run_says():
     """By hand: three batches of two workers, of which the first is left out; 2 ms a tuple."""
     loads = {"orderkey": [(9, 9), (30, 10), (20, 20)], "suppkey": [(9, 9), (20, 10), (10, 20)], "custkey": [(1, 0)] * 3}
-    operators = {key: [SimpleNamespace(loads=each, moved=2) for each in given] for key, given in loads.items()}
+    operators = {key: Course(np.array(each), np.zeros((3, 2)), moved=np.full(3, 2)) for key, each in loads.items()}
     run = runs.summarise(
         query.Measured(operators, {(0, "INDIA"): 1, (0, "CHINA"): 2}), {(0, "INDIA"): 1, (5, "CHINA"): 2}
     )

@@ -17,11 +17,13 @@ _Updated = tuple[pa.RecordBatch | None, pa.RecordBatch]
 
 
 class PacedJoin(IntervalJoin):
-    """A join of which each tuple has a cost."""
+    """A join of which each tuple has a cost, ms."""
+
+    cost_ms = COST_MS
 
     def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> _Updated:
         """As ``IntervalJoin`` does."""
-        time.sleep(tuples.num_rows * COST_MS / 1000)
+        time.sleep(self.cost_ms * tuples.num_rows / 1000)
         return super().update(tuples, states, now)
 
 

@@ -12,17 +12,15 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tenacity
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
 from evidence.papers.mixed.q5.operators import PacedJoin, PacedLookup
 from evidence.papers.mixed.q5.oracle import Revenue
-from evidence.papers.mixed.q5.workload import REGION, WINDOW_MS, write_files
-from unskew import balanced_join, balanced_lookup, keyed_map, watch
-from unskew.apps.driver.termination import LatePython, translate_failure
-from unskew.apps.metrics.balance_observation import BatchBalance
+from evidence.papers.mixed.q5.workload import REGION, WINDOW_MS
+from evidence.papers.stage import Course, drain, read_batches, write_batches
+from unskew import balanced_join, balanced_lookup, keyed_map
 from unskew.lookups import TableLookup
 
 WORKERS = 10
@@ -30,7 +28,6 @@ WORKERS = 10
 KEYS = ("orderkey", "suppkey", "custkey")
 WINDOW = f"{WINDOW_MS} milliseconds"
 _TTL_MS = 3_600_000  # of what is looked up: the tables don't change
-_ATTEMPTS = 5
 
 #: Orders, items, the query's checkpoint → an order's columns beside those of each of its items, by the item's ``at``.
 Join: TypeAlias = Callable[[DataFrame, DataFrame, str], DataFrame]
@@ -120,7 +117,7 @@ def write_rows(folder: Path) -> Write:
     def write(batch: DataFrame, number: int) -> None:
         rows = batch.toArrow()
         if rows.num_rows:  # Spark runs a batch without rows when the watermark has moved
-            write_files(folder, [rows], number)
+            write_batches(folder, [rows], number)
 
     return write
 
@@ -132,7 +129,7 @@ def write_revenue(folder: Path) -> Write:
         window = F.window(F.timestamp_millis(F.col("at")), WINDOW)
         sums = batch.groupBy(window, "nation").agg(F.sum("revenue").alias("revenue"))
         start = F.unix_millis(F.col("window.start")).alias("window")
-        write_files(folder, [sums.select(start, "nation", "revenue").toArrow()], number)
+        write_batches(folder, [sums.select(start, "nation", "revenue").toArrow()], number)
 
     return write
 
@@ -152,10 +149,10 @@ def read_revenue(folder: Path, tables: Path) -> Revenue:
 class Measured:
     """What a run has measured and computed.
 
-    ``operators``: Key → the batches of the operator that is keyed by it. ``revenue``: The result.
+    ``operators``: Key → the course of the operator that is keyed by it. ``revenue``: The result.
     """
 
-    operators: dict[str, list[BatchBalance]]
+    operators: dict[str, Course]
     revenue: Revenue
 
 
@@ -164,49 +161,22 @@ def run_chain(spark: SparkSession, tables: Path, folder: Path, join: Join, look_
 
     ``folder`` is for the checkpoints and the results.
     """
-    orders, lineitem = (_read_stream(spark, tables / name) for name in ("orders", "lineitem"))
+    orders, lineitem = (read_batches(spark, tables / name) for name in ("orders", "lineitem"))
 
     def look_up_suppliers(checkpoint: str) -> DataFrame:
-        items = _read_stream(spark, folder / "orderkey")
+        items = read_batches(spark, folder / "orderkey")
         return keep_region(look_up(items, "suppkey", tables, checkpoint), tables)
 
     def look_up_customers(checkpoint: str) -> DataFrame:
-        return keep_local(look_up(_read_stream(spark, folder / "suppkey"), "custkey", tables, checkpoint))
+        return keep_local(look_up(read_batches(spark, folder / "suppkey"), "custkey", tables, checkpoint))
 
     writes = write_rows(folder / "orderkey"), write_rows(folder / "suppkey"), write_revenue(folder / "revenue")
-    operators: dict[str, list[BatchBalance]] = {}
-    for key, build, write in zip(
-        KEYS, (partial(join, orders, lineitem), look_up_suppliers, look_up_customers), writes, strict=True
-    ):
-        operators[key] = _drain(build, folder / f"checkpoint-{key}", write, key)
+    builds = partial(join, orders, lineitem), look_up_suppliers, look_up_customers
+
+    def start(key: str, build: Callable[[str], DataFrame], write: Write) -> StreamingQuery:
+        checkpoint = str(folder / f"checkpoint-{key}")
+        writer = build(checkpoint).writeStream.foreachBatch(write)
+        return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+
+    operators = {each[0]: drain(partial(start, *each), each[0]) for each in zip(KEYS, builds, writes, strict=True)}
     return Measured(operators, read_revenue(folder / "revenue", tables))
-
-
-def _read_stream(spark: SparkSession, folder: Path) -> DataFrame:
-    """A stream of a folder's files, one a batch."""
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def _drain(build: Callable[[str], DataFrame], checkpoint: Path, write: Write, key: str) -> list[BatchBalance]:
-    """Run a query to the end of its streams. The batches with tuples of its operator.
-
-    It is started again if a busy machine's Python was late.
-    """
-    found: dict[int, BatchBalance] = {}
-
-    def run() -> None:
-        writer = build(str(checkpoint)).writeStream.foreachBatch(write)
-        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-        try:
-            query.awaitTermination()
-        finally:
-            found.update({batch.batch: batch for batch in watch(query, name=key).rows()})
-
-    again = tenacity.retry_if_exception(_is_late)
-    tenacity.Retrying(retry=again, stop=tenacity.stop_after_attempt(_ATTEMPTS), reraise=True)(run)
-    return [found[number] for number in sorted(found)]
-
-
-def _is_late(error: BaseException) -> bool:
-    return isinstance(error, StreamingQueryException) and isinstance(translate_failure(error), LatePython)

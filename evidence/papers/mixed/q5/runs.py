@@ -1,7 +1,7 @@
 """The schemes' runs of TPC-H's query 5, beside what DuckDB computes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -24,7 +24,6 @@ from evidence.papers.mixed.q5.query import (
 from evidence.papers.mixed.q5.workload import F, Z, make_warehouse
 from evidence.papers.page import Sizing
 from evidence.papers.stage import Course, Stage, shipped
-from unskew.spark.setting_names import PARTITIONS
 
 THETAS = (0.02, 0.3)
 STORM, MIXED, OURS = "Storm", "Mixed, θmax = {:g}", "balanced_join, balanced_lookup"
@@ -36,7 +35,6 @@ SETTING = (
     "Items/s: as if each operator waited for the slowest worker of the one before, without the first batch; a tuple",
     f"costs {COST_MS:g} ms at each operator. The revenue is exact if that of each window and nation is DuckDB's.",
 )
-_PROGRESS = "spark.sql.streaming.numRecentProgressUpdates"
 
 
 @dataclass(frozen=True)
@@ -83,10 +81,8 @@ def make_schemes() -> dict[str, Callable[[SparkSession, Path, Path], Measured]]:
 def run_all(settings: Sizing, stage: Stage) -> dict[str, Run]:
     """The run of each scheme."""
     shipped(operators)
-    spark = stage.spark.newSession()
-    spark.conf.set(PARTITIONS, str(WORKERS))
-    spark.conf.set(_PROGRESS, "1000")
-    folder, warehouse = stage.folder / f"q5-{settings.scale:g}", make_warehouse(settings, WORKERS)
+    spark, warehouse = stage.open_session(WORKERS), make_warehouse(settings, WORKERS)
+    folder = stage.folder / f"q5-{settings.scale:g}"
     warehouse.write(folder / "tables")
     wanted = compute_revenue(warehouse)
     runs = enumerate(make_schemes().items())
@@ -97,9 +93,7 @@ def run_all(settings: Sizing, stage: Stage) -> dict[str, Run]:
 
 def summarise(measured: Measured, wanted: Revenue) -> Run:
     """A run from what is measured of it. A worker's time is what its tuples cost."""
-    courses = {}
-    for key, batches in measured.operators.items():
-        tuples = np.array([batch.loads for batch in batches])
-        courses[key] = Course(tuples, tuples * COST_MS / 1000, [{}] * len(batches), []).within(1)
-    moved = sum(batch.moved for batches in measured.operators.values() for batch in batches)
-    return Run(courses, moved, len({key for key, _ in measured.revenue.items() ^ wanted.items()}))
+    courses = measured.operators
+    paced = {key: replace(course, busy=course.tuples * COST_MS / 1000).within(1) for key, course in courses.items()}
+    moved = sum(int(course.moved.sum()) for course in courses.values())
+    return Run(paced, moved, len({key for key, _ in measured.revenue.items() ^ wanted.items()}))

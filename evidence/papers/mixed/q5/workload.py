@@ -4,19 +4,18 @@ DBGen draws foreign keys evenly. The paper has them Zipf's, and changes them eve
 or names: prices are in cents, discounts in percent, times in ms since the epoch. So sums are exact.
 """
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from evidence.papers.mixed.follow import Workload
 from evidence.papers.page import Sizing
+from evidence.papers.stage import write_batches
 from unskew.grouping import create
 from unskew.grouping.keys import hash_keys
 from unskew.grouping.table.router import TableRouter
@@ -64,22 +63,9 @@ class Warehouse:
     def write(self, folder: Path) -> None:
         """Write the tables, each as a folder of files in Parquet: the streams' files are batches."""
         for name in ("customer", "supplier", "nation", "region"):
-            write_files(folder / name, [getattr(self, name)])
+            write_batches(folder / name, [getattr(self, name)])
         for name in ("orders", "lineitem"):
-            write_files(folder / name, self.batches(getattr(self, name)))
-
-
-def write_files(folder: Path, tables: Iterable[pa.Table], first: int = 0) -> None:
-    """Write tables as files, numbered from ``first`` on, which Spark reads in this order.
-
-    A file that is there already is replaced.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, table in enumerate(tables, first):
-        part = folder / f".{number}"
-        pq.write_table(table, part)
-        os.utime(part, (number, number))  # the order in which Spark reads them
-        part.rename(folder / f"{number}.parquet")
+            write_batches(folder / name, self.batches(getattr(self, name)))
 
 
 def make_warehouse(settings: Sizing, workers: int) -> Warehouse:
