@@ -1,6 +1,5 @@
 """``python -m evidence.papers``: the papers' tables and figures: theirs, ours, the difference, and its reason."""
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -10,10 +9,9 @@ from time import perf_counter
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from evidence.papers.agreement import TITLE, Table, summary
-from evidence.papers.difference import with_differences
+from evidence.papers.agreement import Table, summary
+from evidence.papers.difference import make_difference_column
 from evidence.papers.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -32,7 +30,6 @@ COMMAND = "python -m evidence.papers"
 _TITLES = {name: title for name, (_, title) in PAPERS.items()}
 #: The papers that have live experiments, which need a stage.
 LIVE = ("mixed", "posg")
-_PAGE = 140  # columns, where the output isn't a terminal
 
 
 def reproduce(
@@ -56,12 +53,6 @@ def reproduce(
         typer.Option("--live", help="The papers' live experiments, through Kafka and Spark (half an hour)."),
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="Name the experiments, run none.")] = False,
-    read: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run none: compare again the tables in this directory: differences, and how many cells agree."
-        ),
-    ] = None,
 ) -> None:
     """Run the papers' experiments and print each table: the paper's figure, ours, and why they differ.
 
@@ -69,18 +60,12 @@ def reproduce(
 
     Example: python -m evidence.papers pkg/table-2 posg --scale 1
     """
-    if read is not None:
-        _summarise(read)
-        return
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PAGE)
     papers = LIVE if live else list(PAPERS)
     chosen = _chosen(experiments or papers, papers, "LIVE" if live else "EXPERIMENTS")
     output = output or Path("out/reproduce-live" if live else "out/reproduce")
     if list_:
         for name in chosen:
-            console.print(name)
+            print(name)
         return
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
@@ -98,13 +83,11 @@ def reproduce(
         for name, experiment in chosen.items():
             began = perf_counter()
             report: Report = experiment(settings)
-            report.print(console)
+            tables.append(Table.of(name, report))
             try:
                 files = report.save(output, name.replace("/", "-"))
-                tables.append(Table.of(name, report))
-                pictures = (file.name for file in files if file.suffix == ".png")
-                section = report.markdown(next(pictures, None), files[0].name)
-                sections.append(with_differences(section, tables[-1]))
+                picture = next((file.name for file in files if file.suffix == ".png"), None)
+                sections.append(report.markdown(picture, files[0].name, make_difference_column(tables[-1])))
                 if report.common is not None and report.common not in common:
                     common.append(report.common)
                 remarks = [some.markdown() for some in common]
@@ -114,30 +97,7 @@ def reproduce(
                 raise EnvironmentFault(
                     f"--output {output} can't be written ({error.strerror}): choose another"
                 ) from error
-            console.print(f"[dim]{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}[/]\n")
-
-
-def _summarise(folder: Path) -> None:
-    """Write a folder's README.md again, with a summary of the tables that are there, and their differences.
-
-    Raises UsageError: The folder has no page that this command wrote, or not its tables.
-    """
-    try:
-        text = (folder / "README.md").read_text(encoding="utf-8")
-        command = re.search(rf"(?m)^By `({COMMAND} .+?)`", text)
-        if command is None:
-            raise UsageError(f"--read {folder}: README.md isn't a page of `{COMMAND}`")
-        sections = [part.strip() + "\n" for part in re.split(r"(?m)^(?=## )", text)[1:]]
-        sections = [part for part in sections if not part.startswith(f"## {TITLE}\n")]
-        tables: list[Table] = []
-        for at, part in enumerate(sections):
-            if found := re.search(r"\[As CSV\]\((.+?)\)\.", part):
-                tables.append(Table.read(folder / found[1], part.partition("\n")[0].removeprefix("## ")))
-                sections[at] = with_differences(part, tables[-1])
-        again = page(command[1], sections, summary(tables, _TITLES), live=" --live " in command[1])
-        (folder / "README.md").write_text(again, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--read {folder}: {error.filename} can't be read or written ({error.strerror})") from error
+            print(f"{sections[-1]}\n{name}: {perf_counter() - began:.1f} s; {', '.join(map(str, files))}\n")
 
 
 def _chosen(names: Sequence[str], papers: Sequence[str], kind: str) -> dict[str, Callable[..., Report]]:

@@ -11,7 +11,9 @@ from evidence.papers.agreement import (
     PRINTED,
     SPEED_UP,
     SPREAD,
+    Compared,
     Kind,
+    Pair,
     Table,
     compared_cells,
     numbers,
@@ -63,64 +65,34 @@ _OF_NUMBERS: dict[Kind, Callable[[float, float], str]] = {
 }
 
 
-def differences(table: Table) -> list[str] | None:
-    """For each row: a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
+def make_difference_column(table: Table) -> tuple[int, list[str]] | None:
+    """The column, with its heading, and where it stands: numbers after our figures, words before the reasons.
 
-    Returns list of str or None: None: the paper says nothing about any row.
+    A row has a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
+    Returns tuple or None: None: the paper says nothing about any row.
     """
-    found: list[str] = []
-    for compared, verdict, pair in compared_cells(table):
-        say = _OF_NUMBERS.get(compared.kind)
-        if pair is None:
-            found.append("–")
-        elif (
-            say is not None and (paper := numbers(pair.paper)) and (ours := numbers(pair.ours)) and _single(pair.paper)
-        ):
-            found.append(say(paper[0], ours[0]))
-        else:
-            found.append("none" if verdict == AGREE else "yes")
-    return found if any(verdict != NONE for _, verdict, _ in compared_cells(table)) else None
+    cells = compared_cells(table)
+    compared = next((each for each, verdict, _ in cells if verdict != NONE), None)
+    if compared is None:
+        return None
+    if compared.kind not in _OF_NUMBERS and _REASON in table.columns:
+        position = table.columns.index(_REASON)
+    elif compared.ours is None:
+        position = table.columns.index(compared.paper) + 2
+    else:
+        position = table.columns.index(compared.ours) + 1
+    return position, [HEADING, *(_differ(*cell) for cell in cells)]
+
+
+def _differ(compared: Compared, verdict: str, pair: Pair | None) -> str:
+    if pair is None:
+        return "–"
+    say = _OF_NUMBERS.get(compared.kind)
+    if say is not None and (paper := numbers(pair.paper)) and (ours := numbers(pair.ours)) and _single(pair.paper):
+        return say(paper[0], ours[0])
+    return "none" if verdict == AGREE else "yes"
 
 
 def _single(text: str) -> bool:
     """Whether a text is one figure, as "1.19" or "≈ 1.2" are; "10, 10" and "RUN from 10,690" aren't."""
     return re.fullmatch(r"[≈≥ ]*-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( \(.*\))?", text) is not None and ", " not in text
-
-
-def with_differences(section: str, table: Table) -> str:
-    """A section of a page, whose table has the column of differences.
-
-    Numbers stand after our figures, which they are about. Words stand before the reasons.
-
-    A section that has the column already gets it anew. One whose table isn't on the page stays as it is.
-    """
-    said = differences(table)
-    lines = section.split("\n")
-    first = next((at for at, line in enumerate(lines) if line.startswith("| ")), None)
-    if first is None or said is None:
-        return section
-    rows = [_cells(line) for line in lines[first : first + 2 + len(table.rows)]]
-    if HEADING in rows[0]:
-        old = rows[0].index(HEADING)
-        rows = [row[:old] + row[old + 1 :] for row in rows]
-    if len(rows[0]) != len(table.columns):
-        return section
-    at = _position(table)
-    new = [[*row[:at], cell, *row[at:]] for row, cell in zip(rows, [HEADING, "---", *said], strict=True)]
-    lines[first : first + len(rows)] = [f"| {' | '.join(row)} |" for row in new]
-    return "\n".join(lines)
-
-
-def _position(table: Table) -> int:
-    """Where the column stands."""
-    compared = next(each for each, verdict, _ in compared_cells(table) if verdict != NONE)
-    if compared.kind not in _OF_NUMBERS and _REASON in table.columns:
-        return table.columns.index(_REASON)
-    return 1 + (
-        table.columns.index(compared.paper) + 1 if compared.ours is None else table.columns.index(compared.ours)
-    )
-
-
-def _cells(line: str) -> list[str]:
-    """The cells of a row in Markdown; a pipe in a cell has a backslash before it."""
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]

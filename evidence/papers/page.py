@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
-from rich.console import Console
-from rich.table import Table
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -81,28 +78,23 @@ class Report:
     plot: "Callable[[Figure], None] | None" = None
     common: Remarks | None = None
 
-    def print(self, console: Console) -> None:
-        """Print the table and its notes."""
-        caption = "\n".join([*self.notes, *(self.common.sentences if self.common else ())])
-        table = Table(title=self.title, title_justify="left", caption_justify="left", caption=caption)
-        for at, column in enumerate(self.columns):
-            numbers = [written(row[at]) for row in self.rows if not isinstance(row[at], str)]
-            if len(numbers) == len(self.rows):
-                # A narrow terminal may wrap words, but cut no number.
-                table.add_column(column, justify="right", min_width=max(map(len, numbers), default=0))
-            else:
-                table.add_column(column)
-        for row in self.rows:
-            table.add_row(*map(written, row))
-        console.print(table)
-
-    def markdown(self, picture: str | None = None, table: str | None = None) -> str:
+    def markdown(
+        self,
+        picture: str | None = None,
+        table: str | None = None,
+        column: tuple[int, Sequence[str]] | None = None,
+    ) -> str:
         """The table, its notes and links to the common remarks, to the CSV and to the picture, as Markdown.
+
+        ``column`` is a further one: where it stands, its heading and its cells.
 
         A table without a figure of the paper is in its CSV alone, if there is a picture of it: on the page it would
         only part what is compared.
         """
         rows = [self.columns, ["---"] * len(self.columns), *([written(cell) for cell in row] for row in self.rows)]
+        if column is not None:
+            at, (heading, *cells) = column
+            rows = [[*row[:at], cell, *row[at:]] for row, cell in zip(rows, [heading, "---", *cells], strict=True)]
         lines = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
         see = [f"See also [{self.common.title}](#{anchor(self.common.title)})."] if self.common else []
         see += [f"[As CSV]({table})."] if table else []

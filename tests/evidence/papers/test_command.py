@@ -46,25 +46,6 @@ def test_one_experiment(tmp_path):
     assert "POSG, Theorem 4.3" in (tmp_path / "README.md").read_text()
 
 
-def test_the_page_is_written_again_from_its_tables(tmp_path):
-    """Counts follow the tables; all else stays as it was."""
-    run("posg/theorem-4.3", "--scale", "0.0005", "--output", str(tmp_path))
-    page, table = tmp_path / "README.md", tmp_path / "posg-theorem-4.3.csv"
-    before = page.read_text()
-    assert "Of 2 cells for which a paper says something, 2 agree" in before
-    assert run("--read", str(tmp_path)).exit_code == 0
-    assert page.read_text() == before
-    table.write_text(table.read_text().replace("32.085", "33"))
-    assert run("--read", str(tmp_path)).exit_code == 0
-    assert "1 agree and 0 differ for the reason in their row; 1 differ without one" in page.read_text()
-
-
-def test_what_cannot_be_read_is_named(tmp_path):
-    assert "README.md can't be read" in str(run("--read", str(tmp_path)).exception)
-    (tmp_path / "README.md").write_text("# Notes")
-    assert "isn't a page of `python -m evidence.papers`" in str(run("--read", str(tmp_path)).exception)
-
-
 def test_remarks_in_common_stand_on_the_page_once(tmp_path):
     result = run("dkg/skew", "dkg/workers", "--scale", "0.001", "--output", str(tmp_path))
     assert result.exit_code == 0, result.output
