@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from evidence.papers.mixed import sweeps
 from evidence.papers.mixed.compact import over_degrees
 from evidence.papers.mixed.follow import Point
+from evidence.papers.mixed.sweeps import run_sweep
 from evidence.papers.page import Report, Sizing
 
 #: Chance and the clock may move a figure by as much: of a step between two neighbours, and of a whole comparison.
@@ -45,11 +45,11 @@ def falls(values: Sequence[float]) -> bool:
 def claims(settings: Sizing) -> Report:
     """One row for each."""
     found = [
-        *_workers(sweeps.over_workers(settings)),
-        *_theta_max(sweeps.over_theta_max(settings)),
-        *_keys(sweeps.over_keys(settings)),
+        *_workers(run_sweep("figure-8", settings)),
+        *_theta_max(run_sweep("figure-9", settings)),
+        *_keys(run_sweep("figure-10", settings)),
         *_compact(settings),
-        *_fluctuation(sweeps.over_f(settings)),
+        *_fluctuation(run_sweep("figure-12", settings)),
         *_appendices(settings),
     ]
     return report_claims("Mixed: what the paper says, and what comes out", found)
@@ -234,10 +234,10 @@ def _fluctuation(points: list[Point]) -> list[Claim]:
 
 
 def _appendices(settings: Sizing) -> list[Claim]:
-    window, growth = sweeps.over_window(settings), sweeps.growth(settings)
-    bound = _of(sweeps.over_table_max(settings), "MIXED")("migration")
+    window, growth = run_sweep("figure-19", settings), run_sweep("figure-18", settings)
+    bound = _of(run_sweep("figure-17", settings), "MIXED")("migration")
     moved, table = _of(window, "MIXED", None)("migration"), _of(window, "MINTABLE", None)("migration")
-    beta = _of(sweeps.over_beta(settings), "MINMIG", None)
+    beta = _of(run_sweep("figures-20-21", settings), "MINMIG", None)
     entries, moved_by_beta = beta("table"), beta("migration")
     tables = {point.value: point.outcome.tables[-1] for point in growth}
     grown = ", ".join(f"{size} with θmax = {theta:g}" for theta, size in tables.items())

@@ -62,7 +62,7 @@ def table_2(settings: Sizing) -> Report:
 
 def figure_7(settings: Sizing) -> Report:
     """The workers' loads in ascending order, by workers and by keys; averages over hash functions."""
-    base, hashes = sweeps.base(settings), sweeps.intervals(settings)
+    base, hashes = sweeps.base(settings), settings.of(50, least=3)
     workers = {n: _loads(base.at(workers=n), hashes) for n in (5, 10, 20, 30, 40)}
     keys = {n: _loads(base.at(keys=n), hashes) for n in (5_000, 10_000, 100_000, 1_000_000)}
     forty = {n: _loads(base.at(workers=40, keys=n), hashes) for n in (100_000, 1_000_000)}
