@@ -36,10 +36,10 @@ class Workload:
         """The tuples of each key, interval after interval without end: float64[K].
 
         ``home`` (int32[K]): h(k), the worker that the hash function names: swaps are between keys of different workers.
-        ``workers``: N_D. ``Notes``:  ``-----``:  ``The paper "keeps swapping frequencies between keys from different
-        task instances until the change on workload``:  ``is significant enough". Swaps of random keys don't get to f =
-        1 with thousands of keys. Here one worker``, ````:  ``drawn anew each time``, ``gets the frequencies of random
-        *tuples'* keys of other workers in exchange for``:  ``smaller ones of its own.``:
+        ``workers``: N_D. The paper "keeps swapping frequencies between keys from different task instances until the
+        change on workload is significant enough". Swaps of random keys don't get to f = 1 with thousands of keys. Here
+        one worker, drawn anew each time, gets the frequencies of random *tuples'* keys of other workers in exchange for
+        smaller ones of its own.
         """
         rng = np.random.default_rng(self.seed)
         share = np.arange(1, self.keys + 1) ** -self.z

@@ -39,7 +39,7 @@ _DATA = (
     f"The paper's data isn't available: Social is the synthetic workload with z = {_Z:g}, f = 1, counted by key. Stock",
     f"is drawn: trades of {stock.DAYS} days in {stock.STOCKS:,} stocks, of which others burst each day. `keyed_map`",
     "joins them with themselves over a day: a purchase and a later sale by the same player. A batch is three hours, a",
-    f"trade costs {_TRADE} ms times the scale. Each run's pairs are those that NumPy finds, once each. States moved:",
+    f"trade costs {_TRADE} ms times the scale. Each run's pairs are those that DuckDB finds, once each. States moved:",
     "stocks whose trades of the last day went to another worker. A batch, s: by Spark's clock, with what moving states",
     "costs. PKG does not support joins.",
 )
@@ -94,7 +94,7 @@ def _join_trades(
     first: int,
     stop: int | None,
 ) -> Course:
-    """The course of a self-join of some of the batches of trades, whose pairs must be those that NumPy finds.
+    """The course of a self-join of some of the batches of trades, whose pairs must be those that DuckDB finds.
 
     Raises ValueError: They are not.
     """

@@ -11,6 +11,7 @@ The operator travels to Spark's Python workers by value.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -66,6 +67,15 @@ def is_round_trip(earlier: pa.RecordBatch, later: pa.RecordBatch) -> pa.Array:
     return pc.call_function("and_not", [earlier.column("purchase"), later.column("purchase")])
 
 
+#: Ids ascend with time.
+_PAIRS = f"""
+SELECT bought.id AS bought, sold.id AS sold
+FROM trades bought JOIN trades sold ON bought.stock = sold.stock AND bought.player = sold.player AND bought.id < sold.id
+WHERE bought.purchase AND NOT sold.purchase AND epoch_ms(sold.at) - epoch_ms(bought.at) <= {DAY_MS}
+ORDER BY ALL
+"""
+
+
 class TradeJoin(PacedJoin):
     """Pairs of a purchase and a sale of a stock by one player within a day.
 
@@ -80,22 +90,11 @@ class TradeJoin(PacedJoin):
 
 
 def find_pairs(batches: Sequence[pa.Table]) -> NDArray[np.int64]:
-    """All pairs of trades, by NumPy alone: int64[p, 2], the purchase's id and the sale's, ascending."""
-    trades = pa.concat_tables(batches)
-    number, player, ids = (trades[name].to_numpy() for name in ("stock", "player", "id"))
-    at = trades["at"].cast(pa.int64()).to_numpy() // 1000 - _START_MS
-    group, span = number * (player.max() + 1) + player, DAYS * DAY_MS + DAY_MS + 1
-    # Numbers that grow with the group, then with the time or the id: ids ascend with time.
-    time_line, id_line = (group + 1) * span + at, group * (ids.max() + 1) + ids
-    purchase = trades["purchase"].to_numpy(zero_copy_only=False)
-    order = np.flatnonzero(purchase)[np.argsort(id_line[purchase], kind="stable")]
-    sales = np.flatnonzero(~purchase)
-    first = np.searchsorted(time_line[order], time_line[sales] - DAY_MS, side="left")
-    many = np.maximum(0, np.searchsorted(id_line[order], id_line[sales], side="left") - first)
-    within = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
-    bought = ids[order][np.repeat(first, many) + within]
-    sold = np.repeat(ids[sales], many)
-    return np.stack([bought, sold], axis=1)[np.lexsort((sold, bought))]
+    """All pairs of trades, by DuckDB: int64[p, 2], the purchase's id and the sale's, ascending."""
+    with duckdb.connect() as database:
+        database.register("trades", pa.concat_tables(batches))
+        found = database.execute(_PAIRS).fetchnumpy()
+    return np.stack([found["bought"], found["sold"]], axis=1)
 
 
 class PairFaults(NamedTuple):

@@ -203,7 +203,7 @@ def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):
 
 
 def test_the_join_of_trades_runs(spark, tmp_path, monkeypatch):
-    """Through files and Spark: its pairs are NumPy's, while states move; and with one worker more."""
+    """Through files and Spark: its pairs are DuckDB's, while states move; and with one worker more."""
     monkeypatch.setattr(mixed, "WORKERS", 3)
     stage = Stage(spark, None, tmp_path)
     trades = sum(batch.num_rows for batch in stock.draw_trades(TINY)[1:])
