@@ -1,12 +1,10 @@
 """Do the papers' figures and ours agree? Counts over the tables' own rows, by a tolerance for each kind of measure."""
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from evidence.papers.page import Report, anchor
 
@@ -49,29 +47,6 @@ class Compared:
     paper: str = "paper"
     ours: str | None = None
     missing: str = "picture"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table as its CSV has it: the experiment's name ("pkg/table-2"), its title, headings and rows of text."""
-
-    name: str
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    @classmethod
-    def of(cls, name: str, report: Report) -> Self:
-        """The table of a report."""
-        rows = tuple(tuple("" if cell is None else str(cell) for cell in row) for row in report.rows)
-        return cls(name, report.title, tuple(report.columns), rows)
-
-    @classmethod
-    def read(cls, file: Path, title: str) -> Self:
-        """The table of a CSV that ``Report.save`` wrote."""
-        with file.open(newline="", encoding="utf-8") as lines:
-            columns, *rows = (tuple(row) for row in csv.reader(lines))
-        return cls(file.stem.replace("-", "/", 1), title, columns, tuple(rows))
 
 
 def numbers(text: str) -> list[float]:
@@ -219,13 +194,14 @@ VERDICTS = (AGREE, REASON, NO_REASON, NONE)
 TITLE = "Do they agree?"
 
 
-def compared_cells(table: Table) -> list[tuple[Compared, str, Pair | None]]:
-    """Each compared cell of a table: how it is compared, its verdict, and the two figures, if the paper has one."""
+def compared_cells(name: str, report: Report) -> list[tuple[Compared, str, Pair | None]]:
+    """Each compared cell of an experiment's table: how, its verdict, and the two figures, if the paper has one."""
     found: list[tuple[Compared, str, Pair | None]] = []
-    rows = [dict(zip(table.columns, cells, strict=True)) for cells in table.rows]
-    for compared in COMPARED.get(table.name, ()):
-        at = table.columns.index(compared.paper) if compared.paper in table.columns else None
-        for cells, row in zip(table.rows, rows, strict=True):
+    table = [["" if cell is None else str(cell) for cell in row] for row in report.rows]
+    rows = [dict(zip(report.columns, cells, strict=True)) for cells in table]
+    for compared in COMPARED.get(name, ()):
+        at = report.columns.index(compared.paper) if compared.paper in report.columns else None
+        for cells, row in zip(table, rows, strict=True):
             if at is None or not cells[at]:
                 found.append((compared, NONE, None))
                 continue
@@ -237,27 +213,23 @@ def compared_cells(table: Table) -> list[tuple[Compared, str, Pair | None]]:
     return found
 
 
-def verdicts(table: Table) -> list[tuple[Compared, str]]:
-    """Each compared cell of a table: whether it agrees, differs (has it a reason?), or has no figure of the paper."""
-    return [(compared, verdict) for compared, verdict, _ in compared_cells(table)]
-
-
-def summary(tables: Sequence[Table], papers: Mapping[str, str]) -> str:
+def summary(reports: Mapping[str, Report], papers: Mapping[str, str]) -> str:
     """The section that answers whether the papers and the reproduction agree, as Markdown.
 
-    ``papers`` gives each paper's title by its name.
+    ``reports``: By the experiments' names. ``papers`` gives each paper's title by its name.
     """
-    found = {table: verdicts(table) for table in tables}
+    found = {name: [cell[:2] for cell in compared_cells(name, report)] for name, report in reports.items()}
     cells = [cell for of_table in found.values() for cell in of_table]
     of_papers, of_tables = [_head("paper", "tables")], [_head("table", "measure")]
     for paper, title in papers.items():
-        its = {table: of_table for table, of_table in found.items() if table.name.partition("/")[0] == paper}
+        its = {name: of_table for name, of_table in found.items() if name.partition("/")[0] == paper}
         if its:
             of_papers.append(_line(title, [cell for of_table in its.values() for cell in of_table], str(len(its))))
-        for table, of_table in its.items():
+        for name, of_table in its.items():
             given = any(verdict != NONE for _, verdict in of_table)
-            kinds = ", ".join(compared.kind.name for compared in COMPARED.get(table.name, ())) if given else "–"
-            of_tables.append(_line(f"[{table.title}](#{anchor(table.title)})", of_table, kinds))
+            kinds = ", ".join(compared.kind.name for compared in COMPARED.get(name, ())) if given else "–"
+            table = reports[name].title
+            of_tables.append(_line(f"[{table}](#{anchor(table)})", of_table, kinds))
     of_papers.append(_line("all", cells, str(len(found))))
     kinds = dict.fromkeys(compared.kind for compared, verdict in cells if verdict != NONE)
     missing = Counter(compared.missing for compared, verdict in cells if verdict == NONE)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evidence.papers.agreement import Table, summary
+from evidence.papers.agreement import summary
 from evidence.papers.difference import make_difference_column
 from evidence.papers.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
@@ -70,7 +70,7 @@ def reproduce(
     if not 0 < scale <= 1:
         raise UsageError(f"--scale is {scale:g}; valid: above 0, at most 1")
     settings = Sizing(scale=scale, seed=seed)
-    tables: list[Table] = []
+    reports: dict[str, Report] = {}
     sections: list[str] = []
     common: list[Remarks] = []
     command = " ".join([COMMAND, *(experiments or []), *["--live"] * live, f"--scale {scale:g} --seed {seed}"])
@@ -82,16 +82,15 @@ def reproduce(
             chosen = {name: partial(experiment, stage=there) for name, experiment in chosen.items()}
         for name, experiment in chosen.items():
             began = perf_counter()
-            report: Report = experiment(settings)
-            tables.append(Table.of(name, report))
+            report = reports[name] = experiment(settings)
             try:
                 files = report.save(output, name.replace("/", "-"))
                 picture = next((file.name for file in files if file.suffix == ".png"), None)
-                sections.append(report.markdown(picture, files[0].name, make_difference_column(tables[-1])))
+                sections.append(report.markdown(picture, files[0].name, make_difference_column(name, report)))
                 if report.common is not None and report.common not in common:
                     common.append(report.common)
                 remarks = [some.markdown() for some in common]
-                text = page(command, [*remarks, *sections], summary(tables, _TITLES), live=live)
+                text = page(command, [*remarks, *sections], summary(reports, _TITLES), live=live)
                 (output / "README.md").write_text(text, encoding="utf-8")
             except OSError as error:
                 raise EnvironmentFault(

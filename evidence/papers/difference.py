@@ -14,10 +14,10 @@ from evidence.papers.agreement import (
     Compared,
     Kind,
     Pair,
-    Table,
     compared_cells,
     numbers,
 )
+from evidence.papers.page import Report
 
 #: The column's heading.
 HEADING = "difference"
@@ -65,22 +65,22 @@ _OF_NUMBERS: dict[Kind, Callable[[float, float], str]] = {
 }
 
 
-def make_difference_column(table: Table) -> tuple[int, list[str]] | None:
+def make_difference_column(name: str, report: Report) -> tuple[int, list[str]] | None:
     """The column, with its heading, and where it stands: numbers after our figures, words before the reasons.
 
     A row has a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
     Returns tuple or None: None: the paper says nothing about any row.
     """
-    cells = compared_cells(table)
+    cells = compared_cells(name, report)
     compared = next((each for each, verdict, _ in cells if verdict != NONE), None)
     if compared is None:
         return None
-    if compared.kind not in _OF_NUMBERS and _REASON in table.columns:
-        position = table.columns.index(_REASON)
+    if compared.kind not in _OF_NUMBERS and _REASON in report.columns:
+        position = report.columns.index(_REASON)
     elif compared.ours is None:
-        position = table.columns.index(compared.paper) + 2
+        position = report.columns.index(compared.paper) + 2
     else:
-        position = table.columns.index(compared.ours) + 1
+        position = report.columns.index(compared.ours) + 1
     return position, [HEADING, *(_differ(*cell) for cell in cells)]
 
 

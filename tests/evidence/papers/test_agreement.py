@@ -12,21 +12,17 @@ from evidence.papers.agreement import (
     TITLE,
     VERDICTS,
     Pair,
-    Table,
+    compared_cells,
     summary,
-    verdicts,
 )
 from evidence.papers.command import LIVE, PAPERS, _chosen
-from tests.pages import ROOT
+from tests.evidence.papers.tables import FOLDERS, get_name, read_report
 
-FOLDER = ROOT / "evidence/papers/tables"
-LIVE_FOLDER = FOLDER / "live"
-TABLES = {table.name: table for table in (Table.read(file, "") for file in sorted(FOLDER.glob("*.csv")))}
-LIVE_TABLES = {table.name: table for table in (Table.read(file, "") for file in sorted(LIVE_FOLDER.glob("*.csv")))}
+TABLES, LIVE_TABLES = ({get_name(file.name): read_report(file) for file in folder.glob("*.csv")} for folder in FOLDERS)
 
 
-def counted(table):
-    found = [verdict for _, verdict in verdicts(table)]
+def counted(name, table):
+    found = [verdict for _, verdict, _ in compared_cells(name, table)]
     return tuple(found.count(verdict) for verdict in VERDICTS)
 
 
@@ -71,14 +67,14 @@ def test_tables_have_the_papers_column():
 
 
 def test_no_committed_figure_differs_without_a_reason():
-    assert not [name for name, table in (TABLES | LIVE_TABLES).items() if counted(table)[2]]
+    assert not [name for name, table in (TABLES | LIVE_TABLES).items() if counted(name, table)[2]]
 
 
-@pytest.mark.parametrize("folder", [FOLDER, LIVE_FOLDER], ids=["simulated", "live"])
+@pytest.mark.parametrize("folder", FOLDERS, ids=["simulated", "live"])
 def test_the_committed_page_counts_its_tables(folder):
     text = (folder / "README.md").read_text(encoding="utf-8")
     titles = {csv: title for title, csv in re.findall(r"(?ms)^## ([^\n]+)\n(?:(?!^## ).)*?\[As CSV\]\((.+?)\)", text)}
-    tables = [Table.read(folder / csv, title) for csv, title in titles.items()]
+    tables = {get_name(csv): read_report(folder / csv, title) for csv, title in titles.items()}
     assert len(tables) == len(list(folder.glob("*.csv")))
     assert text.count(f"## {TITLE}") == 1
     assert summary(tables, {name: title for name, (_, title) in PAPERS.items()}) in text

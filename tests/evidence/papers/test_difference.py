@@ -4,15 +4,13 @@ import re
 
 import pytest
 
-from evidence.papers.agreement import Table
 from evidence.papers.difference import make_difference_column, relative
-from tests.pages import ROOT
+from evidence.papers.page import Report
+from tests.evidence.papers.tables import FOLDERS, get_name, read_report
 
-FOLDER = ROOT / "evidence/papers/tables"
 
-
-def table(name, columns, *rows):
-    return Table(name, "", tuple(columns.split("|")), tuple(tuple(row.split("|")) for row in rows))
+def make_column(name, columns, row):
+    return make_difference_column(name, Report("", columns.split("|"), [row.split("|")]))
 
 
 @pytest.mark.parametrize(
@@ -33,20 +31,20 @@ def test_in_percent_or_as_a_ratio(paper, ours, said):
 
 
 def test_numbers_stand_after_ours_and_words_before_the_reasons():
-    imbalance = table("pkg/table-2", "data|paper|ours|messages|why they differ", "WP|0.02|0.03|7|a")
-    assert make_difference_column(imbalance) == (3, ["difference", "+50 %"])
-    words = table("pkg/threshold", "W|paper|floor|ours|why they differ", "5|balanced|0|0|agree")
-    assert make_difference_column(words) == (4, ["difference", "none"])
-    assert make_difference_column(table("mixed/figure-8", "workers|plan, ms", "5|1")) is None
+    imbalance = make_column("pkg/table-2", "data|paper|ours|messages|why they differ", "WP|0.02|0.03|7|a")
+    assert imbalance == (3, ["difference", "+50 %"])
+    words = make_column("pkg/threshold", "W|paper|floor|ours|why they differ", "5|balanced|0|0|agree")
+    assert words == (4, ["difference", "none"])
+    assert make_column("mixed/figure-8", "workers|plan, ms", "5|1") is None
 
 
-@pytest.mark.parametrize("folder", [FOLDER, FOLDER / "live"], ids=["simulated", "live"])
+@pytest.mark.parametrize("folder", FOLDERS, ids=["simulated", "live"])
 def test_the_committed_pages_have_it(folder):
     """Each table with a figure of the paper has the column, as its CSV gives it."""
     text, found = (folder / "README.md").read_text(encoding="utf-8"), 0
     for section in re.split(r"(?m)^(?=## )", text):
         if csv := re.search(r"\[As CSV\]\((.+?)\)", section):
-            column = make_difference_column(Table.read(folder / csv[1], ""))
+            column = make_difference_column(get_name(csv[1]), read_report(folder / csv[1]))
             lines = [re.split(r" *(?<!\\)\| *", line) for line in section.split("\n") if line.startswith("| ")]
             if column is not None:
                 assert [line[1 + column[0]] for line in lines] == [column[1][0], "---", *column[1][1:]], csv[1]
