@@ -1,9 +1,10 @@
-"""Streams like those of the PKG paper's Table I, and routing alone: the paper's measure needs no queues.
+"""Streams like those of the PKG paper's Table I, and their routing, without queues.
 
 The streams have the messages, keys and p1 that are published; the shapes of their distributions are assumed.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,7 @@ from numpy.typing import NDArray
 from evidence.papers.page import Sizing
 from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.keys import Keys
-from unskew.grouping.measures import imbalance_fraction
-from unskew.grouping.simulator import Workload
-from unskew.grouping.simulator.outcome import count_loads
-from unskew.grouping.simulator.sources import Sources
+from unskew.grouping.simulator import FeedbackTiming, SimulationOutcome, make_workload, simulate
 from unskew.grouping.streams import KeyStream
 
 # The TW trace (1.2 G words) isn't run whole: this many messages at scale 1.
@@ -68,28 +66,21 @@ def share_of_first(keys: Keys) -> float:
     return float(np.bincount(keys.codes).max() / len(keys))
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Where m messages went.
-
-    ``final``, ``average``: I(m) / m, and the mean of I(t) over all t, over m. ``assigned`` (int32[m]): The worker of
-    each message.
-    """
-
-    final: float
-    average: float
-    assigned: NDArray[np.int32]
-
-
-def route(name: str, keys: Keys, workers: int, *, sources: int = 1, seed: int = 0, **options: Any) -> Spread:
-    """Route the messages, dealt evenly to the sources."""
-    m = len(keys)
-    load = Workload(keys, np.arange(m, dtype=np.float64), np.ones(m))
-    senders = Sources(lambda: create(name, workers, seed=seed, **options), load, sources, "even")
-    assigned = np.empty(m, np.int32)
-    senders.route(0, m, assigned)
-    loads, average = count_loads(assigned, np.array([m]), workers)
-    return Spread(imbalance_fraction(loads[-1]), average / m, assigned)
+def route(
+    name: str,
+    keys: Keys,
+    workers: int,
+    *,
+    sources: int = 1,
+    seed: int = 0,
+    feedback: FeedbackTiming | None = None,
+    samples: int = 1,
+    **options: Any,
+) -> SimulationOutcome:
+    """Route the messages, one a millisecond, dealt evenly to the sources; workers serve them at once."""
+    load = make_workload(keys, np.arange(len(keys), dtype=np.float64), 0.0)
+    made = partial(create, name, workers, seed=seed, **options)
+    return simulate(made, load, sources=sources, feedback=feedback, samples=samples)
 
 
 def route_in_batches(name: str, keys: NDArray[np.int64], workers: int, seed: int) -> NDArray[np.int32]:

@@ -3,19 +3,17 @@
 Figure 4 compares the balance, figure 6 the decisions, which differ; and probing the workers doesn't help.
 """
 
-from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Report, Sizing, add_legend, headings
-from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, Spread, route, share_of_first
-from unskew.grouping import create, encode_keys, streams
-from unskew.grouping.interface import Grouping
+from evidence.papers.pkg.datasets import CT, LN1, LN2, TW, WP, route, share_of_first
+from unskew.grouping import encode_keys, streams
 from unskew.grouping.keys import Keys
 from unskew.grouping.registry import get_colour
-from unskew.grouping.simulator import FeedbackTiming, SimulationOutcome, make_workload, simulate
+from unskew.grouping.simulator import FeedbackTiming, SimulationOutcome
 
 WORKERS = (5, 10, 50, 100)
 SOURCES = (5, 10, 15, 20)
@@ -31,9 +29,11 @@ def figure_4(settings: Sizing) -> Report:
         m, p1 = len(keys), share_of_first(keys)
         notes.append(f"{data.symbol}: {m:,} messages, {len(keys.hashes):,} keys, p1 = {100 * p1:.2f} %.")
         for workers in WORKERS:
-            hashing = route("KEY", keys, workers, seed=settings.seed).average
-            oracle = route("PARTIAL_KEY", keys, workers, seed=settings.seed, estimation="global").average
-            local = [route("PARTIAL_KEY", keys, workers, sources=s, seed=settings.seed).average for s in SOURCES]
+            hashing = route("KEY", keys, workers, seed=settings.seed).average_imbalance
+            oracle = route("PARTIAL_KEY", keys, workers, seed=settings.seed, estimation="global").average_imbalance
+            local = [
+                route("PARTIAL_KEY", keys, workers, sources=s, seed=settings.seed).average_imbalance for s in SOURCES
+            ]
             for name, value in zip(("H", "G", *(f"L{s}" for s in SOURCES)), (hashing, oracle, *local), strict=True):
                 curves.setdefault(data.symbol, {}).setdefault(name, []).append(value)
             order = max(local) / oracle
@@ -95,16 +95,16 @@ def figure_6(settings: Sizing) -> Report:
         shares = {s: 100 * float(np.mean(spread.assigned != oracle.assigned)) for s, spread in local.items()}
         for s, share in shares.items():
             curves[s].append(share)
-        worst = max(spread.average for spread in local.values())
-        rows.append((f"ZF, z = {z}", *shares.values(), oracle.average, worst, "falls with z", None))
+        worst = max(spread.average_imbalance for spread in local.values())
+        rows.append((f"ZF, z = {z}", *shares.values(), oracle.average_imbalance, worst, "falls with z", None))
     high, low = max(row[-1] for row in curves.values()), min(row[0] for row in curves.values())
     rows = [(*row[:-1], "agree" if high < low else "they don't fall") for row in rows]
     keys = WP.draw(settings)
     oracle, local = _both(keys, _FIGURE_6_WORKERS, settings.seed)
     agree = {s: float(np.mean(spread.assigned == oracle.assigned)) for s, spread in local.items()}
     overlaps = [100 * share / (2 - share) for share in agree.values()]
-    worst = max(spread.average for spread in local.values())
-    rows.append(("WP-like, Jaccard overlap", *overlaps, oracle.average, worst, "47", "a"))
+    worst = max(spread.average_imbalance for spread in local.values())
+    rows.append(("WP-like, Jaccard overlap", *overlaps, oracle.average_imbalance, worst, "47", "a"))
     columns = headings(
         f"stream | {' | '.join(f'L{s}, %' for s in _FIGURE_6_SOURCES)} | imbalance G | imbalance L, worst | paper | "
         "why they differ"
@@ -118,7 +118,7 @@ def figure_6(settings: Sizing) -> Report:
     )
 
 
-def _both(keys: Keys, workers: int, seed: int) -> tuple[Spread, dict[int, Spread]]:
+def _both(keys: Keys, workers: int, seed: int) -> tuple[SimulationOutcome, dict[int, SimulationOutcome]]:
     oracle = route("PARTIAL_KEY", keys, workers, seed=seed, estimation="global")
     return oracle, {s: route("PARTIAL_KEY", keys, workers, sources=s, seed=seed) for s in _FIGURE_6_SOURCES}
 
@@ -146,22 +146,15 @@ def probing(settings: Sizing) -> Report:
     for data in (WP, TW, CT):
         keys = data.draw(settings)
         for workers in _PROBING_WORKERS:
-            # A tuple a millisecond, served at once: the workers report what they have got.
-            load = make_workload(keys, np.arange(len(keys), dtype=np.float64), 0.0)
-            outcomes: dict[str, SimulationOutcome] = {
-                "G": simulate(_making(workers, settings.seed, estimation="global"), load),
-                "L5": simulate(_making(workers, settings.seed), load, sources=_PROBING_SOURCES),
-            }
+            send = partial(route, "PARTIAL_KEY", keys, workers, seed=settings.seed, samples=200)
+            outcomes = {"G": send(estimation="global"), "L5": send(sources=_PROBING_SOURCES)}
             for label, minutes in (("L5P1", 1.0), ("L5P0.1", 0.1)):
                 every = round(minutes * MINUTE[data.symbol])
                 if every <= _PROBING_SOURCES:  # less than a message a source
                     continue
-                outcomes[label] = simulate(
-                    _making(workers, settings.seed, probe_every=every),
-                    load,
-                    sources=_PROBING_SOURCES,
-                    feedback=FeedbackTiming(interval=float(every)),
-                )
+                # A tuple a millisecond: so often the workers report what they have got.
+                feedback = FeedbackTiming(interval=float(every))
+                outcomes[label] = send(sources=_PROBING_SOURCES, feedback=feedback, probe_every=every)
             if data is WP and workers == _PROBING_WORKERS[1]:
                 over_time = outcomes
             messages = {label: outcome.average_imbalance * len(keys) for label, outcome in outcomes.items()}
@@ -183,10 +176,6 @@ def probing(settings: Sizing) -> Report:
         "a: a minute of CT is 16 messages. So soon after a probe it helps, and by one or two messages.",
     ]
     return Report("PKG: probing doesn't help", columns, rows, notes, lambda figure: _draw_probing(figure, over_time))
-
-
-def _making(workers: int, seed: int, **options: Any) -> Callable[[], Grouping]:
-    return lambda: create("PARTIAL_KEY", workers, seed=seed, **options)
 
 
 def _ours_probing(messages: dict[str, float]) -> str:

@@ -27,7 +27,7 @@ def figure_7(settings: Sizing) -> Report:
             keys = encode_keys(stream.take(0, m, seed=settings.seed))
             for w in WORKERS:
                 curves.setdefault((k, w), []).append(
-                    route("PARTIAL_KEY", keys, w, sources=5, seed=settings.seed).average
+                    route("PARTIAL_KEY", keys, w, sources=5, seed=settings.seed).average_imbalance
                 )
                 if stream.p1 > 2 / w:
                     first.setdefault((k, w), z)
@@ -85,7 +85,10 @@ def figure_9(settings: Sizing) -> Report:
         tried = [d for d in CHOICES if d <= w]
         seeds = range(settings.seed, settings.seed + (20 if w <= 10 else 5))
         values = np.array(
-            [[route("PARTIAL_KEY", keys, w, sources=5, seed=s, choices=d).average for s in seeds] for d in tried]
+            [
+                [route("PARTIAL_KEY", keys, w, sources=5, seed=s, choices=d).average_imbalance for s in seeds]
+                for d in tried
+            ]
         )
         loose = np.array(
             [[_may_coincide(keys.codes, _drawn(len(keys.hashes), d, w, s), w) for s in seeds] for d in tried]

@@ -52,7 +52,7 @@ def table_2(settings: Sizing) -> Report:
         notes.append(f"{data.symbol}-like: {m:,} messages, {len(keys.hashes):,} keys, p1 = {100 * p1:.2f} %.")
         for method, name in METHODS.items():
             for at, workers in enumerate(WORKERS):
-                share = route(name, keys, workers, seed=settings.seed, **_options(method, keys)).final
+                share = route(name, keys, workers, seed=settings.seed, **_options(method, keys)).final_imbalance
                 ours.setdefault((data.symbol, method), []).append(share)
                 paper = PAPER[data.symbol][method][at]
                 rows.append(
@@ -137,8 +137,8 @@ def threshold(settings: Sizing) -> Report:
         p1, m = share_of_first(keys), len(keys)
         limit = 2 / p1
         tried = sorted({max(2, round(limit * factor)) for factor in (0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 3)})
-        partial = [route("PARTIAL_KEY", keys, w, sources=5, seed=settings.seed).final for w in tried]
-        key = [route("KEY", keys, w, seed=settings.seed).final for w in tried]
+        partial = [route("PARTIAL_KEY", keys, w, sources=5, seed=settings.seed).final_imbalance for w in tried]
+        key = [route("KEY", keys, w, seed=settings.seed).final_imbalance for w in tried]
         curves[data.symbol] = (limit, tried, partial, key)
         for w, of_partial, of_key in zip(tried, partial, key, strict=True):
             floor = max(0.0, p1 / 2 - 1 / w)
