@@ -5,9 +5,9 @@ times that workers measured, without the second or so that a batch costs all sch
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -32,7 +32,6 @@ from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
-from unskew.grouping.feedback_loop import Rebalance
 from unskew.kafka.connection import Connection
 from unskew.kafka.outbox import Outbox
 from unskew.kafka.topics import ensure_topic
@@ -49,23 +48,19 @@ class Course:
     """A run's batches with tuples, by the workers' reports.
 
     ``tuples``, ``busy`` (int64[b, W], float64[b, W]): Each worker's tuples, and the time it was at work (s).
-    ``internals``: The router's ``internals`` at each batch's end. ``rebalances``: The plans that moved keys. ``moved``,
-    ``seconds`` (int64[b], float64[b]): Of ``drain`` alone: the states that left their worker, and the batch's
-    whole time (s).
+    ``internals``: The router's ``internals`` at each batch's end. ``moved``, ``seconds`` (int64[b], float64[b]): Of
+    ``drain`` alone: the states that left their worker, and the batch's whole time (s).
     """
 
     tuples: NDArray[np.int64]
     busy: NDArray[np.float64]
     internals: list[dict[str, Any]] = field(default_factory=list)
-    rebalances: list[Rebalance] = field(default_factory=list)
     moved: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     seconds: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     def within(self, first: int, stop: int | None = None) -> "Course":
         """Some of the batches."""
-        part = slice(first, stop)
-        moved, seconds = self.moved[part], self.seconds[part]
-        return Course(self.tuples[part], self.busy[part], self.internals[part], self.rebalances, moved, seconds)
+        return Course(**{each.name: getattr(self, each.name)[first:stop] for each in fields(self)})
 
     @property
     def throughput(self) -> float:
@@ -138,7 +133,6 @@ class Stage:
             np.array([report.loads for report in full]),
             np.array([report.busy for report in full]),
             [report.internals.get(0, {}) for report in full],
-            [rebalance for report in reports for rebalance in report.rebalances],
         )
 
     def play_operator(
@@ -235,11 +229,11 @@ def shipped(*modules: ModuleType) -> None:
 
 
 @contextmanager
-def stage(conf: Mapping[str, str] | None = None) -> Iterator[Stage]:
+def stage() -> Iterator[Stage]:
     """Start a broker and Spark, give a stage on them, and stop both again."""
-    names = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
+    conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
     with open_bench() as bench:
-        spark = session.start_spark("reproduce", f"local[{THREADS}]", 2, {**names, **(conf or {})})
+        spark = session.start_spark("reproduce", f"local[{THREADS}]", 2, conf)
         try:
             yield Stage(spark, bench.connection, bench.folder)
         finally:
