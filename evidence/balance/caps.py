@@ -13,8 +13,6 @@ as possible between the workers that its keys have been on so far (``reachable``
 """
 
 import argparse
-import csv
-import gzip
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -23,10 +21,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from evidence.balance.reachable import Places
 from evidence.balance.streams import STREAMS, WINDOW
 from evidence.balance.theory import most_of_windows, read_keys
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.simulation.simulation import Contestant, FeedbackTiming, Simulation
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import straggler_ratio
@@ -108,10 +108,9 @@ def compare(
 
 
 def show(found: Sequence[Found]) -> None:
-    """Print a Markdown table: of each stream, W and cap, the figures of each grouping."""
+    """Print of each stream, W and cap the figures of each grouping."""
     columns = list(dict.fromkeys((one.grouping, one.sources) for one in found))
-    print("| stream | W | cap | fewest | " + " | ".join(f"{name}, S = {sources}" for name, sources in columns) + " |")
-    print("| --- " + "| ---: " * (len(columns) + 3) + "|")
+    table = make_table("stream", "W", "cap", "fewest", *(f"{name}, S = {sources}" for name, sources in columns))
     for of in dict.fromkeys((one.stream, one.workers, one.cap) for one in found):
         row = {(f.grouping, f.sources): f for f in found if (f.stream, f.workers, f.cap) == of}
         cells = [
@@ -120,7 +119,8 @@ def show(found: Sequence[Found]) -> None:
             else "–"
             for at in columns
         ]
-        print(f"| {of[0]} | {of[1]:,} | {of[2]:.2f} | {next(iter(row.values())).fewest:.2f} | {' | '.join(cells)} |")
+        table.add_row(of[0], f"{of[1]:,}", f"{of[2]:.2f}", f"{next(iter(row.values())).fewest:.2f}", *cells)
+    print_table(table)
 
 
 def summarise(found: Sequence[Found]) -> None:
@@ -141,22 +141,15 @@ def summarise(found: Sequence[Found]) -> None:
     others = [f.replication - alone[at[:3]].replication for at, f in planned.items() if at[3] > 1 and at[:3] in alone]
     if others:
         print(f"More sources than one: from {min(others):.4f} to {max(others):.4f} workers a key more.")
-    print("\n| grouping | W | cap | replication / fewest, median | most | lasting, median | reachable, median | most |")
-    print("| --- " + "| ---: " * 7 + "|")
+    heads = "replication / fewest, median", "most", "lasting, median", "reachable, median", "most"
+    table = make_table("grouping", "W", "cap", *heads)
     for name, all_of in ("PLANNED", alone), ("BOUNDED_LOAD", bounded):
         for workers, cap in dict.fromkeys(at[1:] for at in all_of):
             here = [f for at, f in all_of.items() if at[1:] == (workers, cap)]
             ratios, reachable = [f.replication / f.fewest for f in here], [f.reachable for f in here]
             cells = median(ratios), max(ratios), median(f.lasting for f in here), median(reachable), max(reachable)
-            print(f"| {name} | {workers:,} | {cap:.2f} | {' | '.join(f'{x:.3f}' for x in cells)} |")
-
-
-def read(path: Path) -> Iterator[Found]:
-    """The figures in a file of ours."""
-    kinds = Found.__annotations__.values()
-    with gzip.open(path, "rt", newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            yield Found(*(kind(row[name]) for name, kind in zip(Found._fields, kinds, strict=True)))
+            table.add_row(name, f"{workers:,}", f"{cap:.2f}", *(f"{x:.3f}" for x in cells))
+    print_table(table)
 
 
 def main() -> None:
@@ -167,7 +160,10 @@ def main() -> None:
     parser.add_argument("--caps", nargs="+", type=float, default=[1.02, 1.05, 1.10])
     parser.add_argument("--read", type=Path, metavar="CSV", help="show what was found earlier")
     given = parser.parse_args()
-    found = list(read(given.read) if given.read else compare(given.streams, given.workers, given.sources, given.caps))
+    if given.read:
+        found = [Found(**row) for row in csv.read_csv(given.read).to_pylist()]
+    else:
+        found = list(compare(given.streams, given.workers, given.sources, given.caps))
     found.sort(key=lambda one: (one.stream, one.workers, one.cap, one.grouping != "PLANNED", one.sources))
     show(found)
     summarise(found)

@@ -10,10 +10,9 @@ window, and the replication of the last.
 import argparse
 
 import numpy as np
-from rich.table import Table
 
 from evidence.balance.streams import WINDOW, draw_changes
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.simulate import SimulationOptions
 from unskew.grouping import create
 from unskew.grouping.measures import straggler_ratio
@@ -33,7 +32,7 @@ def main() -> None:
     parser.add_argument("groupings", nargs="*", metavar="GROUPING", default=COMPARED)
     parser.add_argument("--workers", type=int, default=10)
     given = parser.parse_args()
-    shown = Table("grouping", *(name for name, _ in draw_changes(1)))
+    shown = make_table("grouping", *(name for name, _ in draw_changes(1)))
     for label, name, options in SimulationOptions(groupings=",".join(given.groupings)).schemes:
         router, cells, now = create(name, given.workers, **options), [], 0
         for _, keys in draw_changes(MILLION):

@@ -24,6 +24,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from evidence.balance.streams import ADVERSARY, STREAMS, WINDOW
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.simulation.input_stream import read_stream
 from unskew.grouping import encode_keys
 from unskew.grouping.keys import Keys
@@ -148,12 +149,12 @@ def measure_known(keys: Keys, workers: int, cap: float) -> str:
     return f"{replicas / fewest_replicas(counts, workers, CAP):.2f}, {lasting:.2f}"
 
 
-def print_table(heads: Sequence[object], rows: Mapping[str, Sequence[float | str]]) -> None:
-    """As Markdown."""
-    print("|", *(f"| {head}" for head in heads), f"|\n| --- |{' ---: |' * len(heads)}")
+def print_numbers(heads: Sequence[object], rows: Mapping[str, Sequence[float | str]]) -> None:
+    """Print a table of numbers, and of what is text already."""
+    table = make_table("", *map(str, heads))
     for name, row in rows.items():
-        print(f"| {name} |", *(f"{value if isinstance(value, str) else f'{value:.2f}'} |" for value in row))
-    print()
+        table.add_row(name, *(value if isinstance(value, str) else f"{value:.2f}" for value in row))
+    print_table(table)
 
 
 def main() -> None:
@@ -169,17 +170,17 @@ def main() -> None:
     of = [(share, percent / 100 * WORKERS + share) for share, percent in zip(shares, percents, strict=True)]
     bounds = [KEYS - 1 + ceil(hot / CAP) for _, hot in of]
     rows = {name: [way(*each) / least for each, least in zip(of, bounds, strict=True)] for name, way in ways.items()}
-    print_table([f"R{percent}" for percent in percents], rows)
+    print_numbers([f"R{percent}" for percent in percents], rows)
     rows = {}
     for stream in VARYING:
         codes = read_keys(stream).codes
         most = most_of_windows(codes, len(codes) // WINDOW // 2 * WINDOW)
         needed = [np.maximum(1, np.ceil(most * MANY / cap / WINDOW - 1e-9)).sum() for cap in CAPS]
         rows[stream] = [each / fewest_replicas(np.bincount(codes), MANY, CAP) for each in needed]
-    print_table(CAPS, rows)
+    print_numbers(CAPS, rows)
     known = {stream: read_keys(stream) for stream in KNOWN}
-    print_table(EXPECTED, {of: [measure_known(keys, MANY, cap) for cap in EXPECTED] for of, keys in known.items()})
-    print_table([*ADVERSARY], {"workers a key, at least": [bound_sources(*each) for each in ADVERSARY.items()]})
+    print_numbers(EXPECTED, {of: [measure_known(keys, MANY, cap) for cap in EXPECTED] for of, keys in known.items()})
+    print_numbers([*ADVERSARY], {"workers a key, at least": [bound_sources(*each) for each in ADVERSARY.items()]})
 
 
 if __name__ == "__main__":
