@@ -227,25 +227,13 @@ def _why(method: str, means: list[float]) -> str:
 
 def _draw(figure: Figure, curves: dict[tuple[str, str], list[NDArray[np.float64]]]) -> None:
     figure.set_size_inches(12, 4)
+    styles = {"halving": ("o-", "#b59f00", "kx"), "doubling": ("s--", "#5c5200", "k+")}
     for axes, name in zip(figure.subplots(1, len(SHAPES), sharey=True), SHAPES, strict=True):
-        for method, style in zip(METHODS, ("o-", "s--"), strict=True):
-            values = curves[name, method]
-            axes.plot(
-                ROUNDS,
-                [v.mean() for v in values],
-                style,
-                label=method,
-                color="#b59f00" if style[0] == "o" else "#5c5200",
-            )
-            axes.fill_between(
-                ROUNDS,
-                [np.percentile(v, 10) for v in values],
-                [np.percentile(v, 90) for v in values],
-                alpha=0.15,
-                color="#b59f00",
-            )
-            before, after = PAPER[name, method]
-            axes.plot([0, 1], [before, after], "kx" if method == "halving" else "k+", label=f"paper, {method}")
+        for method, (style, colour, mark) in styles.items():
+            values = np.array(curves[name, method])  # [rounds, seeds]
+            axes.plot(ROUNDS, values.mean(axis=1), style, label=method, color=colour)
+            axes.fill_between(ROUNDS, *np.percentile(values, (10, 90), axis=1), alpha=0.15, color="#b59f00")
+            axes.plot([0, 1], PAPER[name, method], mark, label=f"paper, {method}")
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("rounds")
     figure.axes[0].set_ylabel("skew S")

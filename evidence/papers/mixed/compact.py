@@ -2,9 +2,9 @@
 
 import statistics
 import time
-from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,8 +20,7 @@ from unskew.grouping.table.compact import expand_groups, group_records
 DEGREES = (1, 2, 4, 16, 64, 256)
 
 
-@dataclass(frozen=True, slots=True)
-class Compacted:
+class Compacted(NamedTuple):
     """One degree of discretisation.
 
     ``degree``: R; None: the original key space. ``records``: The number of vectors with which is planned. ``grouping``,
@@ -80,30 +79,25 @@ def figure_11(settings: Sizing) -> Report:
     """Time to plan and error of the load estimate, by degree of discretisation."""
     results = over_degrees(settings)
     names = ["none" if c.degree is None else str(c.degree) for c in results]
-    numbers = [(c.records, c.grouping, c.planning, c.mean_error, c.max_error, c.theta) for c in results]
+    panels = {
+        "ms": {"plan": [c.planning for c in results], "group and plan": [c.grouping + c.planning for c in results]},
+        "error of the load estimate, %": {
+            "mean": [c.mean_error for c in results],
+            "worst worker": [c.max_error for c in results],
+        },
+    }
 
     def draw(figure: Figure) -> None:
-        times, errors = figure.subplots(1, 2)
-        times.plot(names, [c.planning for c in results], color=get_colour("MIXED"), marker=".", label="plan")
-        times.plot(
-            names,
-            [c.grouping + c.planning for c in results],
-            color=get_colour("MINMIG"),
-            marker=".",
-            label="group and plan",
-        )
-        times.set(ylabel="ms", yscale="log")
-        errors.plot(names, [c.mean_error for c in results], color=get_colour("MIXED"), marker=".", label="mean")
-        errors.plot(names, [c.max_error for c in results], color=get_colour("MINMIG"), marker=".", label="worst worker")
-        errors.set_ylabel("error of the load estimate, %")
-        for panel in (times, errors):
-            panel.set_xlabel("R")
+        for panel, (what, lines) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+            for (label, values), scheme in zip(lines.items(), ("MIXED", "MINMIG"), strict=True):
+                panel.plot(names, values, color=get_colour(scheme), marker=".", label=label)
+            panel.set(xlabel="R", ylabel=what, yscale="log" if what == "ms" else "linear")
             panel.legend()
 
     return Report(
         f"Mixed, figure 11: compact representation of {results[0].records:,} keys",
         ("R", "records", "group, ms", "plan, ms", "load error, %", "worst worker's, %", "θ, %"),
-        [(name, *row) for name, row in zip(names, numbers, strict=True)],
+        [(name, *result[1:]) for name, result in zip(names, results, strict=True)],
         ["none: the original key space. The paper's time is the plan's; it says nothing of grouping."],
         draw,
     )

@@ -61,15 +61,8 @@ def _draw_figure_4(figure: Figure, curves: dict[str, dict[str, list[float]]]) ->
     figure.set_size_inches(12, 4)
     for axes, (symbol, lines) in zip(figure.subplots(1, len(curves), sharey=True), curves.items(), strict=True):
         for name, values in lines.items():
-            style = {"H": "-", "G": "--"}.get(name, ":")
-            axes.plot(
-                WORKERS,
-                values,
-                label=name,
-                linestyle=style,
-                marker=".",
-                color=get_colour("KEY" if name == "H" else "PARTIAL_KEY"),
-            )
+            style = {"H": ".-", "G": ".--"}.get(name, ".:")
+            axes.plot(WORKERS, values, style, label=name, color=get_colour("KEY" if name == "H" else "PARTIAL_KEY"))
         axes.set(xscale="log", yscale="log")
         axes.set_xticks(WORKERS, [str(w) for w in WORKERS])
         axes.set_title(symbol, fontsize=10)
@@ -158,16 +151,9 @@ def probing(settings: Sizing) -> Report:
             if data is WP and workers == _PROBING_WORKERS[1]:
                 over_time = outcomes
             messages = {label: outcome.average_imbalance * len(keys) for label, outcome in outcomes.items()}
-            rows.append(
-                (
-                    data.symbol,
-                    workers,
-                    *map(messages.get, LABELS),
-                    "L5P1 ≥ L5",
-                    _ours_probing(messages),
-                    _why_probing(messages),
-                )
-            )
+            ratio = messages["L5P1"] / messages["L5"]
+            ours, why = f"L5P1 = {ratio:.2g} L5", "agree" if ratio > 0.95 else "a"
+            rows.append((data.symbol, workers, *map(messages.get, LABELS), "L5P1 ≥ L5", ours, why))
     columns = ("data", "W", *LABELS, "paper", "ours", "why they differ")
     notes = [
         "Average imbalance in messages, five sources; probing every minute of the trace and ten times as often.",
@@ -178,23 +164,10 @@ def probing(settings: Sizing) -> Report:
     return Report("PKG: probing doesn't help", columns, rows, notes, lambda figure: _draw_probing(figure, over_time))
 
 
-def _ours_probing(messages: dict[str, float]) -> str:
-    return f"L5P1 = {messages['L5P1'] / messages['L5']:.2g} L5"
-
-
-def _why_probing(messages: dict[str, float]) -> str:
-    return "agree" if messages["L5P1"] > 0.95 * messages["L5"] else "a"
-
-
 def _draw_probing(figure: Figure, outcomes: dict[str, SimulationOutcome]) -> None:
     axes = figure.subplots()
     for (label, outcome), style in zip(outcomes.items(), ("--", "-", ":", "-."), strict=True):
-        axes.plot(
-            outcome.series["tuples"],
-            outcome.series["imbalance"],
-            label=label,
-            linestyle=style,
-            color=get_colour("PARTIAL_KEY"),
-        )
+        series = outcome.series
+        axes.plot(series["tuples"], series["imbalance"], style, label=label, color=get_colour("PARTIAL_KEY"))
     axes.set(yscale="log", xlabel=f"messages (WP-like, W = {WORKERS[1]})", ylabel="imbalance I(t), messages")
     add_legend(figure, "right upper")

@@ -52,20 +52,11 @@ def table_2(settings: Sizing) -> Report:
         notes.append(f"{data.symbol}-like: {m:,} messages, {len(keys.hashes):,} keys, p1 = {100 * p1:.2f} %.")
         for method, name in METHODS.items():
             for at, workers in enumerate(WORKERS):
+                paper = PAPER[data.symbol][method][at]
                 share = route(name, keys, workers, seed=settings.seed, **_options(method, keys)).final_imbalance
                 ours.setdefault((data.symbol, method), []).append(share)
-                paper = PAPER[data.symbol][method][at]
-                rows.append(
-                    (
-                        data.symbol,
-                        workers,
-                        method,
-                        paper,
-                        share,
-                        share * m,
-                        _why(data, method, workers, paper, share, keys),
-                    )
-                )
+                why = _why(data, method, workers, paper, share, keys)
+                rows.append((data.symbol, workers, method, paper, share, share * m, why))
     notes += [
         f"a: one draw of hash functions, which puts other keys beside the first; {DRAWS} of ours span the paper's.",
         "b: not the first key but the second, third, … decide, whose shares in the traces aren't published.",

@@ -1,5 +1,7 @@
 """Figure 10: the load changes at tuple 75,000, POSG notices and recovers."""
 
+from itertools import pairwise
+
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -31,27 +33,19 @@ def time_series(settings: Sizing) -> Report:
         line = run_timeline(Posg(K, seed=settings.seed, settle=settle), encode_keys(items), arrivals, services)
         timelines[settle] = line
         times[settle] = line.finishes - arrivals
-    starts = {name: int(np.flatnonzero(line.states == RUN)[0]) for name, line in timelines.items()}
-    renewed = {name: _sketches_after(line, 1) for name, line in timelines.items()}
-    all_renewed = {name: _sketches_after(line, 2 * K) for name, line in timelines.items()}
+    starts = [int(np.flatnonzero(line.states == RUN)[0]) for line in timelines.values()]
+    renewed, all_renewed = ([_sketches_after(line, count) for line in timelines.values()] for count in (1, 2 * K))
+    events = (
+        ("first tuple scheduled in RUN", "10,690 (prototype 20,978)", starts, "a"),
+        ("first new sketch after the change", "84,912 (prototype 82,311)", renewed, "c"),
+        ("all sketches are new", None, all_renewed, "b"),
+    )
     rows: list[tuple[Cell, ...]] = [
-        ("first tuple scheduled in RUN", "10,690 (prototype 20,978)", None, *(f"{v:,}" for v in starts.values()), "a"),
-        (
-            "first new sketch after the change",
-            "84,912 (prototype 82,311)",
-            None,
-            *(f"{v:,}" for v in renewed.values()),
-            "c",
-        ),
-        ("all sketches are new", None, None, *(f"{v:,}" for v in all_renewed.values()), "b"),
+        (what, paper, None, *(f"{at:,}" for at in ours), why) for what, paper, ours, why in events
     ]
-    bounds = [0, max(starts.values()), CHANGE, max(all_renewed.values()), M]
-    for what, first, last in zip(
-        ("until both run", "until the change", "until both have learnt", "to the end"),
-        bounds,
-        bounds[1:],
-        strict=False,
-    ):
+    spans = pairwise([0, max(starts), CHANGE, max(all_renewed), M])
+    parts = "until both run", "until the change", "until both have learnt", "to the end"
+    for what, (first, last) in zip(parts, spans, strict=True):
         means = {name: float(values[first:last].mean()) for name, values in times.items()}
         why = "agree" if means["clock"] < means["round robin"] or what == "until both run" else None
         rows.append((f"mean completion {what}, ms", "POSG below after RUN", *means.values(), why))
