@@ -150,42 +150,31 @@ MISSING = {
     "ours": "the point or the scheme is ours, for comparison",
 }
 
-_CURVES = (Compared(CLAIM),)
-_UPS = (Compared(SPEED_UP),)
-_WORDS = (Compared(WORDS),)
-_WORD_OF_README = (Compared(README, "paper (README)", missing="ours"),)
+_SPEED_UPS = ("figure-4", "figure-5", "figure-6", "figure-7", "figure-8", "figure-9", "items", "tolerance", "window")
+_CURVES = ("8", "9", "10", "11", "12", "17", "18", "19", "13", "14", "15", "16")
 
 #: Experiment → the cells that are compared. Parameters (mixed/table-2) are no result.
-COMPARED: dict[str, tuple[Compared, ...]] = {
-    "pkg/table-2": (Compared(NEAR),),
-    "pkg/figure-4": _WORDS,
-    "pkg/threshold": _WORDS,
-    "pkg/figure-6": _WORDS,
-    "pkg/probing": _WORDS,
-    "pkg/figure-7": (Compared(NEAR, "paper: breaks at z"),),
-    "pkg/figure-9": (Compared(WORDS, "paper: least d"),),
-    "pkg/decision-tree": (Compared(NEAR, missing="ours"),),
-    "pkg/heavy-hitters": (Compared(NEAR, "paper: terms", missing="ours"),),
-    "mixed/figure-4": (Compared(PRINTED),),
-    "mixed/figure-7": (Compared(NEAR, "paper: max / min load"),),
-    **{f"mixed/figure-{n}": _CURVES for n in ("8", "9", "10", "11", "12", "17", "18", "19")},
-    "mixed/figures-20-21": _CURVES,
-    "mixed/claims": (Compared(CLAIM),),
-    **{f"mixed/figure-{n}": _CURVES for n in ("13", "14", "15", "16")},
-    "mixed/live-claims": (Compared(CLAIM),),
-    "posg/figure-11": (Compared(COURSE, ours="POSG"),),
-    "posg/figure-12": (Compared(SPEED_UP, "paper: S_L"),),
-    "posg/theorem-4.3": (Compared(PRINTED),),
-    "posg/default": (Compared(SPEED_UP, "paper: S_L"),),
-    "posg/start": (Compared(WORDS, missing="ours"),),
-    **{f"posg/{name}": _UPS for name in ("figure-4", "figure-5", "figure-6", "figure-7", "figure-8", "figure-9")},
-    **{f"posg/{name}": _UPS for name in ("items", "tolerance", "window")},
-    "posg/figure-10": (Compared(WORDS, missing="ours"),),
-    "dpa/table-1": (Compared(SPREAD, "paper: with LB"),),  # our workloads are made to have the paper's S without it
-    "dpa/figure-3": (Compared(WORDS, "paper, after the first"),),
-    "dkg/skew": _WORD_OF_README,
-    "dkg/workers": _WORD_OF_README,
-    "dkg/half-skew": _WORD_OF_README,
+COMPARED: dict[str, Compared] = {
+    "pkg/table-2": Compared(NEAR),
+    **dict.fromkeys(("pkg/figure-4", "pkg/threshold", "pkg/figure-6", "pkg/probing"), Compared(WORDS)),
+    "pkg/figure-7": Compared(NEAR, "paper: breaks at z"),
+    "pkg/figure-9": Compared(WORDS, "paper: least d"),
+    "pkg/decision-tree": Compared(NEAR, missing="ours"),
+    "pkg/heavy-hitters": Compared(NEAR, "paper: terms", missing="ours"),
+    "mixed/figure-4": Compared(PRINTED),
+    "mixed/figure-7": Compared(NEAR, "paper: max / min load"),
+    **{f"mixed/figure-{number}": Compared(CLAIM) for number in _CURVES},
+    **dict.fromkeys(("mixed/figures-20-21", "mixed/claims", "mixed/live-claims"), Compared(CLAIM)),
+    "posg/figure-11": Compared(COURSE, ours="POSG"),
+    "posg/figure-12": Compared(SPEED_UP, "paper: S_L"),
+    "posg/theorem-4.3": Compared(PRINTED),
+    "posg/default": Compared(SPEED_UP, "paper: S_L"),
+    "posg/start": Compared(WORDS, missing="ours"),
+    **{f"posg/{name}": Compared(SPEED_UP) for name in _SPEED_UPS},
+    "posg/figure-10": Compared(WORDS, missing="ours"),
+    "dpa/table-1": Compared(SPREAD, "paper: with LB"),  # our workloads are made to have the paper's S without it
+    "dpa/figure-3": Compared(WORDS, "paper, after the first"),
+    **dict.fromkeys(("dkg/skew", "dkg/workers", "dkg/half-skew"), Compared(README, "paper (README)", missing="ours")),
 }
 
 AGREE, REASON, NO_REASON, NONE = "agree", "differ, with a reason", "differ, without one", "no figure in the paper"
@@ -194,22 +183,25 @@ VERDICTS = (AGREE, REASON, NO_REASON, NONE)
 TITLE = "Do they agree?"
 
 
-def compared_cells(name: str, report: Report) -> list[tuple[Compared, str, Pair | None]]:
-    """Each compared cell of an experiment's table: how, its verdict, and the two figures, if the paper has one."""
-    found: list[tuple[Compared, str, Pair | None]] = []
+def compare_cells(name: str, report: Report) -> list[tuple[str, Pair | None]]:
+    """Each compared cell of an experiment's table: its verdict, and the two figures, if the paper has one."""
+    if (compared := COMPARED.get(name)) is None:
+        return []
     table = [["" if cell is None else str(cell) for cell in row] for row in report.rows]
     rows = [dict(zip(report.columns, cells, strict=True)) for cells in table]
-    for compared in COMPARED.get(name, ()):
-        at = report.columns.index(compared.paper) if compared.paper in report.columns else None
-        for cells, row in zip(table, rows, strict=True):
-            if at is None or not cells[at]:
-                found.append((compared, NONE, None))
-                continue
-            # By position, because a table may have two columns of one heading.
-            ours = cells[at + 1] if compared.ours is None else row[compared.ours]
-            pair = Pair(cells[at], ours, row, rows)
-            differs = REASON if row.get("why they differ") and not _says(pair) else NO_REASON
-            found.append((compared, AGREE if compared.kind.agrees(pair) else differs, pair))
+    if compared.paper not in report.columns:
+        return [(NONE, None)] * len(rows)
+    at = report.columns.index(compared.paper)
+    found: list[tuple[str, Pair | None]] = []
+    for cells, row in zip(table, rows, strict=True):
+        if not cells[at]:
+            found.append((NONE, None))
+            continue
+        # By position, because a table may have two columns of one heading.
+        ours = cells[at + 1] if compared.ours is None else row[compared.ours]
+        pair = Pair(cells[at], ours, row, rows)
+        differs = REASON if row.get("why they differ") and not _says(pair) else NO_REASON
+        found.append((AGREE if compared.kind.agrees(pair) else differs, pair))
     return found
 
 
@@ -218,24 +210,26 @@ def summary(reports: Mapping[str, Report], papers: Mapping[str, str]) -> str:
 
     ``reports``: By the experiments' names. ``papers`` gives each paper's title by its name.
     """
-    found = {name: [cell[:2] for cell in compared_cells(name, report)] for name, report in reports.items()}
-    cells = [cell for of_table in found.values() for cell in of_table]
+    found = {name: Counter(cell[0] for cell in compare_cells(name, report)) for name, report in reports.items()}
     of_papers, of_tables = [_head("paper", "tables")], [_head("table", "measure")]
     for paper, title in papers.items():
-        its = {name: of_table for name, of_table in found.items() if name.partition("/")[0] == paper}
+        its = {name: counts for name, counts in found.items() if name.partition("/")[0] == paper}
         if its:
-            of_papers.append(_line(title, [cell for of_table in its.values() for cell in of_table], str(len(its))))
-        for name, of_table in its.items():
-            given = any(verdict != NONE for _, verdict in of_table)
-            kinds = ", ".join(compared.kind.name for compared in COMPARED.get(name, ())) if given else "–"
+            of_papers.append(_line(title, sum(its.values(), Counter()), str(len(its))))
+        for name, counts in its.items():
+            kind = COMPARED[name].kind.name if counts.total() > counts[NONE] else "–"
             table = reports[name].title
-            of_tables.append(_line(f"[{table}](#{anchor(table)})", of_table, kinds))
-    of_papers.append(_line("all", cells, str(len(found))))
-    kinds = dict.fromkeys(compared.kind for compared, verdict in cells if verdict != NONE)
-    missing = Counter(compared.missing for compared, verdict in cells if verdict == NONE)
+            of_tables.append(_line(f"[{table}](#{anchor(table)})", counts, kind))
+    total = sum(found.values(), Counter[str]())
+    of_papers.append(_line("all", total, str(len(found))))
+    kinds = dict.fromkeys(COMPARED[name].kind for name, counts in found.items() if counts.total() > counts[NONE])
+    missing: Counter[str] = Counter()
+    for name, counts in found.items():
+        if counts[NONE]:
+            missing[COMPARED[name].missing] += counts[NONE]
     lines = [
         f"## {TITLE}\n",
-        _sentence(Counter(verdict for _, verdict in cells)) + "\n",
+        _sentence(total) + "\n",
         *of_papers,
         "\nTwo cells agree, by the measure of their table:\n",
         *(f"- **{kind.name}**: {kind.means}" for kind in kinds),
@@ -253,8 +247,7 @@ def _head(first: str, last: str) -> str:
     return f"| {first} | figures in the paper | {' | '.join(VERDICTS)} | {last} |\n{rule}"
 
 
-def _line(first: str, cells: Sequence[tuple[Compared, str]], last: str) -> str:
-    counts = Counter(verdict for _, verdict in cells)
+def _line(first: str, counts: Counter[str], last: str) -> str:
     given = counts.total() - counts[NONE]
     columns = (str(count or "–") for count in (given, *(counts[verdict] for verdict in VERDICTS)))
     return f"| {first} | {' | '.join(columns)} | {last} |"

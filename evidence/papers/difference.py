@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from evidence.papers.agreement import (
     AGREE,
+    COMPARED,
     COURSE,
     NEAR,
     NONE,
     PRINTED,
     SPEED_UP,
     SPREAD,
-    Compared,
     Kind,
     Pair,
-    compared_cells,
+    compare_cells,
     numbers,
 )
 from evidence.papers.page import Report
@@ -71,23 +71,23 @@ def make_difference_column(name: str, report: Report) -> tuple[int, list[str]] |
     A row has a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
     Returns tuple or None: None: the paper says nothing about any row.
     """
-    cells = compared_cells(name, report)
-    compared = next((each for each, verdict, _ in cells if verdict != NONE), None)
-    if compared is None:
+    cells = compare_cells(name, report)
+    if all(verdict == NONE for verdict, _ in cells):
         return None
+    compared = COMPARED[name]
     if compared.kind not in _OF_NUMBERS and _REASON in report.columns:
         position = report.columns.index(_REASON)
     elif compared.ours is None:
         position = report.columns.index(compared.paper) + 2
     else:
         position = report.columns.index(compared.ours) + 1
-    return position, [HEADING, *(_differ(*cell) for cell in cells)]
+    return position, [HEADING, *(_differ(compared.kind, *cell) for cell in cells)]
 
 
-def _differ(compared: Compared, verdict: str, pair: Pair | None) -> str:
+def _differ(kind: Kind, verdict: str, pair: Pair | None) -> str:
     if pair is None:
         return "–"
-    say = _OF_NUMBERS.get(compared.kind)
+    say = _OF_NUMBERS.get(kind)
     if say is not None and (paper := numbers(pair.paper)) and (ours := numbers(pair.ours)) and _single(pair.paper):
         return say(paper[0], ours[0])
     return "none" if verdict == AGREE else "yes"

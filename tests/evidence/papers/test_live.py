@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evidence.papers.agreement import compared_cells
+from evidence.papers.agreement import compare_cells
 from evidence.papers.mixed import LIVE as MIXED
 from evidence.papers.mixed import live as mixed
 from evidence.papers.mixed import stock
@@ -178,7 +178,7 @@ def test_every_experiment_gives_a_whole_table(name, tmp_path, monkeypatch):
     assert all(len(row) == len(report.columns) for row in report.rows)
     assert "nan" not in report.markdown()
     report.save(tmp_path, "report")
-    assert len(compared_cells("/".join(name), report)) == len(report.rows)
+    assert len(compare_cells("/".join(name), report)) == len(report.rows)
 
 
 def test_live_experiments_run(spark, connection, tmp_path, monkeypatch):

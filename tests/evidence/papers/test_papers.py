@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evidence.papers import dkg
-from evidence.papers.agreement import compared_cells
+from evidence.papers.agreement import compare_cells
 from evidence.papers.dpa import METHODS, PAPER, SHAPES, letters, skews
 from evidence.papers.mixed import EXPERIMENTS as MIXED
 from evidence.papers.page import TELLING, Sizing
@@ -141,5 +141,5 @@ def test_every_experiment_gives_a_whole_table(paper, experiments, tmp_path):
         report, parameters = run(TINY), (paper, name) == ("mixed", "table-2")
         assert report.rows
         assert all(len(row) == len(report.columns) for row in report.rows)
-        assert len(compared_cells(f"{paper}/{name}", report)) == (0 if parameters else len(report.rows))
+        assert len(compare_cells(f"{paper}/{name}", report)) == (0 if parameters else len(report.rows))
         assert [file.suffix for file in report.save(tmp_path, name)] == [".csv", ".png"][: 1 + bool(report.plot)]
