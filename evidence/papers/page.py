@@ -98,7 +98,7 @@ class Report:
         lines = "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
         see = [f"See also [{self.common.title}](#{anchor(self.common.title)})."] if self.common else []
         see += [f"[As CSV]({table})."] if table else []
-        compared = any("paper" in column for column in self.columns)
+        compared = any("paper" in name for name in self.columns)
         parts = [f"## {self.title}", lines if compared or not (picture and table) else ""]
         parts += [" ".join([*self.notes, *see])]
         parts += [f"![{self.title}]({picture})"] if picture else []

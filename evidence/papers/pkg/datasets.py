@@ -87,3 +87,10 @@ def route_in_batches(name: str, keys: NDArray[np.int64], workers: int, seed: int
     """The worker of each message of one source, in ten batches: PLANNED plans each of them, with what it remembers."""
     router = create(name, workers, seed=seed)
     return np.concatenate([router.route(batch) for batch in np.array_split(keys, 10)])
+
+
+def explain_count(paper: int | None, ours: float) -> str | None:
+    """Whether ours is within a tenth of the paper's, if it has one; "a": it isn't, for the reason in the notes."""
+    if paper is None:
+        return None
+    return "agree" if abs(ours - paper) <= 0.1 * paper else "a"

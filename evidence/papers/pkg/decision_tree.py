@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
-from evidence.papers.pkg.datasets import route_in_batches
+from evidence.papers.pkg.datasets import explain_count, route_in_batches
 from unskew.apps.operators import Histogram
 from unskew.grouping.measures import straggler_ratio
 
@@ -40,7 +40,7 @@ def decision_tree(settings: Sizing) -> Report:
             kept, of_triplet, error = _build(triplets, values, assigned)
             paper = {"PARTIAL_KEY": 2 * _TRIPLETS, "SHUFFLE": workers * _TRIPLETS}.get(scheme)
             load = straggler_ratio(np.bincount(assigned, minlength=workers))
-            rows.append((workers, scheme, paper, kept, of_triplet, load, 100 * error, _explain(paper, kept)))
+            rows.append((workers, scheme, paper, kept, of_triplet, load, 100 * error, explain_count(paper, kept)))
     columns = headings(
         "W | grouping | paper | ours | most of a triplet | max/mean load | rank error, % | why they differ"
     )
@@ -52,12 +52,6 @@ def decision_tree(settings: Sizing) -> Report:
         "a: a feature needs its second worker only if that one has less to do than the first: 2·D·C·L is the most.",
     ]
     return Report("PKG, section 4.1: histograms of a streaming parallel decision tree", columns, rows, notes)
-
-
-def _explain(paper: int | None, ours: int) -> str | None:
-    if paper is None:
-        return None
-    return "agree" if abs(ours - paper) <= 0.1 * paper else "a"
 
 
 def _build(

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, headings
-from evidence.papers.pkg.datasets import route_in_batches
+from evidence.papers.pkg.datasets import explain_count, route_in_batches
 from unskew.grouping import streams
 from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.measures import straggler_ratio
@@ -31,7 +31,7 @@ def heavy_hitters(settings: Sizing) -> Report:
                 terms, error, found = _merge(items, assigned, workers, everywhere=scheme == "SHUFFLE")
                 paper = {"KEY": 1, "PARTIAL_KEY": 2, "SHUFFLE": workers}.get(scheme)
                 load = straggler_ratio(np.bincount(assigned, minlength=workers))
-                rows.append((z, workers, scheme, paper, terms, error, found, load, _explain(paper, terms)))
+                rows.append((z, workers, scheme, paper, terms, error, found, load, explain_count(paper, terms)))
     columns = headings(
         f"z | W | grouping | paper: terms | ours | mean error | of the top {TOP} found, % | max/mean load | "
         "why they differ"
@@ -51,12 +51,6 @@ def heavy_hitters(settings: Sizing) -> Report:
         "a: there are so few messages that not each worker that may have an item has got one.",
     ]
     return Report("PKG, section 4.2: heavy hitters by merged SpaceSaving summaries", columns, rows, notes)
-
-
-def _explain(paper: int | None, ours: float) -> str | None:
-    if paper is None:
-        return None
-    return "agree" if abs(ours - paper) <= 0.1 * paper else "a"
 
 
 def _merge(
