@@ -6,7 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from evidence.papers.difference import absolute, relative
 from evidence.papers.page import Report, anchor
+
+#: Headings.
+_DIFFERENCE, _WHY = "difference", "why they differ"
 
 #: A row's cells as the CSV has them: heading → text, empty where there is none.
 Row = Mapping[str, str]
@@ -26,12 +30,13 @@ class Kind:
     """A kind of measure: when a figure of ours agrees with the paper's.
 
     ``name``: Its word in the summary. ``means``: When two figures agree, and why that much may lie between them.
-    ``agrees``: Whether they agree.
+    ``agrees``: Whether they agree. ``differ``: How the difference of two numbers is said; None: words are compared.
     """
 
     name: str
     means: str
     agrees: Callable[[Pair], bool]
+    differ: Callable[[float, float], str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def numbers(text: str) -> list[float]:
 
 
 def _says(pair: Pair) -> bool:
-    return pair.row.get("why they differ", "").startswith(("agree", "as there", "within our spread"))
+    return pair.row.get(_WHY, "").startswith(("agree", "as there", "within our spread"))
 
 
 def _printed(pair: Pair) -> bool:
@@ -69,7 +74,7 @@ def _printed(pair: Pair) -> bool:
 
 def _near(pair: Pair) -> bool:
     paper, ours = numbers(pair.paper), numbers(pair.ours)
-    few = pair.row["why they differ"] == "agree: a few messages"  # as pkg/table-2 finds
+    few = pair.row[_WHY] == "agree: a few messages"  # as pkg/table-2 finds
     return few or (bool(paper and ours) and abs(ours[0] - paper[0]) <= 0.1 * abs(paper[0]) + 1e-12)
 
 
@@ -103,21 +108,26 @@ def _course(pair: Pair) -> bool:
 
 
 PRINTED = Kind(
-    "printed digits", "Ours, rounded as the paper prints it, is the same: no chance is in these figures.", _printed
+    "printed digits",
+    "Ours, rounded as the paper prints it, is the same: no chance is in these figures.",
+    _printed,
+    relative,
 )
 NEAR = Kind(
     "10 %",
     "Ours is within 10 % of the paper's: streams and hash functions are drawn, and the paper's draws aren't known. Two "
     "imbalances below ten messages agree too, because loads are whole messages.",
     _near,
+    relative,
 )
 SPEED_UP = Kind(
     "0.06",
     "A speed-up is within 0.06 of the paper's, a third of its mean gain (1.19). 10 % of the ratio would be more than "
     "half of that gain. Of several variants of ours, 'as written' counts: the setting of the paper's text.",
     _speed_up,
+    absolute,
 )
-SPREAD = Kind("spread", "The paper has one run: it is within the least and the greatest of our runs.", _says)
+SPREAD = Kind("spread", "The paper has one run: it is within the least and the greatest of our runs.", _says, absolute)
 WORDS = Kind(
     "words",
     "The paper has a word, a range or a picture. Our figures meet the condition that the table or its remarks state. "
@@ -135,6 +145,7 @@ COURSE = Kind(
     "A number is within 10 % of the paper's. By its words, POSG is within 10 % of round robin (the same), above it "
     "(degrades), or below it (lower, recovers).",
     _course,
+    relative,
 )
 CLAIM = Kind(
     "claim",
@@ -200,9 +211,42 @@ def compare_cells(name: str, report: Report) -> list[tuple[str, Pair | None]]:
         # By position, because a table may have two columns of one heading.
         ours = cells[at + 1] if compared.ours is None else row[compared.ours]
         pair = Pair(cells[at], ours, row, rows)
-        differs = REASON if row.get("why they differ") and not _says(pair) else NO_REASON
+        differs = REASON if row.get(_WHY) and not _says(pair) else NO_REASON
         found.append((AGREE if compared.kind.agrees(pair) else differs, pair))
     return found
+
+
+def make_difference_column(name: str, report: Report) -> tuple[int, list[str]] | None:
+    """The column, with its heading, and where it stands: numbers after our figures, words before the reasons.
+
+    A row has a number where both figures are one, "none" or "yes" for words, a dash where the paper has nothing.
+    Returns tuple or None: None: the paper says nothing about any row.
+    """
+    cells = compare_cells(name, report)
+    if all(verdict == NONE for verdict, _ in cells):
+        return None
+    compared = COMPARED[name]
+    if compared.kind.differ is None and _WHY in report.columns:
+        position = report.columns.index(_WHY)
+    elif compared.ours is None:
+        position = report.columns.index(compared.paper) + 2
+    else:
+        position = report.columns.index(compared.ours) + 1
+    return position, [_DIFFERENCE, *(_differ(compared.kind, *cell) for cell in cells)]
+
+
+def _differ(kind: Kind, verdict: str, pair: Pair | None) -> str:
+    if pair is None:
+        return "–"
+    say = kind.differ
+    if say is not None and (paper := numbers(pair.paper)) and (ours := numbers(pair.ours)) and _single(pair.paper):
+        return say(paper[0], ours[0])
+    return "none" if verdict == AGREE else "yes"
+
+
+def _single(text: str) -> bool:
+    """Whether a text is one figure, as "1.19" or "≈ 1.2" are; "10, 10" and "RUN from 10,690" aren't."""
+    return re.fullmatch(r"[≈≥ ]*-?\d[\d,]*(\.\d+)?(e[+-]?\d+)?( \(.*\))?", text) is not None and ", " not in text
 
 
 def summary(reports: Mapping[str, Report], papers: Mapping[str, str]) -> str:

@@ -10,8 +10,7 @@ from typing import Annotated
 
 import typer
 
-from evidence.papers.agreement import summary
-from evidence.papers.difference import make_difference_column
+from evidence.papers.agreement import make_difference_column, summary
 from evidence.papers.page import Remarks, Report, Sizing, page
 from unskew.errors import EnvironmentFault, UsageError
 

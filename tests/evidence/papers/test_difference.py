@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from evidence.papers.difference import make_difference_column, relative
+from evidence.papers.agreement import make_difference_column
+from evidence.papers.difference import relative
 from evidence.papers.page import Report
 from tests.evidence.papers.tables import FOLDERS, get_name, read_report
 
