@@ -6,25 +6,24 @@ import struct
 import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import orjson
 import pyspark
 
-from evidence.engines.environments import compiled, jars_of, python_of
+from evidence.engines.environments import compile_programs, jars_of, python_of
 from evidence.engines.jobs import LAST, LATENESS_MS, NO_AUCTION, STATISTICS, WINDOW_MS, Job, Place, ended, milliseconds
 from evidence.engines.joins import code_pair
 from evidence.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from evidence.engines.matcher import write
 from evidence.speed.measuring import settings
 from unskew.apps.driver.python_processes import prepare_python
-from unskew.apps.settings import Settings
 from unskew.deploy.installation.jars import connector_jars
 from unskew.deploy.installation.machine import find_java
 from unskew.kafka.connection import Connection
@@ -53,9 +52,15 @@ class Started(NamedTuple):
 class Contestant(ABC):
     """An engine, and how it does a job.
 
-    ``name``: As the table has it.
+    ``name``: As the table has it. ``engine``: The folder of its programs. ``programs``: Kinds of jobs (``Job.kind``) →
+    the program that does them: its file, or its class in Java. ``count``: The field of a record that has the count.
+    ``account``: What reads the loads from the engine's own account in the contestant's folder, if there is one.
     """
 
+    engine: ClassVar[str]
+    programs: ClassVar[Mapping[str, str]]
+    count: ClassVar[str] = "count"
+    account: ClassVar[Callable[[Path], list[int]] | None] = None
     name: str
 
     @property
@@ -80,22 +85,44 @@ class Contestant(ABC):
 
     def does(self, job: Job) -> bool:
         """Whether it has a program for a job."""
-        return not job.shuffles and not job.query
+        return any(job.kind in kinds.split() for kinds in self.programs)
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        """What starts it: a program, with the arguments that its usage names. ``folder`` is empty, and its own."""
+        if job.shuffles:
+            write(job.rules, folder)
+        program = next(each for kinds, each in self.programs.items() if job.kind in kinds.split())
+        source = _HERE / self.engine / (program if program.endswith(".py") else f"{program}.java")
+        usage = re.search(rf"(?:python|java) {re.escape(program)} (.+)", source.read_text())
+        assert usage is not None, "a program says how it is called"
+        output = f"{topic}-{self.slug}-{folder.name}"
+        values = self.values(job, folder) | {"BOOTSTRAP": bootstrap, "TOPIC": topic, "OUTPUT": output}
+        values |= dict(zip(("LEFT", "RIGHT"), job.topics(topic), strict=False))
+        command = [*self.command(program), *(values[name] for name in usage[1].split())]
+        loads = None if self.account is None else partial(self.account, folder / ACCOUNT)
+        return Started([*map(str, command)], output, loads=loads)
 
     @abstractmethod
-    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        """What starts it. ``folder`` is empty, and its own."""
+    def command(self, program: str) -> Sequence[str | Path]:
+        """What starts a program, without its arguments."""
+
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        """The arguments' values by their names, of all arguments but the broker's address and the topics."""
+        of_job = {"QUERY": job.query, "FIELD": job.field, "GAP_MS": job.gap_ms, "COST_MS": job.cost_ms}
+        of_job |= {"COST": job.cost, "LATE_MS": job.late_ms, "AIM": job.aim, "PARTITIONS": job.partitions}
+        folders = {"FOLDER": folder, "SEGMENTS": folder, "STATE": folder / "state", "CHECKPOINT": folder / "checkpoint"}
+        spouts = min(job.partitions, job.workers)
+        return of_job | folders | {"CHECKPOINTS": folder / "checkpoints", "WORKERS": job.workers, "SPOUTS": spouts}
 
     def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
         """What tells the results from a record of a job's output, its key and its value."""
-        if job.query:
-            of = {"q5": self.hot_item, "q16": self.statistics, "q18": self.last_bid, "join": self.pair}
-            return of[job.query]
-        return self.event if job.shuffles else self.first_seen if job.distinct else self.results
+        of = {"q5": self.hot_item, "q16": self.statistics, "q18": self.last_bid, "join": self.pair}
+        return (of | {"distinct": self.first_seen, "shuffle": self.event}).get(job.kind, self.results)
 
-    @abstractmethod
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        """What a record of the output says: counts, each with its window and key."""
+        """What a record of the output says: the count of a window and a key, which may be the record's own."""
+        record = orjson.loads(value)
+        yield (_read_start(record), record["key"] if key is None else key.decode()), record[self.count]
 
     def first_seen(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the job ``distinct`` says: the key that is its Kafka key was published."""
@@ -114,9 +141,7 @@ class Contestant(ABC):
     def hot_item(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the job ``hot-items`` says: an auction of a window has so many bids."""
         hot = orjson.loads(value)
-        start = hot["start"]
-        start = milliseconds(start) if isinstance(start, str) else start
-        yield (start, LAST if hot["auction"] == NO_AUCTION else str(hot["auction"])), hot["num"]
+        yield (_read_start(hot), LAST if hot["auction"] == NO_AUCTION else str(hot["auction"])), hot["num"]
 
     def statistics(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         """What a record of the job ``channels`` says: the statistics of a channel and day that aren't 0."""
@@ -131,41 +156,67 @@ class Contestant(ABC):
         yield (1, record["key"]), code_pair(record["left"], record["right"])
 
 
-class Shuffling(Contestant):
-    """One that has a program for ShuffleBench and for the join, too."""
-
-    def does(self, job: Job) -> bool:
-        return True
-
-
-def _required(engine: str) -> str:
-    """An engine on PyPI and its version, as its requirements name them. It is installed if it is missing."""
-    python_of(engine)
-    return (_HERE / engine / "requirements.txt").read_text().strip()
+def _read_start(record: Mapping[str, Any]) -> int:
+    """The start of a record's window, in ms since the epoch: a number, or a date and time."""
+    start = record["start"]
+    return milliseconds(start) if isinstance(start, str) else start
 
 
-def _of_key(key: bytes | None, value: bytes, count: str) -> tuple[Place, int]:
-    """The result of a record whose Kafka key is the key. ``count`` is its field with the count."""
-    record = orjson.loads(value)
-    return (record["start"], (key or b"").decode()), record[count]
+class PythonEngine(Contestant):
+    """One that is on PyPI: its requirements name it and its version."""
+
+    count = "n"
+
+    def version(self) -> str:
+        python_of(self.engine)
+        return (_HERE / self.engine / "requirements.txt").read_text().strip().replace("[kafka]", "")
+
+    def command(self, program: str) -> Sequence[str | Path]:
+        return [python_of(self.engine), _HERE / self.engine / program]
 
 
-def _segments(job: Job, folder: Path) -> Path:
-    """A folder with the segments of ShuffleBench's rules."""
-    write(job.rules, folder)
-    return folder
+class JavaEngine(Contestant):
+    """One whose programs are in Java.
+
+    ``archive``: How the name of the archive begins that has its version. ``shared``: Sources beside its own.
+    """
+
+    archive: ClassVar[str]
+    shared: ClassVar[tuple[str, ...]]
+
+    def version(self) -> str:
+        compile_programs(self.engine, *self.shared)
+        (jar,) = (jar for jar in jars_of(self.engine) if jar.name.startswith(self.archive))
+        return jar.stem.replace("-server", "")
+
+    def command(self, program: str) -> Sequence[str | Path]:
+        return [*compile_programs(self.engine, *self.shared), program]
 
 
-def _query(program: str, output: str, of: list[object], interpreter: str) -> Started:
-    """What starts a query of Spark's that imports from here."""
-    path = [str(_HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
-    variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": interpreter, "PYTHONPATH": os.pathsep.join(path)}
-    jars = ",".join(map(str, connector_jars()))
-    return Started([*map(str, [sys.executable, _HERE / program, *of, jars])], output, variables)
+class SparkQuery(Contestant):
+    """A query of Spark's that imports from here."""
+
+    def command(self, program: str) -> Sequence[str | Path]:
+        return [sys.executable, _HERE / self.engine / program]
+
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"JARS": ",".join(map(str, connector_jars()))}
+
+    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
+        path = os.pathsep.join([str(_HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+        variables = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": self.interpreter(), "PYTHONPATH": path}
+        return super().start(job, bootstrap, topic, folder)._replace(environment=variables)
+
+    def interpreter(self) -> str:
+        """The Python of Spark's workers."""
+        return sys.executable
+
+    def reads(self, job: Job, topic: str) -> str:
+        return ended(topic) if job.closes else topic
 
 
 @dataclass(frozen=True)
-class Ours(Shuffling):
+class Ours(SparkQuery):
     """`unskew topology` with a grouping, which is the contestant's name; or a query with `keyed_map`.
 
     ``emit``: When counts are published. With ``changes``, which the name says, too, only streams that go on are done.
@@ -174,6 +225,8 @@ class Ours(Shuffling):
     ``hot-items``, because the topology's windows don't overlap. ``balanced_join`` does ``join`` alone.
     """
 
+    engine = "ours"
+    programs: ClassVar = {"shuffle": "shuffle.py", "q16": "channels.py", "q18": "last_bids.py", "join": "join.py"}
     emit: str = "final"
 
     def does(self, job: Job) -> bool:
@@ -188,69 +241,49 @@ class Ours(Shuffling):
     def version(self) -> str:
         return f"unskew {version('unskew')}, Spark {pyspark.__version__}"
 
-    def _settings(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Settings:
-        of = {"topic": topic, "sources": job.partitions, "workers": job.workers}
-        return settings(Connection(bootstrap), self._grouping, folder, **of)
-
     @property
     def _grouping(self) -> str:
         return self.name.partition(",")[0]
 
+    def interpreter(self) -> str:
+        return prepare_python()
+
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"GROUPING": self.name, "FORM": self.name}
+
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        if job.shuffles:
-            output = f"{topic}-{self.slug}-{folder.name}"
-            of = [bootstrap, topic, output, job.workers, _segments(job, folder), self.name, job.partitions]
-            return _query("ours/shuffle.py", output, of, prepare_python())
-        if job.query:
-            output = f"{topic}-{self.slug}-{folder.name}"
-            of = [bootstrap, *job.topics(topic), output, job.workers, folder / "checkpoint", self.name]
-            of.append(job.late_ms if job.joins else job.partitions)
-            program = {"q16": "channels", "q18": "last_bids", "join": "join"}[job.query]
-            return _query(f"ours/{program}.py", output, of, prepare_python())
-        run = self._settings(job, bootstrap, topic, folder)
+        if super().does(job):
+            return super().start(job, bootstrap, topic, folder)
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
-        kind = "COLUMN" if named else job.source_type
         speed = 1 / job.cost_ms if job.cost_ms and job.cost == "sleep" else 0
-        positional = [kind, self._grouping, topic, job.partitions, job.workers, f"x{speed:g}"]
-        more: list[object] = []
-        options = {
-            "--time": "event",
-            "--window": WINDOW_MS / 1000,
-            "--lateness": job.late_ms / 1000,
-            "--emit": self.emit,
-            "--checkpoint": folder / "checkpoint",
-            "--bootstrap-servers": bootstrap,
-        }
-        if job.stateful:
-            del options["--window"]
-            sessions = {"--work": "unskew.operators:Sessions", "--work-option": f"gap={job.gap_ms / 1000}"}
-            distinct = {"--work": "unskew.operators:Distinct", "--work-option": "id=key"}
-            options |= distinct if job.distinct else sessions
-            more += ["--work-option", f"ttl={_REMEMBERED}"] if job.distinct else []
-        if named:
-            options["-s"] = f"key={job.field}"
+        of = ["COLUMN" if named else job.source_type, self._grouping, topic, job.partitions, job.workers, f"x{speed:g}"]
+        of += ["--time", "event", "--lateness", job.late_ms / 1000, "--emit", self.emit]
+        of += ["--checkpoint", folder / "checkpoint", "--bootstrap-servers", bootstrap]
+        # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
+        of += ["--trigger", 0] if job.rate else ["--until", "drained"]
+        # Two threads, as the others have, where tuples cost nothing.
+        of += [] if job.cost_ms else ["--master", "local[2]"]
+        of += ["-s", f"key={job.field}"] if named else []
         variables = {}
+        if job.distinct:
+            of += ["--work", "unskew.operators:Distinct", "--work-option", "id=key"]
+            of += ["--work-option", f"ttl={_REMEMBERED}"]
+        elif job.gap_ms:
+            of += ["--work", "unskew.operators:Sessions", "--work-option", f"gap={job.gap_ms / 1000}"]
+        else:
+            of += ["--window", WINDOW_MS / 1000]
         if job.cost == "cpu":
             # As many a batch as all workers would have in a second, as it takes them by itself where they sleep.
-            options |= {"--work": "computing:count", "--max-tuples": round(1000 * job.workers / job.cost_ms)}
-            path = [str(_HERE / "ours"), os.environ.get("PYTHONPATH", "")]
-            variables = {"PYTHONPATH": os.pathsep.join(path), "COST_MS": str(job.cost_ms)}
-        # Two threads, as the others have, where tuples cost nothing.
-        master = [] if job.cost_ms else ["--master", "local[2]"]
-        unskew = Path(sys.executable).with_name("unskew")
-        # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
-        ends = ["--trigger", 0] if job.rate else ["--until", "drained"]
-        command = [unskew, "topology", "LOCAL", *positional, *ends, *master]
-        command += [*more, *(part for pair in options.items() for part in pair)]
-        output = f"{run.name}-{'results' if job.stateful else 'aggregator'}"
-        report = f"{run.name}-distribution"
-        return Started(
-            [*map(str, command)], output, variables, partial(of_distribution, run.connection, report), report
-        )
-
-    def reads(self, job: Job, topic: str) -> str:
-        return ended(topic) if job.closes else topic
+            of += ["--work", "computing:count", "--max-tuples", round(1000 * job.workers / job.cost_ms)]
+            path = os.pathsep.join([str(_HERE / "ours"), os.environ.get("PYTHONPATH", "")])
+            variables = {"PYTHONPATH": path, "COST_MS": str(job.cost_ms)}
+        connection = Connection(bootstrap)
+        shape = {"topic": topic, "sources": job.partitions, "workers": job.workers}
+        name = settings(connection, self._grouping, folder, **shape).name
+        output, report = f"{name}-{'results' if job.stateful else 'aggregator'}", f"{name}-distribution"
+        command = [Path(sys.executable).with_name("unskew"), "topology", "LOCAL", *of]
+        return Started([*map(str, command)], output, variables, partial(of_distribution, connection, report), report)
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -263,13 +296,22 @@ class Ours(Shuffling):
 
 
 @dataclass(frozen=True)
-class Spark(Shuffling):
+class Spark(SparkQuery):
     """Spark's own ``groupBy``, and its own join.
 
     ``salts``: Above 0: it does ``join`` alone. A left row gets a random one of so many salts, and a right row is there
     with each of them.
     """
 
+    engine, account = "spark", staticmethod(of_spark)
+    programs: ClassVar = {
+        "count sessions work": "program.py",
+        "distinct": "distinct.py",
+        "shuffle": "shuffle.py",
+        "join": "join.py",
+        "q16": "channels.py",
+        "q5 q18": "nexmark.py",
+    }
     salts: int = 0
 
     def does(self, job: Job) -> bool:
@@ -278,119 +320,72 @@ class Spark(Shuffling):
     def version(self) -> str:
         return f"pyspark {pyspark.__version__}"
 
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"SALTS": self.salts}
+
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-spark-{folder.name}"
-        checkpoint, account = folder / "checkpoint", folder / ACCOUNT
-        program = "program.py"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, checkpoint, job.late_ms]
-        if job.distinct:
-            program, of = "distinct.py", [bootstrap, topic, output, job.field, job.workers, checkpoint]
-        elif job.shuffles:
-            program, of = "shuffle.py", [bootstrap, topic, output, job.workers, _segments(job, folder)]
-        elif job.joins:
-            program = "join.py"
-            of = [bootstrap, *job.topics(topic), output, job.workers, checkpoint, job.late_ms, self.salts]
-        elif job.query == "q16":
-            program, of = "channels.py", [bootstrap, topic, output, job.workers, checkpoint]
-        elif job.query:
-            program = "nexmark.py"
-            of = [job.query, bootstrap, topic, output, job.workers, checkpoint, job.late_ms]
-        started = _query(f"spark/{program}", output, of, sys.executable)
+        started = super().start(job, bootstrap, topic, folder)
         if not job.cost_ms or job.rate:
-            return started
+            return started._replace(loads=None)
+        account = folder / ACCOUNT
         account.mkdir()
         plain = "--conf spark.eventLog.rolling.enabled=false --conf spark.eventLog.compress=false"
         log = f"--conf spark.eventLog.enabled=true --conf spark.eventLog.dir={account.as_uri()} {plain}"
         variables = {**started.environment, "PYSPARK_SUBMIT_ARGS": f"{log} pyspark-shell"}
-        return started._replace(environment=variables, loads=partial(of_spark, account))
-
-    def reads(self, job: Job, topic: str) -> str:
-        return ended(topic) if job.closes else topic
-
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        yield (record["start"], record["key"]), record["count"]
+        return started._replace(environment=variables)
 
 
-class Quix(Contestant):
+class Quix(PythonEngine):
     """Quix Streams: a Python process a worker. It groups once, so there is no program for ``hot-items``."""
 
-    def does(self, job: Job) -> bool:
-        return super().does(job) or job.query in ("q16", "q18")
+    engine, count = "quix", "value"
+    programs: ClassVar = {
+        "count sessions work": "program.py",
+        "distinct": "distinct.py",
+        "q16": "channels.py",
+        "q18": "last_bids.py",
+    }
 
-    def version(self) -> str:
-        return _required("quix")
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"LATE_MS": job.early_late_ms}
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-quix-{folder.name}"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
-        program = [python_of("quix"), _HERE / "quix" / "program.py", *of, job.early_late_ms, job.aim]
-        if job.distinct:
-            of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
-            program = [python_of("quix"), _HERE / "quix" / "distinct.py", *of]
-        if job.query:
-            name = "last_bids.py" if job.query == "q18" else "channels.py"
-            of = [bootstrap, topic, output, job.workers, folder / "state"]
-            program = [python_of("quix"), _HERE / "quix" / name, *of]
-        seen = partial(of_members, Connection(bootstrap), output, self.closes(job, topic, output))
-        return Started([*map(str, program)], output, loads=seen)
+        started = super().start(job, bootstrap, topic, folder)
+        between = self.closes(job, topic, started.output)
+        return started._replace(loads=partial(of_members, Connection(bootstrap), started.output, between))
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
         return "" if job.distinct or job.query else f"repartition__{output}--{topic}--{job.field}"
 
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        yield _of_key(key, value, "value")
 
-
-class Bytewax(Contestant):
+class Bytewax(PythonEngine):
     """Bytewax: a Python process a worker, of one cluster."""
 
-    def does(self, job: Job) -> bool:
-        return super().does(job) or (bool(job.query) and not job.joins)
-
-    def version(self) -> str:
-        return _required("bytewax").replace("[kafka]", "")
-
-    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-bytewax-{folder.name}"
-        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, job.late_ms, job.aim]
-        program = [python_of("bytewax"), _HERE / "bytewax" / "program.py", *of]
-        if job.distinct:
-            of = [bootstrap, topic, output, job.field, job.workers]
-            program = [python_of("bytewax"), _HERE / "bytewax" / "distinct.py", *of]
-        if job.query:
-            of = [job.query, bootstrap, topic, output, job.late_ms, job.workers]
-            program = [python_of("bytewax"), _HERE / "bytewax" / "nexmark.py", *of]
-        if job.query == "q16":
-            of = [bootstrap, topic, output, job.workers]
-            program = [python_of("bytewax"), _HERE / "bytewax" / "channels.py", *of]
-        return Started([*map(str, program)], output, loads=partial(of_processes, folder / ACCOUNT))
-
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        yield _of_key(key, value, "n")
+    engine, account = "bytewax", staticmethod(of_processes)
+    programs: ClassVar = {
+        "count sessions work": "program.py",
+        "distinct": "distinct.py",
+        "q5 q18": "nexmark.py",
+        "q16": "channels.py",
+    }
 
 
-class Pathway(Contestant):
-    """Pathway: a process a worker."""
+class Pathway(PythonEngine):
+    """Pathway: a process a worker. It reads fields of the message itself, and none of nested objects."""
 
-    def version(self) -> str:
-        return _required("pathway")
+    engine = "pathway"
+    programs: ClassVar = {"count sessions": "program.py", "distinct": "distinct.py", "q16": "channels.py"}
 
     def does(self, job: Job) -> bool:
-        return job.query == "q16" or (super().does(job) and not job.cost_ms and len(job.path) == 1)
+        return super().does(job) and (bool(job.query) or len(job.path) == 1)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-pathway-{folder.name}"
+        started = super().start(job, bootstrap, topic, folder)
         python = python_of("pathway")
         # As a script it would start the Python of the path where it was installed.
         spawn = [python, python.with_name("pathway"), "spawn", "--processes", job.workers, "--first-port", free_port()]
-        program = [_HERE / "pathway" / "program.py", bootstrap, topic, output, job.field, job.gap_ms]
-        if job.distinct:
-            program = [_HERE / "pathway" / "distinct.py", bootstrap, topic, output, job.field]
-        if job.query:
-            program = [_HERE / "pathway" / "channels.py", bootstrap, topic, output]
-        return Started([*map(str, [*spawn, python, *program])], output)
+        return started._replace(command=[*map(str, spawn), *started.command])
 
     def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
         record = orjson.loads(value)
@@ -420,141 +415,96 @@ def _between(output: str) -> str:
     return f"{output}-keyed-repartition"
 
 
-class KafkaStreams(Shuffling):
+class KafkaStreams(JavaEngine):
     """Kafka Streams: a thread a worker, in one JVM."""
 
-    def version(self) -> str:
-        for program in ("Counts", "Distinct", "LastBids", "HotItems", "Join"):
-            self._program(program)
-        self._program("Channels", "Bid")
-        self._program("Shuffle", "Matcher")
-        (jar,) = (jar for jar in jars_of("kafka_streams") if jar.name.startswith("kafka-streams-"))
-        return jar.stem
+    engine, archive, shared = "kafka_streams", "kafka-streams-", ("Bid", "Matcher")
+    programs: ClassVar = {
+        "count sessions work": "Counts",
+        "distinct": "Distinct",
+        "shuffle": "Shuffle",
+        "q5": "HotItems",
+        "q16": "Channels",
+        "q18": "LastBids",
+        "join": "Join",
+    }
 
-    def _program(self, name: str, *shared: str) -> list[str]:
-        return compiled("kafka_streams", name, "kafka_streams/Streams", *shared)
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        # It reads one topic of a join long before the other. There its search is by time, so old rows cost little.
+        return super().values(job, folder) | {"LATE_MS": LATENESS_MS if job.joins else job.early_late_ms}
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-kafka-streams-{folder.name}"
-        if job.distinct:
-            of = [bootstrap, topic, output, job.field, job.workers, folder / "state"]
-            return Started([*self._program("Distinct"), *map(str, of)], output)
-        if job.shuffles:
-            of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "state"]
-            return Started([*self._program("Shuffle", "Matcher"), *map(str, of)], output)
-        if job.query == "q16":
-            of = [bootstrap, topic, output, job.workers, folder / "state"]
-            return Started([*self._program("Channels", "Bid"), *map(str, of)], output)
-        if job.query:
-            # It reads one topic of a join long before the other. There its search is by time, so old rows cost little.
-            late_ms = LATENESS_MS if job.joins else job.late_ms
-            of = [bootstrap, *job.topics(topic), output, job.workers, folder / "state", late_ms]
-            program = {"q5": "HotItems", "q18": "LastBids", "join": "Join"}[job.query]
-            return Started([*self._program(program), *map(str, of)], output)
-        of = [bootstrap, topic, output, job.field, job.gap_ms, *job.costs, job.workers, folder / "state"]
-        command = [*self._program("Counts"), *map(str, of), str(job.early_late_ms), job.aim]
-        return Started(command, output, loads=partial(of_members, Connection(bootstrap), output, _between(output)))
+        started = super().start(job, bootstrap, topic, folder)
+        between = _between(started.output)
+        return started._replace(loads=partial(of_members, Connection(bootstrap), started.output, between))
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, those of sessions and hot items when a later message has come.
         return _between(output) if job.closes else ""
 
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        yield _of_key(key, value, "count")
-
 
 @dataclass(frozen=True)
-class Storm(Contestant):
-    """Storm in local mode: a thread a worker, in one JVM. No sessions, and what is distinct only with ``fields``.
+class Storm(JavaEngine):
+    """Storm in local mode: a thread a worker, in one JVM. No sessions, and other jobs than counts only with ``fields``.
 
-    ``grouping``: ``fields`` or ``partial``.
+    ``grouping``: ``fields`` or ``partial``. It reads fields of the message itself, and none of nested objects.
     """
 
+    engine, archive, shared = "storm", "storm-server-", ("Bid",)
+    account = staticmethod(of_storm)
+    programs: ClassVar = {"count work": "Counts", "distinct": "Distinct", "q16": "Channels"}
     grouping: str
 
-    def version(self) -> str:
-        self._program("Counts")
-        self._program("Distinct")
-        self._program("Channels", "Bid")
-        (jar,) = (jar for jar in jars_of("storm") if jar.name.startswith("storm-server-"))
-        return jar.stem.replace("-server", "")
-
-    def _program(self, name: str, *shared: str) -> list[str]:
-        return compiled("storm", name, "storm/Topologies", *shared)
-
     def does(self, job: Job) -> bool:
-        if job.query:
-            return job.query == "q16" and self.grouping == "fields"
-        return (
-            super().does(job)
-            and not job.gap_ms
-            and len(job.path) == 1
-            and (not job.distinct or self.grouping == "fields")
-        )
+        flat = bool(job.query) or len(job.path) == 1
+        return super().does(job) and flat and (job.kind in ("count", "work") or self.grouping == "fields")
 
-    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-{self.slug}-{folder.name}"
-        spouts = min(job.partitions, job.workers)
-        if job.distinct:
-            of = [bootstrap, topic, output, job.field, spouts, job.workers]
-            return Started([*self._program("Distinct"), *map(str, of)], output)
-        if job.query:
-            of = [bootstrap, topic, output, spouts, job.workers]
-            return Started([*self._program("Channels", "Bid"), *map(str, of)], output)
-        of = [self.grouping, bootstrap, topic, output, job.field, *job.costs, spouts, job.workers, job.aim]
-        return Started([*self._program("Counts"), *map(str, of)], output, loads=partial(of_storm, folder / ACCOUNT))
-
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        yield _of_key(key, value, "count")
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"GROUPING": self.grouping}
 
 
-class Flink(Shuffling):
+class Flink(PythonEngine):
     """PyFlink: Flink's SQL for counts and sessions, its DataStream API for work in Python and for distinct keys.
 
     For ShuffleBench it is a program in Java, with the archives that are in PyFlink.
     """
 
+    engine, account = "flink", staticmethod(of_flink)
+    programs: ClassVar = {
+        "count sessions": "program.py",
+        "work": "work.py",
+        "distinct": "distinct.py",
+        "shuffle": "Shuffle",
+        "q5 q16 q18": "nexmark.py",
+        "join": "join.py",
+    }
+
     def version(self) -> str:
-        found = _required("flink")
-        self._shuffle()
+        found = super().version()
+        self.command("Shuffle")
         return found
 
-    def _shuffle(self) -> tuple[list[str], str]:
-        """The command for ShuffleBench, and what the JVM must open to Flink, as Flink's own settings have it."""
+    @property
+    def _home(self) -> Path:
         (home,) = python_of("flink").parents[1].glob("lib/python*/site-packages/pyflink")
-        opened = re.findall(r"--add-[a-z]+=\S+", (home / "conf" / "config.yaml").read_text())
-        return compiled("flink", "Shuffle", "Matcher", jars=f"{home}/lib/*"), " ".join(opened)
+        return home
+
+    def command(self, program: str) -> Sequence[str | Path]:
+        if program == "Shuffle":
+            return [*compile_programs("flink", "Matcher", jars=f"{self._home}/lib/*"), program]
+        return super().command(program)
+
+    def values(self, job: Job, folder: Path) -> dict[str, object]:
+        return super().values(job, folder) | {"JARS": ";".join(f"file://{jar}" for jar in jars_of("flink"))}
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        output = f"{topic}-flink-{folder.name}"
-        if job.shuffles:
-            command, opened = self._shuffle()
-            of = [bootstrap, topic, output, job.workers, _segments(job, folder), folder / "checkpoints"]
-            return Started([*command, *map(str, of)], output, {"JAVA_TOOL_OPTIONS": opened})
-        python = python_of("flink")
-        jars = ";".join(f"file://{jar}" for jar in jars_of("flink"))
-        what = job.costs if job.cost_ms else (job.gap_ms,)
-        of = [bootstrap, topic, output, job.field, *what, job.workers]
-        how = [job.late_ms, job.aim]
-        variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
-        program = _HERE / "flink" / ("work.py" if job.cost_ms else "program.py")
-        if job.distinct:
-            program, of = _HERE / "flink" / "distinct.py", [bootstrap, topic, output, job.field, job.workers]
-            how = [folder / "checkpoints"]
-        if job.query:
-            program, of = _HERE / "flink" / "nexmark.py", [job.query, bootstrap, topic, output, job.workers]
-            how = [folder / "checkpoints"]
-        if job.joins:
-            program, of = _HERE / "flink" / "join.py", [bootstrap, *job.topics(topic), output, job.workers, job.late_ms]
-        command = [python, program, *of, *how, jars]
-        return Started([*map(str, command)], output, variables, partial(of_flink, folder / ACCOUNT))
-
-    def results(self, key: bytes | None, value: bytes) -> Iterator[tuple[Place, int]]:
-        record = orjson.loads(value)
-        start = record["start"]
-        if isinstance(start, str):
-            start = milliseconds(start)
-        yield (start, record["key"]), record["n"]
+        started = super().start(job, bootstrap, topic, folder)
+        if job.shuffles:  # the JVM must open to Flink what Flink's own settings have
+            opened = re.findall(r"--add-[a-z]+=\S+", (self._home / "conf" / "config.yaml").read_text())
+            return started._replace(environment={"JAVA_TOOL_OPTIONS": " ".join(opened)})
+        path = f"{python_of('flink').parent}{os.pathsep}{os.environ['PATH']}"
+        variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": path}
+        return started._replace(environment=variables)
 
 
 CONTESTANTS: dict[str, Contestant] = {

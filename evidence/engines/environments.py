@@ -42,20 +42,21 @@ def jars_of(engine: str) -> list[Path]:
         raise Unavailable(str(fault)) from fault
 
 
-def compiled(engine: str, program: str, *shared: str, jars: str = "") -> list[str]:
-    """The command that runs an engine's Java program, compiled if it isn't, with classes that engines share.
+def compile_programs(engine: str, *shared: str, jars: str = "") -> list[str]:
+    """The command that runs a class of an engine's Java programs, whose name comes behind it. They are compiled once.
 
-    ``engine``, ``program``: The engine's folder, and the name of the program's class. ``shared``: Further classes: the
-    paths of their sources from this folder, without ``.java``. ``jars``: A class path beside the engine's own archives.
+    ``engine``: The folder of the engine's programs. ``shared``: Classes that engines share: names of files of this
+    folder. ``jars``: A class path beside the engine's own archives.
     """
-    sources = [_HERE / engine / f"{program}.java", *(_HERE / f"{name}.java" for name in shared)]
+    sources = [*sorted((_HERE / engine).glob("*.java")), *(_HERE / f"{name}.java" for name in shared)]
     classpath = ":".join([*map(str, jars_of(engine)), *filter(None, [jars])])
     digest = hashlib.sha256(b"".join(map(Path.read_bytes, sources)) + classpath.encode()).hexdigest()[:12]
     folder = data_directory() / "engines" / f"{engine}-{digest}"
     java = find_java()
-    if not (folder / f"{program}.class").exists():
+    if not (folder / "made").exists():
         _run(java.home / "bin" / "javac", "-cp", classpath, "-d", folder, *sources)
-    return [str(java.launcher), "-Xmx2g", "-cp", f"{folder}:{classpath}", program]
+        (folder / "made").touch()
+    return [str(java.launcher), "-Xmx2g", "-cp", f"{folder}:{classpath}"]
 
 
 def _run(*command: str | Path) -> None:

@@ -162,6 +162,12 @@ class Job:
         return [topic, f"{topic}-right"] if self.joins else [topic]
 
     @property
+    def kind(self) -> str:
+        """Which program does it: a query's name, ``shuffle``, ``distinct``, ``sessions``, ``work`` or ``count``."""
+        kinds = {"shuffle": self.shuffles, "distinct": self.distinct, "sessions": self.gap_ms, "work": self.cost_ms}
+        return self.query or next((kind for kind, of in kinds.items() if of), "count")
+
+    @property
     def closes(self) -> bool:
         """Whether results may wait for a message that is later than all others."""
         return bool(self.gap_ms) or self.query == "q5"

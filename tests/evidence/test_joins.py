@@ -103,10 +103,11 @@ def test_a_contestant_is_started_with_the_arguments_of_its_program(engine: Conte
     monkeypatch.setattr(contestants, "prepare_python", lambda: "python")
     monkeypatch.setattr(contestants, "python_of", lambda of: tmp_path / of / "python")
     monkeypatch.setattr(contestants, "jars_of", lambda _: [Path("c.jar")])
-    monkeypatch.setattr(contestants, "compiled", lambda of, name, *_: ["java", str(folder / of / f"{name}.java")])
+    monkeypatch.setattr(contestants, "compile_programs", lambda *_, **__: ["java"])
     started = engine.start(JOB, "broker:9092", "engines-join", tmp_path)
     program, *given = started.command[1:]
-    usage = re.search(r"(?:python join\.py|java Join) (.+)", Path(program).read_text())
+    source = Path(program) if program.endswith("join.py") else folder / engine.engine / f"{program}.java"
+    usage = re.search(r"(?:python join\.py|java Join) (.+)", source.read_text())
     assert usage is not None, "the program says how it is called"
     named = dict(zip(usage[1].split(), given, strict=True))
     assert {name: named[name] for name in ("BOOTSTRAP", "LEFT", "RIGHT", "OUTPUT", "WORKERS")} == {
