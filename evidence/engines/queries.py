@@ -1,9 +1,10 @@
 """What the programs for Spark share, ours and Spark's own: a session, a topic's messages, and a topic of results."""
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -31,6 +32,13 @@ def messages(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> Dat
         .option("maxOffsetsPerTrigger", batch)
         .load()
     )
+
+
+def read_key(field: str) -> Column:
+    """The field of messages of JSON that is their key. Its dots lead to nested objects."""
+    path = field.split(".")
+    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
+    return reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
 
 
 def read_sides(spark: SparkSession, bootstrap: str, topics: Sequence[str]) -> tuple[DataFrame, DataFrame]:

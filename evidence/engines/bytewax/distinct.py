@@ -11,6 +11,7 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import reduce
 from operator import getitem
 
@@ -42,14 +43,17 @@ def dataflow(bootstrap: str, topic: str, output: str, field: str) -> Dataflow:
     return flow
 
 
-def run_cluster(program: str, *given: str) -> None:
-    """Run the dataflow of a program's function ``dataflow``. The last argument is the number of workers."""
+def run_cluster(program: str, *given: str, options: Sequence[str] = ()) -> None:
+    """Run the dataflow of a program's function ``dataflow``. The last argument is the number of workers.
+
+    ``options``: Further options of the command ``bytewax.run``.
+    """
     *of, workers = given
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
     addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
     for each in sockets:
         each.close()
-    run = [sys.executable, "-m", "bytewax.run", f"{program}:dataflow{tuple(of)!r}", "-a", addresses]
+    run = [sys.executable, "-m", "bytewax.run", f"{program}:dataflow{tuple(of)!r}", "-a", addresses, *options]
     processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
     sys.exit(max(process.wait() for process in processes))
 

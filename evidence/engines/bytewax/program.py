@@ -1,6 +1,6 @@
 """All jobs in Bytewax: `fold_window` over tumbling windows, or over sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS LATE_MS AIM
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST LATE_MS AIM WORKERS
 
 One process a worker, as a cluster: https://docs.bytewax.io/v0.21.0/guide/concepts/workers-parallelization.html ("Multi-
 Process Cluster"). After .../guide/concepts/windowing.html ("Event Time") and the docstrings of ``KafkaSource``,
@@ -15,7 +15,6 @@ import atexit
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -29,6 +28,7 @@ from bytewax.connectors.kafka import KafkaSinkMessage, KafkaSourceMessage
 from bytewax.connectors.kafka import operators as kop
 from bytewax.dataflow import Dataflow
 from bytewax.operators import windowing as win
+from distinct import run_cluster
 
 WINDOW_MS = 5_000
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -44,8 +44,9 @@ def spend(seconds: float, cost: str) -> None:
 
 
 def dataflow(
-    bootstrap: str, topic: str, output: str, field: str, gap_ms: int, cost_ms: float, cost: str, late_ms: int, aim: str
+    bootstrap: str, topic: str, output: str, field: str, gap: str, per_message: str, cost: str, late_by: str, aim: str
 ) -> Dataflow:
+    gap_ms, cost_ms, late_ms = int(gap), float(per_message), int(late_by)
     path = field.split(".")
 
     def keyed_by(message: KafkaSourceMessage) -> tuple[str, int]:
@@ -96,21 +97,15 @@ def dataflow(
 
 
 def main() -> None:
-    bootstrap, topic, output, field, gap_ms, cost_ms, cost, workers, late_ms, aim = sys.argv[1:]
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(int(workers))]
-    addresses = ";".join(f"127.0.0.1:{each.getsockname()[1]}" for each in sockets)
-    for each in sockets:
-        each.close()
-    given = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), cost, int(late_ms), aim
-    run = [sys.executable, "-m", "bytewax.run", f"{__file__}:dataflow{given!r}", "-a", addresses]
+    *_, aim, workers = sys.argv[1:]
+    options: list[str] = []
     if aim == "recovery":
         snapshots = Path("snapshots")
         if not snapshots.exists():
             snapshots.mkdir()
             subprocess.run([sys.executable, "-m", "bytewax.recovery", snapshots, workers], check=True)
-        run += ["-r", str(snapshots), "-s", "1", "-b", "0"]
-    processes = [subprocess.Popen([*run, "-i", str(worker)]) for worker in range(int(workers))]
-    sys.exit(max(process.wait() for process in processes))
+        options = ["-r", str(snapshots), "-s", "1", "-b", "0"]
+    run_cluster(*sys.argv, options=options)
 
 
 if __name__ == "__main__":

@@ -16,25 +16,12 @@ import json
 import sys
 from collections.abc import Iterator
 
-from pyflink.common import SimpleStringSchema, Types, WatermarkStrategy
-from pyflink.common.configuration import Configuration
-from pyflink.datastream import StreamExecutionEnvironment
-from pyflink.datastream.connectors.kafka import (
-    KafkaOffsetsInitializer,
-    KafkaRecordSerializationSchema,
-    KafkaSink,
-    KafkaSource,
-)
+from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream.functions import KeyedProcessFunction, RuntimeContext
 from pyflink.datastream.state import ValueState, ValueStateDescriptor
+from work import SETTINGS, open_environment, read_topic, write_topic
 
-SETTINGS = {
-    "pipeline.object-reuse": "true",
-    "execution.checkpointing.interval": "10 s",
-    "python.executable": sys.executable,
-    "python.fn-execution.bundle.size": "10000",
-    "python.state.cache-size": "100000",
-}
+OF_STATES = {"python.fn-execution.bundle.size": "10000", "python.state.cache-size": "100000"}
 
 
 class FirstSeen(KeyedProcessFunction):
@@ -54,34 +41,15 @@ class FirstSeen(KeyedProcessFunction):
 
 def main() -> None:
     bootstrap, topic, output, field, workers, checkpoints, jars = sys.argv[1:]
-    environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    environment.add_jars(*jars.split(";"))
-    environment.set_parallelism(int(workers))
-    settings = Configuration()
-    for name, value in SETTINGS.items():
-        settings.set_string(name, value)
-    settings.set_string("execution.checkpointing.dir", f"file://{checkpoints}")
-    environment.configure(settings)
-    source = (
-        KafkaSource.builder()
-        .set_bootstrap_servers(bootstrap)
-        .set_topics(topic)
-        .set_group_id(output)
-        .set_starting_offsets(KafkaOffsetsInitializer.earliest())
-        .set_bounded(KafkaOffsetsInitializer.latest())
-        .set_value_only_deserializer(SimpleStringSchema())
-        .build()
-    )
-    record = KafkaRecordSerializationSchema.builder().set_topic(output)
-    record = record.set_key_serialization_schema(SimpleStringSchema())
-    record = record.set_value_serialization_schema(SimpleStringSchema()).build()
-    sink = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_record_serializer(record).build()
+    settings = SETTINGS | OF_STATES | {"execution.checkpointing.dir": f"file://{checkpoints}"}
+    environment = open_environment(workers, jars, settings)
+    source = read_topic(bootstrap, topic, output, bounded=True)
     (
         environment.from_source(source, WatermarkStrategy.no_watermarks(), topic)
         .map(lambda message: json.loads(message)[field], Types.STRING())
         .key_by(lambda key: key, Types.STRING())
         .process(FirstSeen(), Types.STRING())
-        .sink_to(sink)
+        .sink_to(write_topic(bootstrap, output, keyed=True))
     )
     environment.execute(topic)
 

@@ -16,7 +16,7 @@ it goes on from the last checkpoint in its folder (.../ops/state/checkpoints/, "
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from pyflink.common import Duration, SimpleStringSchema, Time, Types, WatermarkStrategy
@@ -78,17 +78,44 @@ class Record(ProcessWindowFunction):
         """Nothing is kept."""
 
 
-def main() -> None:
-    bootstrap, topic, output, field, cost_ms, cost, workers, late_ms, aim, jars = sys.argv[1:]
+def open_environment(workers: str, jars: str, settings: Mapping[str, str]) -> StreamExecutionEnvironment:
+    """An environment with so many tasks side by side."""
     environment = StreamExecutionEnvironment.get_execution_environment(Configuration())
     environment.add_jars(*jars.split(";"))
     environment.set_parallelism(int(workers))
-    settings = Configuration()
-    chosen = dict(SETTINGS)
+    configuration = Configuration()
+    for name, value in settings.items():
+        configuration.set_string(name, value)
+    environment.configure(configuration)
+    return environment
+
+
+def read_topic(bootstrap: str, topic: str, group: str, *, bounded: bool) -> KafkaSource:
+    """The texts of a topic from its beginning: to its present end if it is bounded."""
+    source = (
+        KafkaSource.builder()
+        .set_bootstrap_servers(bootstrap)
+        .set_topics(topic)
+        .set_group_id(group)
+        .set_starting_offsets(KafkaOffsetsInitializer.earliest())
+        .set_value_only_deserializer(SimpleStringSchema())
+    )
+    return (source.set_bounded(KafkaOffsetsInitializer.latest()) if bounded else source).build()
+
+
+def write_topic(bootstrap: str, topic: str, *, keyed: bool = False) -> KafkaSink:
+    """A sink for texts; if it is keyed, each is its record's key, too."""
+    record = KafkaRecordSerializationSchema.builder().set_topic(topic)
+    record = record.set_key_serialization_schema(SimpleStringSchema()) if keyed else record
+    record = record.set_value_serialization_schema(SimpleStringSchema()).build()
+    return KafkaSink.builder().set_bootstrap_servers(bootstrap).set_record_serializer(record).build()
+
+
+def choose_settings(aim: str) -> dict[str, str]:
+    """The settings for an aim."""
     if aim == "throughput":
-        chosen["jobmanager.archive.fs.dir"] = Path("account").absolute().as_uri()
-    else:
-        chosen |= FOR_LATENCY
+        return SETTINGS | {"jobmanager.archive.fs.dir": Path("account").absolute().as_uri()}
+    chosen = SETTINGS | FOR_LATENCY
     if aim == "recovery":
         checkpoints = Path("checkpoints").absolute()
         chosen |= FOR_RECOVERY | {"execution.checkpointing.dir": checkpoints.as_uri()}
@@ -96,32 +123,23 @@ def main() -> None:
         whole = sorted(checkpoints.glob("*/chk-*/_metadata"), key=lambda path: path.stat().st_mtime)
         if whole:
             chosen["execution.state-recovery.path"] = whole[-1].parent.as_uri()
-    for name, value in chosen.items():
-        settings.set_string(name, value)
-    environment.configure(settings)
-    source = (
-        KafkaSource.builder()
-        .set_bootstrap_servers(bootstrap)
-        .set_topics(topic)
-        .set_group_id(output)
-        .set_starting_offsets(KafkaOffsetsInitializer.earliest())
-        .set_value_only_deserializer(SimpleStringSchema())
-    )
-    if aim == "throughput":
-        source = source.set_bounded(KafkaOffsetsInitializer.latest())
-    value = KafkaRecordSerializationSchema.builder().set_topic(output)
-    value = value.set_value_serialization_schema(SimpleStringSchema()).build()
-    sink = KafkaSink.builder().set_bootstrap_servers(bootstrap).set_record_serializer(value).build()
+    return chosen
+
+
+def main() -> None:
+    bootstrap, topic, output, field, cost_ms, cost, workers, late_ms, aim, jars = sys.argv[1:]
+    environment = open_environment(workers, jars, choose_settings(aim))
+    source = read_topic(bootstrap, topic, output, bounded=aim == "throughput")
     times = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(int(late_ms)))
     (
-        environment.from_source(source.build(), times, topic)
+        environment.from_source(source, times, topic)
         .map(lambda message: json.loads(message)[field], Types.STRING())
         .key_by(lambda key: key, Types.STRING())
         .window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS)))
         .aggregate(
             Work(float(cost_ms) / 1000, cost), Record(), accumulator_type=Types.LONG(), output_type=Types.STRING()
         )
-        .sink_to(sink)
+        .sink_to(write_topic(bootstrap, output))
     )
     environment.execute(topic)
 

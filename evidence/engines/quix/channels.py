@@ -8,11 +8,10 @@ state has its row, and of each bidder and auction the ranks of price in which it
 again at each bid. The settings are those of ``program.py``, for throughput.
 """
 
-import multiprocessing
 import sys
 from typing import Any
 
-from distinct import application
+from distinct import application, start_workers
 from quixstreams import State
 
 NAMES = [f"{rank}_{of}" for of in ("bids", "bidders", "auctions") for rank in ("total", "rank1", "rank2", "rank3")]
@@ -47,6 +46,4 @@ def run(bootstrap: str, topic: str, output: str, state: str) -> None:
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, workers, state = sys.argv[1:]
-    for worker in range(int(workers)):
-        multiprocessing.Process(target=run, args=(bootstrap, topic, output, f"{state}/{worker}")).start()
+    start_workers(run, *sys.argv[1:])

@@ -9,8 +9,10 @@ are those of ``program.py``, for throughput.
 
 import multiprocessing
 import sys
+from collections.abc import Callable
 from functools import reduce
 from operator import getitem
+from pathlib import Path
 
 from quixstreams import Application, State
 
@@ -23,17 +25,27 @@ def first_seen(_: dict[str, str], state: State) -> bool:
     return True
 
 
-def application(bootstrap: str, output: str, state: str) -> Application:
-    """An application with the settings for throughput."""
+def application(bootstrap: str, output: str, state: str, aim: str = "throughput") -> Application:
+    """An application with the settings for an aim (``program.py``). The folder of its state is named by the worker."""
+    recovers = aim == "recovery"
     return Application(
         broker_address=bootstrap,
         consumer_group=output,
         auto_offset_reset="earliest",
-        commit_interval=5.0,
+        processing_guarantee="exactly-once" if recovers else "at-least-once",
+        commit_interval=1.0 if recovers else 5.0,
+        consumer_extra_config={"group.instance.id": Path(state).name} if recovers else {},
         state_dir=state,
         loglevel="WARNING",
-        producer_extra_config={"linger.ms": 50, "compression.type": "lz4"},
+        producer_extra_config={"linger.ms": 50, "compression.type": "lz4"} if aim == "throughput" else {},
     )
+
+
+def start_workers(run: Callable[..., None], *given: str) -> None:
+    """Start a process a worker. The last arguments are the number of workers, and a folder for their states."""
+    *of, workers, state = given
+    for worker in range(int(workers)):
+        multiprocessing.Process(target=run, args=(*of, f"{state}/{worker}")).start()
 
 
 def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None:
@@ -47,7 +59,4 @@ def run(bootstrap: str, topic: str, output: str, field: str, state: str) -> None
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, field, workers, state = sys.argv[1:]
-    for worker in range(int(workers)):
-        given = bootstrap, topic, output, field, f"{state}/{worker}"
-        multiprocessing.Process(target=run, args=given).start()
+    start_workers(run, *sys.argv[1:])

@@ -6,11 +6,10 @@ One process a worker, of one consumer group. After the pages that ``distinct.py`
 one format, so they compare as text. Each bid that isn't older than the last one is written.
 """
 
-import multiprocessing
 import sys
 from typing import Any
 
-from distinct import application
+from distinct import application, start_workers
 from quixstreams import State
 
 
@@ -33,7 +32,4 @@ def run(bootstrap: str, topic: str, output: str, state: str) -> None:
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, workers, state = sys.argv[1:]
-    for worker in range(int(workers)):
-        given = bootstrap, topic, output, f"{state}/{worker}"
-        multiprocessing.Process(target=run, args=given).start()
+    start_workers(run, *sys.argv[1:])

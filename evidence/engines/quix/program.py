@@ -1,6 +1,6 @@
 """All jobs in Quix Streams: `group_by` the key, then count in tumbling windows, or in sessions.
 
-    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST WORKERS STATE LATE_MS AIM
+    python program.py BOOTSTRAP TOPIC OUTPUT FIELD GAP_MS COST_MS COST LATE_MS AIM WORKERS STATE
 
 One process a worker, of one consumer group. After https://quix.io/docs/quix-streams/windowing.html ("Tumbling windows",
 "Session windows", "Closing strategies") and https://quix.io/docs/quix-streams/groupby.html: ``group_by`` makes a topic
@@ -14,16 +14,14 @@ a commit each second, because a result is there when it is committed. As a stati
 (https://kafka.apache.org/documentation, "Static Membership") a process that starts again has its partitions at once.
 """
 
-import multiprocessing
 import sys
 import time
 from functools import reduce
 from operator import getitem
 
-from quixstreams import Application
+from distinct import application, start_workers
 
 WINDOW_MS = 5_000
-FOR_THROUGHPUT = {"linger.ms": 50, "compression.type": "lz4"}
 
 
 def spend(seconds: float, cost: str) -> None:
@@ -36,29 +34,10 @@ def spend(seconds: float, cost: str) -> None:
 
 
 def run(
-    bootstrap: str,
-    topic: str,
-    output: str,
-    field: str,
-    gap_ms: int,
-    cost_ms: float,
-    cost: str,
-    state: str,
-    grace_ms: int,
-    aim: str,
-    worker: int,
+    bootstrap: str, topic: str, output: str, field: str, gap: str, each: str, cost: str, late: str, aim: str, state: str
 ) -> None:
-    app = Application(
-        broker_address=bootstrap,
-        consumer_group=output,
-        auto_offset_reset="earliest",
-        processing_guarantee="exactly-once" if aim == "recovery" else "at-least-once",
-        commit_interval=1.0 if aim == "recovery" else 5.0,
-        consumer_extra_config={"group.instance.id": str(worker)} if aim == "recovery" else {},
-        state_dir=state,
-        loglevel="WARNING",
-        producer_extra_config=FOR_THROUGHPUT if aim == "throughput" else {},
-    )
+    gap_ms, cost_ms, grace_ms = int(gap), float(each), int(late)
+    app = application(bootstrap, output, state, aim)
     path = field.split(".")
     messages = app.dataframe(app.topic(topic, value_deserializer="json"))
     keyed = messages.group_by(lambda value: str(reduce(getitem, path, value)), name=field)
@@ -80,7 +59,4 @@ def run(
 
 
 if __name__ == "__main__":
-    bootstrap, topic, output, field, gap_ms, cost_ms, cost, workers, state, late_ms, aim = sys.argv[1:]
-    for worker in range(int(workers)):
-        counts = bootstrap, topic, output, field, int(gap_ms), float(cost_ms), cost, f"{state}/{worker}", int(late_ms)
-        multiprocessing.Process(target=run, args=(*counts, aim, worker)).start()
+    start_workers(run, *sys.argv[1:])

@@ -8,22 +8,15 @@ watermark: a key is remembered for ever. Batches and state store are those of ``
 """
 
 import sys
-from functools import reduce
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
-from evidence.engines.queries import messages, session, stateful, write
+from evidence.engines.queries import messages, read_key, session, stateful, write
 
 
 def main() -> None:
     bootstrap, topic, output, field, workers, checkpoint, jars = sys.argv[1:]
     spark = session("dropDuplicates", workers, jars, stateful(workers))
     read = messages(spark, bootstrap, topic, 2_000_000)
-    path = field.split(".")
-    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
-    key = reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
-    write(read.select(key, "value").dropDuplicates(["key"]), bootstrap, output, checkpoint)
+    write(read.select(read_key(field), "value").dropDuplicates(["key"]), bootstrap, output, checkpoint)
 
 
 if __name__ == "__main__":

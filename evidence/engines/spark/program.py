@@ -11,13 +11,11 @@ Python's.
 import sys
 import time
 from collections.abc import Iterator
-from functools import reduce
 
 import pyarrow as pa
-from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from evidence.engines.queries import messages, session, stateful, write
+from evidence.engines.queries import messages, read_key, session, stateful, write
 
 
 def main() -> None:
@@ -40,10 +38,7 @@ def main() -> None:
 
     spark = session("groupBy", workers, jars, stateful(workers))
     read = messages(spark, bootstrap, topic, int(4 / seconds) if seconds else 2_000_000)
-    path = field.split(".")
-    schema = reduce(lambda inner, parent: f"{parent} struct<{inner}>", reversed(path[:-1]), f"{path[-1]} string")
-    key = reduce(Column.__getitem__, path, F.from_json(F.col("value").cast("string"), schema)).alias("key")
-    tuples = read.select("timestamp", key)
+    tuples = read.select("timestamp", read_key(field))
     if seconds:
         tuples = tuples.repartition(int(workers), "key").mapInArrow(work, tuples.schema)
     sessions = int(gap_ms) > 0
