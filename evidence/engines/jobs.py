@@ -26,7 +26,6 @@ The job ``join`` pairs the rows of two topics of which a key has half of the lar
 the number of a key's pairs, and 1 for the sum of what their ids make. A pair that is written twice is wrong.
 """
 
-import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ from numpy.typing import NDArray
 from evidence.engines.joins import draw_sides, read_side, sum_pairs
 from evidence.engines.matcher import CIRCLE, EVERY
 from evidence.engines.shufflebench import Rules, drawn, events, zipf
-from evidence.speed.messages import make_order
+from evidence.speed.messages import Orders
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic, list_topics
@@ -65,8 +64,6 @@ NO_AUCTION = 0
 _TICK_MS, _SPAN_MS = 5, 1_500_000
 #: The source type of the jobs after ShuffleBench. `unskew produce` has none: it knows no keys of random bytes.
 SHUFFLEBENCH = "SHUFFLEBENCH"
-#: The source type of the job ``orders``.
-ORDERS = "ORDERS"
 _RECORD = 1024  # bytes
 _LATER_MS = 3_300_000  # a broker takes no message that is more than an hour ahead
 #: The columns of NEXMark's query 16.
@@ -195,7 +192,7 @@ JOBS = {
     job.name: job
     for job in (
         Job("count", "count by key and 5 s", "COUNTRY_SKEW_R80", "country", 10_000_000, 4, 2),
-        Job("orders", "count of orders by user and 5 s", ORDERS, "user.id", 4_000_000, 4, 2),
+        Job("orders", "count of orders by user and 5 s", Orders.name, "user.id", 4_000_000, 4, 2),
         Job("sessions", "sessions of 100,000 keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, gap_ms=30_001),
         Job("bids", "sessions of NEXMark's bids by bidder", "NEXMARK", "bid.bidder", 1_000_000, 4, 2, gap_ms=2_001),
         Job("bidders", "count of NEXMark's bids by bidder and 5 s", "NEXMARK", "bid.bidder", 2_000_000, 4, 2),
@@ -244,19 +241,8 @@ class Records(GeneratedDataset):
         return Block(messages, pa.array([], pa.string()), np.empty(0, np.int32))
 
 
-class Orders(GeneratedDataset):
-    """Orders of 225 bytes."""
-
-    name, summary, chunk = ORDERS, "orders, 80 % of them of one user", 1 << 16
-
-    def _draw(self, rng: np.random.Generator, first: int) -> Block:
-        drawn = random.Random(int(rng.integers(1 << 32)))
-        messages = [orjson.dumps(make_order(drawn, number)) for number in range(first, first + self.chunk)]
-        return Block(pa.array(messages, pa.binary()), pa.array([], pa.string()), np.empty(0, np.int32))
-
-
 #: The datasets of these jobs alone.
-_OWN = {SHUFFLEBENCH: Records, ORDERS: Orders}
+_OWN = {SHUFFLEBENCH: Records, Orders.name: Orders}
 
 
 @dataclass

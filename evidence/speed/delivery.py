@@ -9,14 +9,12 @@ before its transaction is committed.) The first minute counts apart, because Spa
 """
 
 import argparse
-import multiprocessing
 import statistics
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from multiprocessing.connection import Connection as Pipe
 
 import numpy as np
 import orjson
@@ -24,7 +22,7 @@ from rich.box import MARKDOWN
 from rich.table import Table
 
 from evidence.speed.latency import begin
-from evidence.speed.measuring import in_turns, keep_publishing, open_bench, ours, rate, records_option
+from evidence.speed.measuring import in_turns, keep_publishing, open_bench, ours, rate, records_option, run_apart
 from evidence.tables import print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.session import open_session
@@ -36,21 +34,10 @@ _WARM = 60.0  # s
 Result = tuple[float, float]
 
 
-def draining(run: Settings, pipe: Pipe) -> None:
-    """Drain a topic in a process of its own, and send the rate."""
-    with open_session(run) as spark:
-        pipe.send(rate(ours(spark, run)))
-
-
-def drained(run: Settings) -> float:
+def drain(run: Settings) -> float:
     """The rate (tuples/s) at which a run drains its topic."""
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=draining, args=(run, there))
-    process.start()
-    found = here.recv()
-    process.join()
-    return found
+    with open_session(run) as spark:
+        return rate(ours(spark, run))
 
 
 @contextmanager
@@ -111,7 +98,7 @@ def main() -> None:
             return bench.settings(arguments.grouping, f"{kind}-{number}-{delivery}", **how)
 
         def draining_once(delivery: str, number: int) -> float:
-            return drained(one(delivery, "drained", number))
+            return run_apart(drain, one(delivery, "drained", number))
 
         def steady_once(delivery: str, number: int) -> list[Result]:
             return steady(one(delivery, "steady", number), arguments.rate)

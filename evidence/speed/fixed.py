@@ -16,12 +16,10 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, WORKERS, in_turns, open_bench, ours
+from evidence.speed.measuring import SOURCES, WORKERS, in_turns, open_bench, ours, parse_numbers
 from evidence.speed.native import native
+from evidence.tables import make_table, print_table
 from unskew.apps.driver.session import open_session
 
 _COLD = 3  # batches at a run's beginning that aren't counted
@@ -41,9 +39,9 @@ class Contestant(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     sizes = [1000, 30_000, 100_000, 300_000, 1_000_000]
-    parser.add_argument("--sizes", default=sizes, type=_numbers, help="tuples a batch, at least two sizes")
-    parser.add_argument("--workers", default=[WORKERS], type=_numbers, help="of ours")
-    parser.add_argument("--sources", default=[SOURCES], type=_numbers, help="the topic's partitions")
+    parser.add_argument("--sizes", default=sizes, type=parse_numbers, help="tuples a batch, at least two sizes")
+    parser.add_argument("--workers", default=[WORKERS], type=parse_numbers, help="of ours")
+    parser.add_argument("--sources", default=[SOURCES], type=parse_numbers, help="the topic's partitions")
     parser.add_argument("--batches", type=int, default=12, help=f"of a run, above {_COLD}")
     parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours")
     parser.add_argument("--repeats", type=int, default=2)
@@ -77,23 +75,18 @@ def title(each: Contestant, size: int) -> str:
     return f"{each}, {size:,} a batch"
 
 
-def _numbers(text: str) -> list[int]:
-    return sorted({int(number) for number in text.split(",")})
-
-
 def _print(medians: Mapping[Contestant, Mapping[int, float]]) -> None:
     """Print a row a contestant, of each one's median seconds by size."""
     sizes = list(next(iter(medians.values())))
-    table = Table("a batch of", *(f"{size:,}" for size in sizes), "fixed, ms", "ns a tuple", box=MARKDOWN)
+    table = make_table("a batch of", *(f"{size:,}" for size in sizes), "fixed, ms", "ns a tuple")
     for each, of_size in medians.items():
         seconds = list(of_size.values())
         slope, fixed = np.polyfit(sizes, seconds, 1)
         beside = medians[Contestant(each.sources, None)].values()
         shown = [f"{1000 * a:,.0f} ms ({a / b:.2f})" for a, b in zip(seconds, beside, strict=True)]
         table.add_row(str(each), *shown, f"{1000 * fixed:,.0f}", f"{1e9 * slope:,.0f}")
-    console = Console(width=160)
-    console.print(table)
-    console.print("In brackets: × native with as many sources.")
+    print_table(table)
+    print("In brackets: × native with as many sources.")
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import in_turns
+from evidence.speed.measuring import in_turns, run_files
 from evidence.speed.processes import spent
-from evidence.speed.stream_joins import compare_streams
+from evidence.speed.stream_joins import compare_streams, read_loads
 from evidence.tables import make_table, print_table
-from unskew import balanced_join, balanced_lookup, balanced_map, spark_settings, watch
+from unskew import balanced_join, balanced_lookup, balanced_map, spark_settings
 from unskew.apps.driver.python_processes import prepare_python
 from unskew.spark.setting_names import CO_PARTITION, PARTITIONS
 
@@ -132,8 +132,7 @@ def compare_joins(spark: SparkSession, rows: int, repeats: int) -> None:
         measured = in_turns(
             {name: lambda _, name=name: run_join(spark, Path(folder), name) for name in JOINS}, repeats, str
         )
-    heads = "join tasks", "fullest ÷ mean of one copy each", "rows copied", "slowest …", "seconds", "CPU seconds"
-    table = make_table("", *(head for head in heads if head != "slowest …"))
+    table = make_table("", "join tasks", "fullest ÷ mean of one copy each", "rows copied", "seconds", "CPU seconds")
     everything = rows + rows // 10
     for name, runs in measured.items():
         tasks = runs[-1].tasks
@@ -188,44 +187,29 @@ def draw_keys(stream: str, rows: int, rng: np.random.Generator, shares: np.ndarr
     return np.searchsorted(shares, rng.random(rows))
 
 
-def run_lookups(spark: SparkSession, stream: str, way: str, rows: int, batches: int) -> tuple[float, ...]:
+def run_lookups(spark: SparkSession, stream: str, way: str, rows: int, batches: int, _repeat: int) -> tuple[float, ...]:
     """Rows/s, µs of CPU a row (after two batches); keys asked for and rows held, ÷ the distinct keys; max/mean."""
     rng = np.random.default_rng(0)
     weights = np.arange(1, 1_000_001) ** -1.0
-    shares, seen = np.cumsum(weights / weights.sum()), np.empty(0, np.int64)
+    shares = np.cumsum(weights / weights.sum())
+    drawn = [draw_keys(stream, rows, rng, shares) for _ in range(batches)]
+    tables = ([pa.table({"key": keys, "id": np.arange(rows)})] for keys in drawn)
+    distinct = len(np.unique(np.concatenate(drawn)))
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("in", "asked"):
-            Path(folder, name).mkdir()
-        names, checkpoint = Names(f"{folder}/asked"), f"{folder}/checkpoint"
-        df = spark.readStream.schema("key long, id long").parquet(f"{folder}/in")
-        if way == "dictionary":
-            named = balanced_map(
-                df, "key", WORKERS, look_up_with_dictionary(names), "key long, id long, name string", "SHUFFLE",
-                checkpoint, observe="own",
-            )  # fmt: skip
-        else:
-            named = balanced_lookup(df, "key", WORKERS, names, "name string", way, checkpoint, observe="own")
-        query = named.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        over = []
-        for number in range(batches):
-            keys = draw_keys(stream, rows, rng, shares)
-            seen = np.union1d(seen, keys)
-            pq.write_table(pa.table({"key": keys, "id": np.arange(rows)}), f"{folder}/{number}")
-            begun = time.monotonic(), spent()
-            Path(folder, str(number)).rename(f"{folder}/in/{number}.parquet")
-            query.processAllAvailable()
-            over.append((time.monotonic() - begun[0], spent() - begun[1]))
-        measured = watch(query, name="own").rows()
-        query.stop()
-        seconds, cpu = (statistics.median(each) for each in zip(*over[2:], strict=True))
+        names = Names(folder)
+
+        def look_up(df: DataFrame, checkpoint: str) -> DataFrame:
+            if way != "dictionary":
+                return balanced_lookup(df, "key", WORKERS, names, "name string", way, checkpoint, observe="own")
+            added, ddl = look_up_with_dictionary(names), "key long, id long, name string"
+            return balanced_map(df, "key", WORKERS, added, ddl, "SHUFFLE", checkpoint, observe="own")
+
+        taken, measured = run_files(spark, ["key long, id long"], look_up, tables, read_loads)
         asked = names.asked()
+    cpu, seconds = (statistics.median(each) for each in zip(*taken[2:], strict=True))
     uneven = max(max(batch.loads) / np.mean(batch.loads) for batch in measured)
     held = sum(measured[-1].states) or asked  # a dictionary holds what it has asked for
-    return rows / seconds, 1e6 * cpu / rows, asked / len(seen), held / len(seen), float(uneven)
-
-
-def _run_repeat(spark: SparkSession, stream: str, way: str, rows: int, batches: int, _: int) -> tuple[float, ...]:
-    return run_lookups(spark, stream, way, rows, batches)
+    return rows / seconds, 1e6 * cpu / rows, asked / distinct, held / distinct, float(uneven)
 
 
 def compare_lookups(spark: SparkSession, rows: int, batches: int, repeats: int) -> None:
@@ -233,7 +217,7 @@ def compare_lookups(spark: SparkSession, rows: int, batches: int, repeats: int) 
     table = make_table("stream", "", "rows/s", "CPU, µs a row", "asked", "held", "max/mean", left=2)
     ways = ("dictionary", "SHUFFLE", "KEY", "PLANNED")
     for stream in ("R80", "Zipf 1.0, a million keys"):
-        contestants = {way: partial(_run_repeat, spark, stream, way, rows, batches) for way in ways}
+        contestants = {way: partial(run_lookups, spark, stream, way, rows, batches) for way in ways}
         for way, runs in in_turns(contestants, repeats).items():
             rate, cpu, asked, held, uneven = (statistics.median(each) for each in zip(*runs, strict=True))
             name = "SHUFFLE, a dictionary in each process" if way == "dictionary" else f"`balanced_lookup`, {way}"

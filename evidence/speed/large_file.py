@@ -11,6 +11,7 @@ import argparse
 import multiprocessing
 import resource
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -57,10 +58,8 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "clickstream.tsv"
         # spawned: a fork would share our memory, and its count
-        writer = multiprocessing.get_context("spawn").Process(target=write, args=(path, size))
-        writer.start()
-        writer.join()
-        assert writer.exitcode == 0
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            process.submit(write, path, size).result()
         dataset = FileDataset(NAME, find_inputs([str(path)]), FORMATS[NAME], RejectLog())
 
         def progress(records, _, seen=[0]):  # noqa: B006  the default keeps the steps that were printed

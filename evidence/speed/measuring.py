@@ -2,11 +2,13 @@
 
 import argparse
 import heapq
+import multiprocessing
 import statistics
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,8 +20,9 @@ from confluent_kafka import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from evidence.speed.processes import spent
+from evidence.speed.processes import KINDS, cpu, spent
 from unskew.apps.driver.listeners import Follower
+from unskew.apps.driver.session import start_spark
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.termination import QueryHalted, stop_between_batches
 from unskew.apps.metrics.query_progress import get_kafka_source
@@ -157,6 +160,21 @@ def rate(batches: Sequence[Batch]) -> float:
     return sum(batch.messages for batch in batches[1:]) / (batches[-1].done - batches[0].done)
 
 
+class RunCost(NamedTuple):
+    """A run's rate (messages/s), and the CPU seconds of each kind of process."""
+
+    rate: float
+    cpu: dict[str, float]
+
+
+def measure_run(run: Callable[[], Sequence[Batch]]) -> RunCost:
+    """Let something run in this process' Spark."""
+    before = cpu()
+    batches = run()
+    after = cpu()
+    return RunCost(rate(batches), {kind: after[kind] - before[kind] for kind in KINDS})
+
+
 def run_until(query: StreamingQuery, over: Callable[[], bool]) -> None:
     """Let a query run until something is over, then stop it between two batches."""
     while not over():
@@ -196,30 +214,65 @@ def capped(df: DataFrame, checkpoint: str, count: int, sink: Callable[[DataFrame
     return found
 
 
-def filed(
-    spark: SparkSession, ddl: str, stream: Callable[[DataFrame, str], DataFrame], tables: Iterable[pa.Table]
-) -> list[tuple[float, float]]:
-    """Run a stream over Parquet files, one a batch, and throw its results away.
+def run_files(
+    spark: SparkSession,
+    ddls: Sequence[str],
+    stream: Callable[..., DataFrame],
+    batches: Iterable[Sequence[pa.Table]],
+    look: Callable[[StreamingQuery], Measured] = lambda _: None,
+) -> tuple[list[tuple[float, float]], Measured]:
+    """Run a stream over Parquet files, one a batch and source, and throw its results away.
 
-    ``spark``: It runs the stream. ``ddl``: The schema of the files. ``stream``: Makes the stream of the files' rows and
-    the checkpoint's path. ``tables``: The batches. A file is written before its batch's time begins.
-    Returns list: CPU and wall seconds of each batch.
+    ``spark``: It runs the stream. ``ddls``: The schema of each source's files. ``stream``: Makes the stream of the
+    sources' rows and the checkpoint's path. ``batches``: The tables of each batch, one a source. Files are written
+    before their batch's time begins. ``look``: Looks at the query at the end.
+    Returns taken : list: CPU and wall seconds of each batch. Returns seen: What ``look`` has returned.
     """
     taken = []
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "in").mkdir()
-        rows = spark.readStream.schema(ddl).parquet(f"{folder}/in")
+        sources = [Path(folder, f"in{number}") for number in range(len(ddls))]
+        for source in sources:
+            source.mkdir()
+        rows = [spark.readStream.schema(ddl).parquet(str(of)) for ddl, of in zip(ddls, sources, strict=True)]
         checkpoint = f"{folder}/checkpoint"
-        writer = stream(rows, checkpoint).writeStream.format("noop").outputMode("append")
-        query = writer.option("checkpointLocation", checkpoint).start()
-        for number, table in enumerate(tables):
-            pq.write_table(table, f"{folder}/{number}")
+        writer = stream(*rows, checkpoint).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        query = writer.start()
+        for number, tables in enumerate(batches):
+            for source, table in zip(sources, tables, strict=True):
+                pq.write_table(table, f"{source}-next")
             before, began = spent(), time.monotonic()
-            Path(f"{folder}/{number}").rename(f"{folder}/in/{number}.parquet")
+            for source in sources:
+                Path(f"{source}-next").rename(source / f"{number}.parquet")
             query.processAllAvailable()
             taken.append((spent() - before, time.monotonic() - began))
+        seen = look(query)
         query.stop()
-    return taken
+    return taken, seen
+
+
+def run_apart(function: Callable[..., Measured], *arguments: Any) -> Measured:
+    """What a function returns in a fresh process, which has no JVM yet and may have children of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
+
+
+@contextmanager
+def open_spark(master: str, partitions: int, groupings: Iterable[str] = ()) -> Iterator[SparkSession]:
+    """A Spark with the topology's settings, and so many partitions after a shuffle, as long as the block lasts."""
+    conf = {
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(groupings),
+    }
+    spark = start_spark("benchmark", master, partitions, conf)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def parse_numbers(text: str) -> list[int]:
+    """Whole numbers that are separated by commas, in ascending order."""
+    return sorted({int(number) for number in text.split(",") if number})
 
 
 def on_slots(tasks: Iterable[int], slots: int) -> list[int]:

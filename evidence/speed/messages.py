@@ -19,27 +19,25 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.json as pj
-from confluent_kafka import Producer
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import SOURCES, in_turns, open_bench, ours, rate
+from evidence.speed.measuring import SOURCES, RunCost, in_turns, measure_run, open_bench, ours
 from evidence.speed.native import native
-from evidence.speed.processes import KINDS as PROCESSES
-from evidence.speed.processes import cpu
-from evidence.speed.topology import Measured
 from evidence.tables import make_table, print_table
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import Settings
 from unskew.apps.splitter.json_fields import JsonFields
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.interface import Block, GeneratedDataset
+from unskew.producers.publish import publish_dataset
 
 ALONE = 100_000  # messages that are read in one process
-_FLUSHED = 50_000  # messages that wait to be sent
 #: How Spark's own query reads the key → the expression.
 NATIVE: dict[str, Callable[[Column], Column]] = {
     "groupBy, from_json": lambda text: F.from_json(text, "user struct<id: string>")["user"]["id"],
@@ -74,33 +72,40 @@ def make_nested(rng: random.Random, number: int) -> dict[str, object]:
     return make_order(rng, number) | {"shipping": address, "billing": address, "items": items}
 
 
-KINDS = {"orders": make_order, "nested": make_nested}
+class Orders(GeneratedDataset):
+    """Orders of 225 bytes."""
+
+    name, summary, chunk = "ORDERS", "orders, 80 % of them of one user", 1 << 16
+    make = staticmethod(make_order)
+
+    def _draw(self, rng: np.random.Generator, first: int) -> Block:
+        drawn = random.Random(int(rng.integers(1 << 32)))
+        messages = [orjson.dumps(self.make(drawn, number)) for number in range(first, first + self.chunk)]
+        return Block(pa.array(messages, pa.binary()), pa.array([], pa.string()), np.empty(0, np.int32))
+
+
+class NestedOrders(Orders):
+    """Orders of 1 KB."""
+
+    name = "NESTED_ORDERS"
+    make = staticmethod(make_nested)
+
+
+KINDS: dict[str, type[Orders]] = {"orders": Orders, "nested": NestedOrders}
 
 
 def publish(connection: Connection, topic: str, kind: str, records: int) -> float:
-    """Publish so many messages evenly over the sources; their mean size (bytes)."""
+    """Publish so many messages; their mean size (bytes)."""
     ensure_topic(connection, topic, SOURCES)
-    producer = Producer({"bootstrap.servers": connection.bootstrap_servers, "linger.ms": 50})
-    rng, size = random.Random(1), 0
-    for number in range(records):
-        value = orjson.dumps(KINDS[kind](rng, number))
-        size += len(value)
-        producer.produce(topic, value, partition=number % SOURCES)
-        if number % _FLUSHED == 0:
-            producer.flush()
-    producer.flush()
-    return size / records
+    return publish_dataset(connection, topic, KINDS[kind](records)).size / records
 
 
-def measure(spark: SparkSession, name: str, run: Settings, records: int) -> Measured:
+def measure(spark: SparkSession, name: str, run: Settings, records: int) -> RunCost:
     """Run a contestant over the whole topic."""
-    before = cpu()
     if name in NATIVE:
         key = NATIVE[name](F.col("value").cast("string"))
-        batches = native(spark, run, records, key=key)
-    else:
-        batches = ours(spark, run)
-    return Measured(rate(batches), {kind: seconds - before[kind] for kind, seconds in cpu().items()})
+        return measure_run(partial(native, spark, run, records, key=key))
+    return measure_run(partial(ours, spark, run))
 
 
 def read_by_arrow(bodies: list[bytes]) -> pa.Array:
@@ -114,7 +119,7 @@ def read_by_arrow(bodies: list[bytes]) -> pa.Array:
 def measure_readers(kind: str, repeats: int) -> list[list[str]]:
     """Rows of the table of readers: the CPU of reading the keys in this process."""
     rng = random.Random(1)
-    bodies = [orjson.dumps(KINDS[kind](rng, number)) for number in range(ALONE)]
+    bodies = [orjson.dumps(KINDS[kind].make(rng, number)) for number in range(ALONE)]
     messages, fields = pa.array(bodies, pa.binary()), JsonFields.column("user.id")
     readers: dict[str, Callable[[], object]] = {
         "ours": lambda: fields.read(messages),
@@ -153,7 +158,7 @@ def main() -> None:
         with open_session(bench.settings(groupings[0], "first", **others), groupings) as spark:
             for kind in given.kinds:
 
-                def run(name: str, repeat: int, kind: str = kind) -> Measured:
+                def run(name: str, repeat: int, kind: str = kind) -> RunCost:
                     grouping = name if name in groupings else groupings[0]
                     chosen = bench.settings(grouping, f"{kind}-{name}-{repeat}", topic=kind, **others)
                     return measure(spark, name, chosen, given.records)
@@ -163,7 +168,7 @@ def main() -> None:
                 base = statistics.median(one.rate for one in measured["groupBy, from_json"])
                 for name, runs in measured.items():
                     median = statistics.median(one.rate for one in runs)
-                    spent = statistics.median(sum(one.cpu[each] for each in PROCESSES) for one in runs)
+                    spent = statistics.median(sum(one.cpu.values()) for one in runs)
                     cells = (f"{median:,.0f}", f"{median / base:.2f}", f"{spent / given.records * 1e6:.2f}")
                     table.add_row(kind, f"{sizes[kind]:.0f}", name, *cells)
     print_table(readers)

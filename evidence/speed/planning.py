@@ -16,44 +16,34 @@ process, so the time is above that of a driver.)
 """
 
 import argparse
-import multiprocessing
 import statistics
 import tempfile
 import threading
 import time
 import tracemalloc
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
-from evidence.speed.measuring import TYPE, in_turns, ours, settings
+from evidence.speed.measuring import in_turns, open_bench, open_spark, ours, parse_numbers, run_apart
+from evidence.tables import make_table, print_table
 from unskew import balance
 from unskew.apps.driver.plans.plan_service import ListenAddress
 from unskew.apps.driver.plans.planner import Planner
-from unskew.apps.driver.session import open_session, start_spark
+from unskew.apps.driver.session import open_session
 from unskew.apps.router.planner_protocol import pack_value
 from unskew.apps.router.planner_session import PlannerSession
 from unskew.apps.settings import MODES
-from unskew.deploy.servers.broker import Broker
 from unskew.deploy.servers.spark_cluster import SparkCluster
 from unskew.grouping.planned.counts import SourceCounts
 from unskew.grouping.planned.planned import Planned
-from unskew.kafka.connection import Connection
-from unskew.kafka.topics import ensure_topic
 from unskew.loopback import LOOPBACK
-from unskew.producers.datasets.registry import create_dataset
-from unskew.producers.publish import publish_dataset
 
 _COLD = 3  # batches at a run's beginning that aren't counted
 _COMPARED = ("BOUNDED_LOAD", "PLANNED")
@@ -62,30 +52,24 @@ _COMPARED = ("BOUNDED_LOAD", "PLANNED")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", type=_modes, default=list(MODES), help="of the topologies")
-    parser.add_argument("--sources", type=_numbers, default=[4, 16], help="of the topologies")
+    parser.add_argument("--sources", type=parse_numbers, default=[4, 16], help="of the topologies")
     parser.add_argument("--workers", type=int, default=100)
     parser.add_argument("--size", type=int, default=50_000, help="tuples a batch")
     parser.add_argument("--batches", type=int, default=15, help=f"of a run, above {_COLD}")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--rows", type=int, default=20_000_000, help="of the static frame")
-    parser.add_argument("--many", type=_numbers, default=[16, 256, 1000], help="sources of the planner alone")
+    parser.add_argument("--many", type=parse_numbers, default=[16, 256, 1000], help="sources of the planner alone")
     parser.add_argument("--keys", type=int, default=1_000_000, help="different keys, at most, in the planner's batch")
     parser.add_argument("--wide", type=int, default=1000, help="workers of the planner alone")
     given = parser.parse_args()
-    console = Console(width=140)
     if given.sources:
         for mode in given.modes:
             # (A JVM of its own: that of the cluster's driver must begin with the cluster's secret.)
-            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-                console.print(process.submit(_batches, given, mode).result())
+            print_table(run_apart(_batches, given, mode))
     if given.rows:
-        console.print(_frames(given))
+        print_table(_frames(given))
     if given.many:
-        console.print(_alone(given))
-
-
-def _numbers(text: str) -> list[int]:
-    return sorted({int(number) for number in text.split(",") if number})
+        print_table(_alone(given))
 
 
 def _modes(text: str) -> list[str]:
@@ -97,30 +81,23 @@ def _modes(text: str) -> list[str]:
 def _batches(given: argparse.Namespace, mode: str) -> Table:
     """The median time of a batch by S and grouping."""
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        broker = stack.enter_context(Broker(Path(folder) / "kafka"))
-        of_mode = {}
+        bench = stack.enter_context(open_bench())
+        shape = {"max_tuples": given.size, "workers": given.workers}
         if mode == "CLUSTER":
-            cluster = stack.enter_context(SparkCluster(Path(folder) / "cluster", workers=2, cores=2))
-            of_mode = {"mode": mode, "master": cluster.master, "conf": cluster.conf}
-        connection = Connection(broker.bootstrap_servers)
+            cluster = stack.enter_context(SparkCluster(bench.folder / "cluster", workers=2, cores=2))
+            shape |= {"mode": mode, "master": cluster.master, "conf": cluster.conf}
         for sources in given.sources:
-            ensure_topic(connection, f"bench-{sources}", sources)
-            publish_dataset(connection, f"bench-{sources}", create_dataset(TYPE, records=given.size * given.batches))
-        base = settings(
-            connection, _COMPARED[0], Path(folder) / "first", max_tuples=given.size, workers=given.workers, **of_mode
-        )
-        with open_session(base, _COMPARED) as spark:
+            bench.publish(f"bench-{sources}", partitions=sources, records=given.size * given.batches)
+        with open_session(bench.settings(_COMPARED[0], "first", **shape), _COMPARED) as spark:
 
             def run(sources: int, grouping: str, repeat: int) -> list[float]:
-                checkpoint = str(Path(folder) / f"{sources}-{grouping}-{repeat}")
-                over = replace(base, topic=f"bench-{sources}", sources=sources)
-                batches = ours(spark, replace(over, grouping=grouping, checkpoint=checkpoint))
+                of = shape | {"topic": f"bench-{sources}", "sources": sources}
+                batches = ours(spark, bench.settings(grouping, f"{sources}-{grouping}-{repeat}", **of))
                 return [batch.seconds for batch in batches[_COLD:]]
 
             pairs = [(sources, grouping) for sources in given.sources for grouping in _COMPARED]
             found = in_turns({f"S = {s}, {name}": partial(run, s, name) for s, name in pairs}, given.repeats)
-    table = Table(f"{mode}: a batch, ms", *_COMPARED, "more, ms", "ratio", box=MARKDOWN)
+    table = make_table(f"{mode}: a batch, ms", *_COMPARED, "more, ms", "ratio")
     for sources in given.sources:
         one, other = (
             1000 * statistics.median(chain.from_iterable(found[f"S = {sources}, {name}"])) for name in _COMPARED
@@ -131,29 +108,25 @@ def _batches(given: argparse.Namespace, mode: str) -> Table:
 
 def _frames(given: argparse.Namespace) -> Table:
     """What `balance` of a static frame takes until each worker has counted its rows, and the greatest count."""
-    with tempfile.TemporaryDirectory() as folder:
-        spark = start_spark("planning", "local[2]", 2)
-        try:
-            number = F.when(F.col("id") % 5 != 0, -1).otherwise(F.xxhash64("id") % given.keys)
-            made = spark.range(given.rows).select(F.concat(F.lit("user "), number).alias("user"), "id")
-            made.write.parquet(f"{folder}/rows")
-            rows = spark.read.parquet(f"{folder}/rows")
-            ways: dict[str, Callable[[], DataFrame]] = {
-                "repartition": lambda: rows.repartition(given.workers, "user"),
-                **{name: partial(balance, rows, "user", given.workers, name) for name in _COMPARED},
-            }
-            largest: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as folder, open_spark("local[2]", 2, _COMPARED) as spark:
+        number = F.when(F.col("id") % 5 != 0, -1).otherwise(F.xxhash64("id") % given.keys)
+        made = spark.range(given.rows).select(F.concat(F.lit("user "), number).alias("user"), "id")
+        made.write.parquet(f"{folder}/rows")
+        rows = spark.read.parquet(f"{folder}/rows")
+        ways: dict[str, Callable[[], DataFrame]] = {
+            "repartition": lambda: rows.repartition(given.workers, "user"),
+            **{name: partial(balance, rows, "user", given.workers, name) for name in _COMPARED},
+        }
+        largest: dict[str, int] = {}
 
-            def run(way: str, _repeat: int) -> list[float]:
-                begun = time.perf_counter()
-                placed = ways[way]().groupBy(F.spark_partition_id()).agg(F.count("id").alias("rows"), F.sum("id"))
-                largest[way] = max(row.rows for row in placed.collect())
-                return [time.perf_counter() - begun]
+        def run(way: str, _repeat: int) -> list[float]:
+            begun = time.perf_counter()
+            placed = ways[way]().groupBy(F.spark_partition_id()).agg(F.count("id").alias("rows"), F.sum("id"))
+            largest[way] = max(row.rows for row in placed.collect())
+            return [time.perf_counter() - begun]
 
-            found = in_turns({way: partial(run, way) for way in ways}, given.repeats)
-        finally:
-            spark.stop()
-    table = Table(f"{given.rows:,} rows", "s", "of repartition", "slowest worker / mean", box=MARKDOWN)
+        found = in_turns({way: partial(run, way) for way in ways}, given.repeats)
+    table = make_table(f"{given.rows:,} rows", "s", "of repartition", "slowest worker / mean")
     base = statistics.median(chain.from_iterable(found["repartition"]))
     for way in ways:
         took = statistics.median(chain.from_iterable(found[way]))
@@ -165,7 +138,7 @@ def _frames(given: argparse.Namespace) -> Table:
 def _alone(given: argparse.Namespace) -> Table:
     """The planner alone, in the first batch and in one with remembered replicas."""
     heads = "sources", "batch", "ms", "bytes of keys", "of counts", "of quotas", "peak, MB"
-    table = Table(*heads, box=MARKDOWN)
+    table = make_table(*heads)
     for sources in given.many:
         with closing(Planner(lambda _: Planned(given.wide), None, ListenAddress(LOOPBACK))) as planner:
             _wave(planner, 0, sources, given)  # compiles the kernels

@@ -31,11 +31,10 @@ from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import SOURCES, WORKERS, capped, on_slots, open_bench, settings
+from evidence.speed.measuring import SOURCES, WORKERS, capped, on_slots, open_bench, open_spark, settings
 from evidence.speed.native import FIELDS, cut
 from evidence.tables import make_table, print_table
 from unskew import balanced_map
-from unskew.apps.driver import session
 from unskew.apps.splitter.kafka_source import read_topic
 from unskew.grouping import measures
 from unskew.grouping.registry import COLOURS
@@ -233,10 +232,8 @@ def main() -> None:
     works = {name: WORKS[name] for name in arguments.works.split(",")}
     count = arguments.warm + arguments.batches
     records = max(size(work, arguments.seconds) for work in works.values()) * (count + 1)
-    conf = {"spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS)}
-    spark = session.start_spark("rivals", f"local[{WORKERS}]", WORKERS, conf)
     found: dict[tuple[str, str, str], Figures] = {}
-    with open_bench() as bench:
+    with open_spark(f"local[{WORKERS}]", WORKERS, GROUPINGS) as spark, open_bench() as bench:
         for topic in arguments.streams.split(","):
             kind, options = STREAMS[topic]
             bench.publish(topic, kind, records=records, **options)
@@ -249,7 +246,6 @@ def main() -> None:
                     figures = raced(rows, name, contestant, tuples, arguments.warm, arguments.batches)
                     found[topic, cost, name] = figures
                     print(topic, cost, name, *cells(figures), flush=True)
-    spark.stop()
     show(found)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     draw({names: figures.rate for names, figures in found.items()}, arguments.output)

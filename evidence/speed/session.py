@@ -12,19 +12,17 @@ two. A ratio is of two runs of one repeat; the table has the median, the lowest 
 """
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from evidence.speed.measuring import filed, in_turns
-from evidence.speed.state.sessions import CONTESTANTS, GROUPINGS, WARM, WORKERS, files
+from evidence.speed.measuring import in_turns, run_apart, run_files
+from evidence.speed.state.sessions import CONTESTANTS, DDL, GROUPINGS, WARM, WORKERS, files
 from evidence.tables import make_table, print_table
 from unskew import spark_settings
 from unskew.apps.driver.python_processes import prepare_python
@@ -53,8 +51,8 @@ class Taken(NamedTuple):
         return f"first {self.first:.1f} s, then {self.then:.2f} s"
 
 
-def compete(session: str, contestant: str, tuples: int, keys: int, batches: int, to: Connection) -> None:
-    """Run a contestant in a session of this process, and send what it took."""
+def compete(session: str, contestant: str, tuples: int, keys: int, batches: int) -> Taken:
+    """Run a contestant in a session of this process."""
     conf, quick = SESSIONS[session]
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = prepare_python() if quick else sys.executable
@@ -66,26 +64,10 @@ def compete(session: str, contestant: str, tuples: int, keys: int, batches: int,
     }
     spark = SparkSession.builder.master(f"local[{CORES}]").config(map=dict(conf)).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    taken = filed(spark, "key string, at timestamp", CONTESTANTS[contestant], files(tuples, keys, batches))
+    taken, _ = run_files(spark, [DDL], CONTESTANTS[contestant], files(tuples, keys, batches))
     spark.stop()
     walls = [wall for _, wall in taken]
-    to.send(Taken(walls[0], statistics.median(walls[WARM:])))
-
-
-def measured(session: str, contestant: str, given: argparse.Namespace) -> Taken:
-    """What a contestant takes in a process of its own."""
-    receiving, sending = multiprocessing.Pipe(duplex=False)
-    of = session, contestant, given.tuples, given.keys, given.batches, sending
-    # Not a daemon: it has children of its own.
-    process = multiprocessing.get_context("spawn").Process(target=compete, args=of)
-    process.start()
-    sending.close()
-    try:
-        return receiving.recv()
-    except EOFError:
-        raise RuntimeError(f"{contestant} ({session}) has failed") from None
-    finally:
-        process.join()
+    return Taken(walls[0], statistics.median(walls[WARM:]))
 
 
 def ratios(ours: Sequence[float], theirs: Sequence[float]) -> str:
@@ -107,7 +89,7 @@ def main() -> None:
     ours = f"unskew, {given.grouping}"
 
     def run(session: str, contestant: str, _: int) -> Taken:
-        return measured(session, contestant, given)
+        return run_apart(compete, session, contestant, given.tuples, given.keys, given.batches)
 
     contestants = {(session, name): partial(run, session, name) for session in SESSIONS for name in (ours, THEIRS)}
     warm_kernels(given.grouping)

@@ -1,23 +1,20 @@
 """The part `streams` of `evidence.speed.joins`: two streams are joined, and a key gets hot in the third batch."""
 
-import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
-from evidence.speed.measuring import in_turns
-from evidence.speed.processes import spent
+from evidence.speed.measuring import in_turns, run_files
 from evidence.tables import make_table, print_table
 from unskew import balanced_join, create, watch
+from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.grouping.split_join.plan import PAIR_COST
 
 WORKERS, SALT, KEYS, FIRST_HOT = 16, 16, 20_000, 2
@@ -90,26 +87,11 @@ def run_streams(spark: SparkSession, way: str, share: float, rows: int, batches:
     """A run of so many batches, each of this many left rows."""
     sizes, shares = (rows, rows // RATIO), (share, RIGHT_SHARE if share else 0.0)
     drawn = [[draw_side(sizes[side], number, shares[side], side) for side in (0, 1)] for number in range(batches)]
-    with tempfile.TemporaryDirectory() as folder:
-        streams = []
-        for side in (0, 1):
-            Path(folder, f"in{side}").mkdir()
-            schema = f"key long, id{side} long, at timestamp"
-            streams.append(spark.readStream.schema(schema).parquet(f"{folder}/in{side}"))
-        joined, took = WAYS[way](*streams, f"{folder}/checkpoint"), []
-        query = joined.writeStream.format("noop").option("checkpointLocation", f"{folder}/checkpoint").start()
-        for number, tables in enumerate(drawn):
-            for side, table in enumerate(tables):
-                pq.write_table(table, f"{folder}/{side}")
-            began = time.monotonic(), spent()
-            for side in (0, 1):
-                Path(folder, str(side)).rename(f"{folder}/in{side}/{number}.parquet")
-            query.processAllAvailable()
-            took.append((time.monotonic() - began[0], spent() - began[1]))
-        ours = [batch for batch in watch(query, name="own").rows() if batch.tuples] if way == "`balanced_join`" else []
-        query.stop()
+    ddls = [f"key long, id{side} long, at timestamp" for side in (0, 1)]
+    taken, ours = run_files(spark, ddls, WAYS[way], drawn, read_loads if way == "`balanced_join`" else lambda _: [])
+    ours = [batch for batch in ours if batch.tuples]
     from_here = FIRST_HOT + 2
-    seconds, cpu = (float(np.median(each)) for each in zip(*took[from_here:], strict=True))
+    cpu, seconds = (float(np.median(each)) for each in zip(*taken[from_here:], strict=True))
     if ours:
         loads = [(np.array(batch.loads), np.array(batch.pairs)) for batch in ours]
     else:
@@ -121,6 +103,11 @@ def run_streams(spark: SparkSession, way: str, share: float, rows: int, batches:
     sent = float(np.mean([(came.sum() - sizes[0]) / sizes[1] for came, _ in loads[from_here:]]))
     copied = float(np.mean([batch.moved for batch in ours[1:]])) / sum(sizes) if ours else 0.0
     return JoinRun(seconds, cpu, (float(np.median(fullest)), max(fullest)), sent, copied)
+
+
+def read_loads(query: StreamingQuery) -> list[BatchBalance]:
+    """How the workers of each batch were loaded, of a call with ``observe="own"``."""
+    return watch(query, name="own").rows()
 
 
 def _hash_loads(drawn: list[list[pa.Table]], salt: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:

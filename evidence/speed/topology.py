@@ -15,16 +15,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table
 
-from evidence.speed.measuring import SOURCES, TYPE, WORKERS, in_turns, open_bench, ours, rate, records_option, spread
+from evidence.speed.measuring import (
+    SOURCES,
+    TYPE,
+    WORKERS,
+    RunCost,
+    in_turns,
+    measure_run,
+    open_bench,
+    ours,
+    records_option,
+    spread,
+)  # fmt: skip
 from evidence.speed.native import FIELDS, cut, native
-from evidence.speed.processes import KINDS, cpu, memory
+from evidence.speed.processes import KINDS, memory
+from evidence.tables import make_table, print_table
 from unskew.apps.driver.session import open_session
 from unskew.apps.router.router import Routing
 from unskew.apps.router.tuple_packets import send_packets
@@ -62,13 +72,6 @@ def stages(spark: SparkSession, connection: Connection) -> dict[str, Callable[[]
     }
 
 
-class Measured(NamedTuple):
-    """A run's rate (tuples/s), and the CPU seconds of each kind of process."""
-
-    rate: float
-    cpu: dict[str, float]
-
-
 class Memory:
     """Peak memory (proportional set size, MiB) of the driver, the JVM and all Python workers together, sampled."""
 
@@ -97,19 +100,15 @@ def main() -> None:
     parser.add_argument("--groupings", default="SHUFFLE,KEY,PARTIAL_KEY,DYNAMIC_KEY")
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
-    console = Console(highlight=False, width=120)
     groupings = arguments.groupings.split(",")
     with open_bench() as bench:
         loaded = bench.publish(records=arguments.records)
 
-        def run(name: str, repeat: int) -> Measured:
+        def run(name: str, repeat: int) -> RunCost:
             chosen = bench.settings(name if name in groupings else "KEY", f"{name}-{repeat}")
-            before = cpu()
             if name in groupings:
-                batches = ours(spark, chosen)
-            else:
-                batches = native(spark, chosen, arguments.records, parse=NATIVE[name])
-            return Measured(rate(batches), {kind: seconds - before[kind] for kind, seconds in cpu().items()})
+                return measure_run(partial(ours, spark, chosen))
+            return measure_run(partial(native, spark, chosen, arguments.records, parse=NATIVE[name]))
 
         first = bench.settings(groupings[0], "first")
         with Memory() as peak, open_session(first, groupings) as spark:
@@ -117,7 +116,7 @@ def main() -> None:
             measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
             parts = {name: partial(timed, query) for name, query in stages(spark, bench.connection).items()}
             costs = in_turns(parts, arguments.repeats, lambda seconds: f"{seconds:.1f} s")
-        _print(console, arguments.records, measured, costs, peak.peak, loaded.records / loaded.seconds)
+        _print(arguments.records, measured, costs, peak.peak, loaded.records / loaded.seconds)
 
 
 def timed(query: Callable[[], DataFrame], _: int) -> float:
@@ -128,35 +127,32 @@ def timed(query: Callable[[], DataFrame], _: int) -> float:
 
 
 def _print(
-    console: Console,
     records: int,
-    measured: Mapping[str, Sequence[Measured]],
+    measured: Mapping[str, Sequence[RunCost]],
     costs: Mapping[str, Sequence[float]],
     peak: Mapping[str, float],
     published: float,
 ) -> None:
     base = statistics.median(run.rate for run in measured["native"])
-    table = Table(title=f"Streaming, {records:,} tuples, {SOURCES} sources, {WORKERS} workers, {os.cpu_count()} cores")
+    title = f"Streaming, {records:,} tuples, {SOURCES} sources, {WORKERS} workers, {os.cpu_count()} cores"
     cpus = ("CPU s a million tuples", *(f"… {kind}" for kind in KINDS))
-    for column in ("", "tuples/s, median", "lowest", "highest", "× native", *cpus):
-        table.add_column(column, justify="right" if column else "left")
+    table = make_table("", "tuples/s, median", "lowest", "highest", "× native", *cpus, title=title)
     for name, runs in measured.items():
         rates = [run.rate for run in runs]
         each = [statistics.median(run.cpu[kind] for run in runs) / records * 1e6 for kind in KINDS]
         times = (f"{seconds:.2f}" for seconds in (sum(each), *each))
         table.add_row(name, *spread(rates), f"{statistics.median(rates) / base:.2f}", *times)
-    console.print(table)
-    table = Table(title="Where the time goes: the stages as batch queries, each with those before it, in ns a tuple")
-    for column in ("", "so far", "this stage", "tuples/s"):
-        table.add_column(column, justify="right" if column else "left")
+    print_table(table)
+    title = "Where the time goes: the stages as batch queries, each with those before it, in ns a tuple"
+    table = make_table("", "so far", "this stage", "tuples/s", title=title)
     before = 0.0
     for name, values in costs.items():
         each = statistics.median(values) / records * 1e9
         table.add_row(name, f"{each:.0f}", f"{each - before:.0f}" if name[0] == "+" else "", f"{1e9 / each:,.0f}")
         before = each
-    console.print(table)
-    console.print("Peak memory: " + ", ".join(f"{kind} {mib:,.0f} MiB" for kind, mib in peak.items()))
-    console.print(f"The producer published {published:,.0f} messages/s before that: it keeps up.")
+    print_table(table)
+    print("Peak memory:", ", ".join(f"{kind} {mib:,.0f} MiB" for kind, mib in peak.items()))
+    print(f"The producer published {published:,.0f} messages/s before that: it keeps up.")
 
 
 if __name__ == "__main__":

@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.state import GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from evidence.speed.measuring import filed
+from evidence.speed.measuring import open_spark, run_files
 from evidence.tables import make_table, print_table
 from unskew import keyed_map
-from unskew.apps.driver import session
 from unskew.operators import KeyedOperator, Now
 
 PARTITIONS = 4
@@ -85,12 +84,12 @@ CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 }
 
 
-def batches(keys: int, share: float, count: int) -> Iterator[pa.Table]:
+def batches(keys: int, share: float, count: int) -> Iterator[list[pa.Table]]:
     """The batches: ``key``, ``value``. The first one has all keys, the others a share of them."""
     rng = np.random.default_rng(0)
     touched = [np.arange(keys), *(rng.choice(keys, round(keys * share), replace=False) for _ in range(count - 1))]
     for ids in touched:
-        yield pa.table({"key": [f"key {i}" for i in ids], "value": np.ones(len(ids), np.int64)})
+        yield [pa.table({"key": [f"key {i}" for i in ids], "value": np.ones(len(ids), np.int64)})]
 
 
 def measured(spark: SparkSession, name: str, keys: int, share: float, count: int) -> tuple[float, float, float]:
@@ -98,8 +97,8 @@ def measured(spark: SparkSession, name: str, keys: int, share: float, count: int
 
     The first two batches aren't counted: that with all keys, and the one after it.
     """
-    taken = filed(spark, "key string, value long", CONTESTANTS[name], batches(keys, share, count + 2))[2:]
-    cpu, wall = map(statistics.median, zip(*taken, strict=True))
+    taken, _ = run_files(spark, ["key string, value long"], CONTESTANTS[name], batches(keys, share, count + 2))
+    cpu, wall = map(statistics.median, zip(*taken[2:], strict=True))
     touched = round(keys * share)
     return 1e6 * cpu / touched, 1e6 * wall / touched, wall
 
@@ -111,13 +110,8 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--theirs", type=int, default=2_000, help="Most keys that Spark's own ways are tried with.")
     parser.add_argument("--batches", type=int, default=5)
     arguments = parser.parse_args(given)
-    conf = {
-        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        "spark.executorEnv.UNSKEW_GROUPINGS": "KEY",
-    }
     table = make_table("", "keys", "touched", "CPU µs a touched key", "wall µs", "a batch, s")
-    spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
-    try:
+    with open_spark("local[2]", PARTITIONS, ["KEY"]) as spark:
         for name in CONTESTANTS:
             measured(spark, name, *_WARM)
             for keys in arguments.keys:
@@ -128,6 +122,4 @@ def main(given: Sequence[str]) -> None:
                     row = [f"{keys:,}", f"{round(keys * share):,}", *(f"{figure:,.1f}" for figure in figures)]
                     print(name, *row, flush=True)
                     table.add_row(name, *row)
-    finally:
-        spark.stop()
     print_table(table)

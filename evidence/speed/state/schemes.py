@@ -29,11 +29,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from evidence.speed.measuring import SOURCES, WORKERS, on_slots, open_bench
+from evidence.speed.measuring import SOURCES, WORKERS, on_slots, open_bench, open_spark
 from evidence.speed.native import FIELDS, cut
 from evidence.tables import make_table, print_table
 from unskew.apps.cli.demo import NARROWED, SHORTENED
-from unskew.apps.driver import session
 from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
@@ -215,12 +214,8 @@ def main(given: Sequence[str]) -> None:
     chosen = arguments.only.split(",") if arguments.only else valid
     if unknown := [name for name in chosen if name not in valid]:
         parser.error(f"--only has {unknown[0]!r}; valid: {', '.join(valid)}")
-    conf = {
-        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(name for name in chosen if name in GROUPINGS),
-    }
-    spark = session.start_spark("benchmark", f"local[{WORKERS}]", WORKERS, conf)
-    with open_bench() as bench:
+    groupings = [name for name in chosen if name in GROUPINGS]
+    with open_spark(f"local[{WORKERS}]", WORKERS, groupings) as spark, open_bench() as bench:
         for stream in arguments.streams.split(","):
             kind, options = STREAMS[stream]
             topic = f"bench-{stream.lower()}"
@@ -237,4 +232,3 @@ def main(given: Sequence[str]) -> None:
                 print(name, *row, flush=True)
                 table.add_row(name, *row)
             print_table(table)
-    spark.stop()

@@ -18,15 +18,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from evidence.speed.measuring import filed
+from evidence.speed.measuring import open_spark, run_files
 from evidence.tables import make_table, print_table
 from unskew import keyed_map
-from unskew.apps.driver import session
 from unskew.operators import Sessions
 
 WORKERS, PARTITIONS, WARM = 10, 4, 2
 GAP, SPAN, LATENESS = 5, 10, 1  # s
 START = 1_700_000_000_000
+DDL = "key string, at timestamp"
 SESSION = "start long, last long, count long"
 GROUPINGS = ("KEY", "D_CHOICES", "BOUNDED_LOAD", "PLANNED")
 
@@ -85,20 +85,20 @@ CONTESTANTS: dict[str, Callable[[DataFrame, str], DataFrame]] = {
 }
 
 
-def files(tuples: int, keys: int, batches: int) -> Iterator[pa.Table]:
+def files(tuples: int, keys: int, batches: int) -> Iterator[list[pa.Table]]:
     """The batches: ``key``, ``at``."""
     rng = np.random.default_rng(0)
     cumulated = np.cumsum(1 / np.arange(1, keys + 1))
     for number in range(batches):
         ranks = np.searchsorted(cumulated, rng.random(tuples) * cumulated[-1])
         at = np.sort(rng.integers(0, 1000 * SPAN, tuples)) + START + number * 1000 * SPAN
-        yield pa.table({"key": pa.array(ranks).cast(pa.string()), "at": pa.array(at, pa.timestamp("ms", "UTC"))})
+        yield [pa.table({"key": pa.array(ranks).cast(pa.string()), "at": pa.array(at, pa.timestamp("ms", "UTC"))})]
 
 
 def measured(spark: SparkSession, name: str, tuples: int, keys: int, batches: int) -> tuple[float, float, float]:
     """Tuples/s, CPU µs a tuple, and a batch's wall time (s): the median of the batches after the first two."""
-    taken = filed(spark, "key string, at timestamp", CONTESTANTS[name], files(tuples, keys, batches))[WARM:]
-    cpu, wall = map(statistics.median, zip(*taken, strict=True))
+    taken, _ = run_files(spark, [DDL], CONTESTANTS[name], files(tuples, keys, batches))
+    cpu, wall = map(statistics.median, zip(*taken[WARM:], strict=True))
     return tuples / wall, 1e6 * cpu / tuples, wall
 
 
@@ -109,19 +109,12 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--theirs", type=int, default=5_000, help="Of a batch for transformWithState.")
     parser.add_argument("--batches", type=int, default=8)
     arguments = parser.parse_args(given)
-    conf = {
-        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        "spark.executorEnv.UNSKEW_GROUPINGS": ",".join(GROUPINGS),
-    }
     table = make_table("", "tuples a batch", "tuples/s", "CPU µs a tuple", "a batch, s")
-    spark = session.start_spark("benchmark", "local[2]", PARTITIONS, conf)
-    try:
+    with open_spark("local[2]", PARTITIONS, GROUPINGS) as spark:
         for name in CONTESTANTS:
             tuples = arguments.theirs if name == "transformWithState" else arguments.tuples
             rate, cost, batch = measured(spark, name, tuples, arguments.keys, arguments.batches)
             row = [f"{tuples:,}", f"{rate:,.0f}", f"{cost:,.2f}", f"{batch:.1f}"]
             print(name, *row, flush=True)
             table.add_row(name, *row)
-    finally:
-        spark.stop()
     print_table(table)
