@@ -19,11 +19,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from evidence.engines.matcher import CIRCLE, EVERY
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.grouping import create
 
 
@@ -81,7 +79,7 @@ def main() -> None:
     given = parser.parse_args()
     heads = "s", "tuples", "consumers", "hottest", "events", "consumers with one"
     title = f"{given.rules:,} rules, {given.records:,} records, W = {given.workers}"
-    table = Table(*heads, "KEY: max/mean", "unsplit: at least", title=title, box=MARKDOWN)
+    table = make_table(*heads, "KEY: max/mean", "unsplit: at least", title=title)
     # A hash of random bytes is a random number.
     hashes = np.random.default_rng(1).integers(0, CIRCLE, given.records, np.uint64)
     for exponent in map(float, given.exponents.split(",")):

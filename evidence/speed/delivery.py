@@ -18,12 +18,10 @@ from functools import partial
 
 import numpy as np
 import orjson
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from evidence.speed.latency import begin
 from evidence.speed.measuring import in_turns, keep_publishing, open_bench, ours, rate, records_option, run_apart
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.session import open_session
 from unskew.apps.settings import DELIVERIES, Settings
@@ -107,7 +105,7 @@ def main() -> None:
             {name: partial(draining_once, name) for name in DELIVERIES}, arguments.rounds, lambda each: f"{each:,.0f}"
         )
         waits = in_turns({name: partial(steady_once, name) for name in DELIVERIES}, arguments.rounds)
-    table = Table(f"of {arguments.rounds} rounds", *DELIVERIES, "compared", box=MARKDOWN)
+    table = make_table(f"of {arguments.rounds} rounds", *DELIVERIES, "compared")
     before, after = (statistics.median(rates[name]) for name in DELIVERIES)
     table.add_row("tuples/s, median", f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.3f} ×")
     for warm in (False, True):

@@ -16,13 +16,11 @@ import time
 from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
-from rich.box import MARKDOWN
-from rich.table import Table
 
 from evidence.speed.latency import CONTESTANTS, compete
 from evidence.speed.measuring import in_turns, keep_publishing, open_bench
 from evidence.speed.processes import end, spent
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.settings import Settings
 from unskew.kafka.topics import end_offsets, ensure_topic
@@ -104,7 +102,7 @@ def main() -> None:
 
         contestants = {name: partial(one, name) for name in CONTESTANTS}
         found = in_turns(contestants, arguments.rounds, lambda each: ", ".join(f"{k} {v:.1f}" for k, v in each.items()))
-    table = Table(f"median of {arguments.rounds}", *CONTESTANTS, "ours / native", box=MARKDOWN)
+    table = make_table(f"median of {arguments.rounds}", *CONTESTANTS, "ours / native")
     for figure in found["ours"][0]:
         medians = {name: statistics.median(each[figure] for each in rounds) for name, rounds in found.items()}
         ratio = medians["ours"] / medians["native"]

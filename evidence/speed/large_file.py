@@ -16,11 +16,8 @@ from pathlib import Path
 
 import psutil
 import pyarrow.compute as pc
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
@@ -54,7 +51,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, default=5.0)
     size = int(parser.parse_args().gigabytes * 1e9)
-    table = Table("read", "records", "memory", "most so far", box=MARKDOWN)
+    table = make_table("read", "records", "memory", "most so far")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "clickstream.tsv"
         # spawned: a fork would share our memory, and its count
@@ -75,7 +72,7 @@ def main():
             ensure_topic(connection, "large", 5, {"retention.bytes": "10000000", "segment.bytes": "10000000"})
             summary = publish_dataset(connection, "large", dataset, progress=progress)
     print_table(table)
-    Console().print(summary.table())
+    print_table(summary.table())
 
 
 if __name__ == "__main__":

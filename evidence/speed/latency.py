@@ -12,7 +12,7 @@ the first minute and one of what comes after it; the contestants run in turns, a
 import argparse
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import chain
 from multiprocessing.connection import Connection as Pipe
@@ -23,11 +23,10 @@ import numpy as np
 import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import in_turns, keep_publishing, messages, open_bench
 from evidence.speed.native import counted
+from evidence.tables import make_table, print_table
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.listeners import Follower, follow_progress
 from unskew.apps.driver.session import open_session
@@ -158,7 +157,6 @@ def main() -> None:
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for all")
     parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
     arguments = parser.parse_args()
-    console = Console(highlight=False, width=120)
     with open_bench() as bench:
         for rate in map(float, arguments.rates.split(",")):
 
@@ -172,28 +170,26 @@ def main() -> None:
                 return race(kind, bench.settings(arguments.grouping, topic, **how), rate)
 
             rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
-            together = {name: Measured(*map(_joined, zip(*runs, strict=True))) for name, runs in rounds.items()}
-            _print(console, f"{rate:,.0f} tuples/s", together)
+            together = {
+                name: Measured(*([*chain.from_iterable(of)] for of in zip(*runs, strict=True)))
+                for name, runs in rounds.items()
+            }
+            _print(rate, together)
 
 
-def _joined(lists: Iterable[list[Any]]) -> list[Any]:
-    return list(chain.from_iterable(lists))
-
-
-def _print(console: Console, title: str, measured: Mapping[str, Measured]) -> None:
+def _print(rate: float, measured: Mapping[str, Measured]) -> None:
     for warm in (False, True):
         found = {name: figures(measured[name], warm=warm) for name in CONTESTANTS}
         if not all(each["batches"] for each in found.values()):
             continue
-        table = Table(title=f"{title}, {'after it' if warm else 'the first minute'} (ms)")
-        for column in ("", *CONTESTANTS, "ours / native"):
-            table.add_column(column, justify="right" if column else "left")
+        title = f"{rate:,.0f} tuples/s, {'after it' if warm else 'the first minute'} (ms)"
+        table = make_table("", *CONTESTANTS, "ours / native", title=title)
         for figure in found["ours"]:
             values = [each[figure] for each in found.values()]
             table.add_row(
                 figure, *(f"{each:,.0f}" for each in values), f"{values[0] / values[1]:.2f}" if values[1] else ""
             )
-        console.print(table)
+        print_table(table)
 
 
 if __name__ == "__main__":

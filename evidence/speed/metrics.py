@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
-from rich.box import MARKDOWN
-from rich.console import Console
-from rich.table import Table
 
 from evidence.speed.measuring import SOURCES, WORKERS, in_turns, open_bench, spread
+from evidence.tables import make_table, print_table
 from unskew.apps.cli.comparison.runs import warm_up
 from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.driver.session import open_session
@@ -72,7 +70,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--batch", type=int, default=1_000_000, help="tuples a batch")
     arguments = parser.parse_args()
-    console = Console(highlight=False, width=120)
     with open_bench() as bench:
         bench.publish(records=arguments.records)
         with open_session(bench.settings(GROUPING, "first")) as spark:
@@ -85,23 +82,22 @@ def main() -> None:
 
             runs = {kind: partial(run, kind) for kind in (NONE, ALL, KILLED, PAUSED, REFUSING)}
             measured = in_turns(runs, arguments.repeats, lambda one: f"{one.rate:,.0f} tuples/s")
-    _print(console, arguments, measured)
+    _print(arguments, measured)
 
 
-def _print(console: Console, arguments: argparse.Namespace, measured: Mapping[str, Sequence[Measured]]) -> None:
+def _print(arguments: argparse.Namespace, measured: Mapping[str, Sequence[Measured]]) -> None:
     base = statistics.median(run.rate for run in measured[NONE])
     title = (
         f"{GROUPING}, {arguments.records:,} tuples in batches of {arguments.batch:,}, {SOURCES} sources, "
         f"{WORKERS} workers, {os.cpu_count()} cores, median of {arguments.repeats}"
     )
-    table = Table(title=title, box=MARKDOWN)
-    for column in ("", "tuples/s", "lowest", "highest", "× without", "points written", "points lost"):
-        table.add_column(column, justify="right" if column else "left", no_wrap=not column)
+    heads = "tuples/s", "lowest", "highest", "× without", "points written", "points lost"
+    table = make_table("", *heads, title=title)
     for kind, runs in measured.items():
         rates, written, lost = zip(*runs, strict=True)
         points = (f"{statistics.median(numbers):,.0f}" for numbers in (written, lost))
         table.add_row(kind, *spread(rates), f"{statistics.median(rates) / base:.2f}", *points)
-    console.print(table)
+    print_table(table)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ import statistics
 import numpy as np
 import orjson
 from numpy.typing import NDArray
-from rich.box import MARKDOWN
-from rich.table import Table
 
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.grouping import create as grouping
 from unskew.producers.datasets.nexmark import ACTIVE, BIDS, CYCLE
 from unskew.producers.datasets.registry import create_dataset
@@ -49,7 +47,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=5, help="how many; default: %(default)s")
     parser.add_argument("--workers", type=int, default=10, help="default: %(default)s")
     given = parser.parse_args()
-    table = Table("events/s", "key", "keys", "hottest key", f"KEY: max/mean, W = {given.workers}", box=MARKDOWN)
+    table = make_table("events/s", "key", "keys", "hottest key", f"KEY: max/mean, W = {given.workers}", left=2)
     for rate in map(int, given.rates.split(",")):
         for field in ("auction", "bidder"):
             keys, shares, largest = [], [], []

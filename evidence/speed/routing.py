@@ -20,9 +20,8 @@ import mmh3
 import numpy as np
 import pyarrow as pa
 from matplotlib import pyplot as plt
-from rich.table import Table
 
-from evidence.tables import print_table
+from evidence.tables import make_table, print_table
 from unskew.grouping import GROUPINGS, create, encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.registry import get_colour
@@ -97,9 +96,9 @@ def learn(router, batches):
 def table(names, arguments):
     """Print ns a tuple and bytes of state."""
     small, large = (Batches(keys, arguments.tuples, arguments.batch) for keys in (10_000, 1_000_000))
-    shown = Table("grouping", title=f"ns a tuple, W = {arguments.workers}, batches of {arguments.batch:,}")
-    for column in ("codes 10k", "strings 10k", "codes 1M", "strings 1M", "state 10k", "state 1M"):
-        shown.add_column(column, justify="right")
+    title = f"ns a tuple, W = {arguments.workers}, batches of {arguments.batch:,}"
+    heads = "grouping", "codes 10k", "strings 10k", "codes 1M", "strings 1M", "state 10k", "state 1M"
+    shown = make_table(*heads, title=title)
     for name in names:
         times, sizes = [], []
         for batches in (small, large):

@@ -17,10 +17,9 @@ latency is from its time in Kafka to its result's. ``latency.csv`` has p50, p99 
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from evidence.speed.migration.experiment import Schedule, experiment
 from evidence.speed.migration.show import binned, draw, table, write
+from evidence.tables import print_table
 
 
 def main() -> None:
@@ -33,11 +32,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("out/migration"))
     given = parser.parse_args()
     schedule = Schedule(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
-    console = Console(width=160, highlight=False)
-    done = experiment(schedule, lambda waiting: console.print(f"… {waiting}"))
-    console.print(table(done))
+    done = experiment(schedule, lambda waiting: print(f"… {waiting}", flush=True))
+    print_table(table(done))
     for file in (write(binned(done.latencies), given.output), draw(done, given.output)):
-        console.print(f"wrote {file}")
+        print(f"wrote {file}")
 
 
 if __name__ == "__main__":

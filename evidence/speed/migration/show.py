@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from rich.box import MARKDOWN
 from rich.table import Table
 
 from evidence.speed.migration.experiment import Done, Moved
+from evidence.tables import make_table
 from unskew.grouping.registry import get_colour
 
 BIN = 250  # ms, of the table of latencies
@@ -42,10 +42,8 @@ def table(done: Done) -> Table:
     usual = {number for number in done.batches if number >= done.steady + 2} - moving
     ordinary = [done.batches[number] for number in sorted(usual) if done.batches[number].loads.any()]
     median = statistics.median(batch.took for batch in ordinary)
-    shown = Table(f"median batch {median:,.0f} ms", box=MARKDOWN)
     of_move = "states", "%", "MB", "releases, ms", "× median", "takes in, ms", "× median", "θ before", "θ after"
-    for column in (*of_move, "p50, ms", "p99, ms", "max, ms"):
-        shown.add_column(column, justify="right")
+    shown = make_table(f"median batch {median:,.0f} ms", *of_move, "p50, ms", "p99, ms", "max, ms")
     for each in done.moved:
         out, into = done.batches[each.out], done.batches[each.into]
         moved = f"{each.states:,}", f"{100 * each.states / done.keys:.1f}", f"{each.size / 1e6:.1f}"
