@@ -32,14 +32,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
-from rich.box import MARKDOWN
-from rich.console import Console
 from rich.table import Table
 
 from evidence.engines import latency, recovery
@@ -51,6 +49,7 @@ from evidence.engines.loads import data_skew, whole
 from evidence.engines.recovery import Recovery, killed
 from evidence.engines.running import LOOK_EVERY, SETTLE, made, running
 from evidence.speed.measuring import in_turns
+from evidence.tables import make_table, print_table
 from unskew.deploy.servers.broker import Broker
 from unskew.grouping.measures import straggler_ratio
 from unskew.grouping.registry import COLOURS
@@ -67,6 +66,10 @@ _PARTITIONS = 5  # where latency is measured without work
 _LONGEST = 1200.0  # s, after which a run is given up that still writes
 #: Kafka Streams looks for windows that are over once a second, and then only if a message comes.
 _AGAIN_AFTER = 2.0  # s
+
+
+#: The table's columns of figures; the last two are of jobs with work.
+COLUMNS = ("s", "messages/s", "CPU s a million", "memory, MiB", "max/mean", "skew, %")
 
 
 class Measured(NamedTuple):
@@ -87,17 +90,19 @@ class Measured(NamedTuple):
         """Messages/s."""
         return self.messages / self.seconds
 
-    def balance(self) -> tuple[str, str]:
-        """The loads' max/mean, and Flink's data skew in %, as a table has them."""
-        return (
-            ("", "") if self.loads is None else (f"{straggler_ratio(self.loads):.2f}", f"{data_skew(self.loads):.0f}")
-        )
+    def cells(self) -> list[str]:
+        """The cells of ``COLUMNS``, unless it is wrong."""
+        cells = [f"{self.seconds:.1f}", f"{self.rate:,.0f}", f"{1e6 * self.cpu / self.messages:.2f}"]
+        loads = self.loads
+        balance = ("", "") if loads is None else (f"{straggler_ratio(loads):.2f}", f"{data_skew(loads):.0f}")
+        return [*cells, f"{self.memory:,.0f}", *balance]
 
     def __str__(self) -> str:
         return self.wrong or f"{self.seconds:.1f} s, {self.cpu:.1f} s of CPU, {self.memory:,.0f} MiB"
 
 
 _NO_PROGRAM = Measured(wrong="no program for this job")
+Figures: TypeAlias = Measured | Latency | Recovery
 
 
 def main() -> None:
@@ -126,7 +131,6 @@ def main() -> None:
         parser.error(f"argument --latency: {given.latency:g}; valid: above 0 (messages/s)")
     if given.without_work and (given.latency is None or given.kill):
         parser.error("argument --without-work: goes with --latency, and not with --kill")
-    console = Console(width=260)  # a row is a line
     # By default Python ends at once, and a contestant would go on without us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
@@ -137,20 +141,19 @@ def main() -> None:
             if given.kill:
                 job = replace(job, name="kill", aim="recovery")
                 stream = Stream(job, given.warm_up, given.seconds, given.after)
-                console.print(contest.kill(stream, given.repeats))
+                print_table(contest.kill(stream, given.repeats))
                 return
             stream = Stream(replace(job, aim="latency"), given.warm_up, given.seconds)
-            console.print(contest.follow(stream, given.repeats))
+            print_table(contest.follow(stream, given.repeats))
             return
         if given.skews:
             found = {skew: contest.run(_job("work", given.records, skew), given.repeats) for skew in given.skews}
-            console.print(contest.by_skew(found))
+            print_table(contest.by_skew(found))
             if given.picture:
                 draw(found, found[given.skews[0]], given.picture)
             return
         for name in given.jobs:
-            job = _job(name, given.records)
-            console.print(contest.table(job, contest.run(job, given.repeats)))
+            print_table(contest.do(_job(name, given.records), given.repeats))
 
 
 def _job(name: str, records: int | None, skew: int | None = None) -> Job:
@@ -178,57 +181,46 @@ class Contest:
         found = self._in_turns(job, partial(_run, self._connection, job, truth), repeats)
         return {name: _median(runs) for name, runs in found.items()}
 
+    def do(self, job: Job, repeats: int) -> Table:
+        """As ``run``: the table of a job."""
+        title = f"{job.what}: {job.records:,} messages, W = {job.workers}"
+        found = {name: [run] for name, run in self.run(job, repeats).items()}
+        return self.table(title, COLUMNS if job.cost_ms else COLUMNS[:4], found)
+
     def follow(self, stream: Stream, repeats: int) -> Table:
         """Let all contestants follow a stream, in turns: the table of how late results are, in all repeats."""
         found = self._in_turns(stream.job, partial(paced, self._connection, stream), repeats)
-        how = f"for {stream.seconds:g} s, times in ms"
-        return self._streamed(stream, how, latency.COLUMNS, {name: [pooled(runs)] for name, runs in found.items()})
+        title = f"{stream}, for {stream.seconds:g} s, times in ms"
+        return self.table(title, latency.COLUMNS, {name: [pooled(runs)] for name, runs in found.items()})
 
     def kill(self, stream: Stream, repeats: int) -> Table:
         """Kill all contestants, in turns: the table has a row a repeat."""
         found = self._in_turns(stream.job, partial(killed, self._connection, stream), repeats)
-        return self._streamed(stream, "a kill of all processes", recovery.COLUMNS, found)
+        return self.table(f"{stream}, a kill of all processes", recovery.COLUMNS, found)
 
     def _in_turns(self, job: Job, run: Callable[[Contestant, int], Of], repeats: int) -> dict[str, list[Of]]:
         """Let all contestants that have a program for a job run in turns."""
         present = [each for each in self._engines if each.name in self.versions and each.does(job)]
         return in_turns({each.name: partial(run, each) for each in present}, repeats, str) if present else {}
 
-    def _streamed(
-        self, stream: Stream, how: str, columns: Sequence[str], found: Mapping[str, Sequence[Latency | Recovery]]
-    ) -> Table:
-        job = stream.job
-        title = f"{job.what}: {job.rate:g} messages/s, W = {job.workers}, {how}"
-        table = Table("engine", *columns, "version", title=title, box=MARKDOWN)
+    def table(self, title: str, columns: Sequence[str], found: Mapping[str, Sequence[Figures]]) -> Table:
+        """A table with a row for each run of each contestant."""
+        table = make_table("engine", *columns, "version", title=title)
         for name, version in self.versions.items():
-            for of in found.get(name, [Latency(wrong=_NO_PROGRAM.wrong)]):
-                cells = [""] * len(columns) if of.wrong else of.cells()
+            for of in found.get(name, [_NO_PROGRAM]):
+                cells = [""] * len(columns) if of.wrong else of.cells()[: len(columns)]
                 table.add_row(name, *cells, f"{version}: {of.wrong}" if of.wrong else version)
-        return self._and_missing(table)
-
-    def table(self, job: Job, found: Mapping[str, Measured]) -> Table:
-        """The table of a job."""
-        heads = "engine", "s", "messages/s", "CPU s a million", "memory, MiB"
-        heads = *heads, *(("max/mean", "skew, %") if job.cost_ms else ()), "version"
-        table = Table(*heads, title=f"{job.what}: {job.records:,} messages, W = {job.workers}", box=MARKDOWN)
-        for name, version in self.versions.items():
-            of = found.get(name, _NO_PROGRAM)
-            if of.wrong:
-                table.add_row(name, *[""] * (len(heads) - 2), f"{version}: {of.wrong}")
-                continue
-            cells = f"{of.seconds:.1f}", f"{of.rate:,.0f}", f"{1e6 * of.cpu / of.messages:.2f}", f"{of.memory:,.0f}"
-            table.add_row(name, *cells, *(of.balance() if job.cost_ms else ()), version)
-        return self._and_missing(table)
+        return self._add_missing(table)
 
     def by_skew(self, found: Mapping[int, Mapping[str, Measured]]) -> Table:
         """The rates of a job, a row a contestant and a column a ratio of skew."""
-        table = Table("messages/s", *(f"{skew} %" for skew in found), box=MARKDOWN)
+        table = make_table("messages/s", *(f"{skew} %" for skew in found))
         for name in self.versions:
             runs = [each.get(name, _NO_PROGRAM) for each in found.values()]
             table.add_row(name, *(run.wrong or f"{run.rate:,.0f}" for run in runs))
-        return self._and_missing(table)
+        return self._add_missing(table)
 
-    def _and_missing(self, table: Table) -> Table:
+    def _add_missing(self, table: Table) -> Table:
         for name, why in self._missing.items():
             table.add_row(name, *[""] * (len(table.columns) - 2), f"can't be had: {why}")
         return table

@@ -64,6 +64,11 @@ COLUMNS = (
 )
 
 
+def describe(columns: Iterable[str], cells: Iterable[str]) -> str:
+    """A row in words."""
+    return ", ".join(f"{name} {cell}" for name, cell in zip(columns, cells, strict=True))
+
+
 class Stream(NamedTuple):
     """A stream that goes on.
 
@@ -76,6 +81,9 @@ class Stream(NamedTuple):
     warm_up: float
     seconds: float
     after: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.job.what}: {self.job.rate:g} messages/s, W = {self.job.workers}"
 
     @property
     def windows_ms(self) -> int:
@@ -135,9 +143,7 @@ class Latency(NamedTuple):
         return [*cells, f"{rate:,.0f}", f"{cpu:,.0f}", f"{self.memory:,.0f}"]
 
     def __str__(self) -> str:
-        if self.wrong:
-            return self.wrong
-        return ", ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, self.cells(), strict=True))
+        return self.wrong or describe(COLUMNS, self.cells())
 
 
 class Tap(Rate):

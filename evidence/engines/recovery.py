@@ -27,6 +27,7 @@ from evidence.engines.latency import (
     Result,
     Stream,
     begun,
+    describe,
     first_right,
     flowing,
     in_the_end,
@@ -76,9 +77,7 @@ class Recovery(NamedTuple):
         return [*times, str(self.windows), self.differ or "right", str(self.starts)]
 
     def __str__(self) -> str:
-        if self.wrong:
-            return self.wrong
-        return ", ".join(f"{name} {cell}" for name, cell in zip(COLUMNS, self.cells(), strict=True))
+        return self.wrong or describe(COLUMNS, self.cells())
 
 
 @dataclass
