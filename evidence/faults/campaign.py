@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from evidence.faults.course import Course
-from evidence.faults.faults import Fault, inflict, plan
+from evidence.faults.faults import KINDS, Fault, plan
 from evidence.faults.recovery import Lags, Produced, caught_up, lag_before
 from evidence.faults.samples import Sampler
 from evidence.faults.stage import TOPIC, Stage
@@ -102,7 +102,7 @@ class Campaign:
     def _carry_out(self, number: int, fault: Fault) -> None:
         began = time.monotonic()
         try:
-            undo = inflict(self._stage, fault)
+            undo = KINDS[fault.kind].inflict(self._stage, fault)
         except (TimeoutError, EnvironmentFault) as error:
             self._log(f"{number}. {fault.kind}: {error}")
             return

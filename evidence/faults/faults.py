@@ -30,52 +30,17 @@ from unskew.kafka.topics import count_partitions
 class Kind:
     """A kind of fault.
 
-    ``what``: The fault in words. ``hold``: Bounds of how long such a fault lasts, s. ``times``: How many of them a
-    round has.
+    ``what``: The fault in words. ``inflict``: Inflicts one, and returns the function that undoes it; it raises
+    TimeoutError where there is no process to inflict it on. ``hold``: Bounds of how long such a fault lasts, s.
+    ``times``: How many of them a round has.
     """
 
     what: str
+    inflict: "Callable[[Stage, Fault], Undo]"
     hold: tuple[float, float] = (0.0, 0.0)
     times: int = 1
 
 
-#: Name → kind. A process is killed by SIGKILL, and stopped by SIGSTOP.
-KINDS: dict[str, Kind] = {
-    "power": Kind("driver and JVM killed at once"),
-    "driver": Kind("the driver's Python killed"),
-    "jvm": Kind("the driver's JVM killed"),
-    "asked": Kind("the driver told to end (SIGTERM)"),
-    "disk": Kind("the checkpoint's disk full", (3, 15)),
-    "clock": Kind("the driver's clock shifted while it runs", (8, 25)),
-    "driver-stopped": Kind("the driver's Python stopped", (2, 20)),
-    "jvm-stopped": Kind("the driver's JVM stopped", (2, 20)),
-    "executor": Kind("an executor killed", times=2),
-    "executor-stopped": Kind("an executor stopped", (2, 20)),
-    "machine": Kind("a cluster's worker killed with its executors, another one comes", (1, 8)),
-    "python": Kind("a Python worker killed", times=2),
-    "python-stopped": Kind("a Python worker stopped", (2, 20)),
-    "broker": Kind("the broker killed, and started again", (0.5, 8), times=2),
-    "broker-stopped": Kind("the broker stopped", (2, 20)),
-    "leaders": Kind("the second broker killed, so that its leaders move, and later move back", (3, 15)),
-    "broker-unreachable": Kind("no bytes between the query and the broker", (5, 60)),
-    "driver-unreachable": Kind("no bytes between the driver and executors", (5, 60)),
-    "influxdb": Kind("InfluxDB killed, and started again", (1, 10)),
-    "influxdb-stopped": Kind("InfluxDB stopped", (2, 20)),
-    "producer": Kind("the producer killed, and started again"),
-    "producer-stopped": Kind("the producer stopped", (2, 20)),
-    "malformed": Kind("a burst of malformed messages", times=2),
-    "large": Kind("a burst of large messages, 10 to 70 KB each"),
-    "largest": Kind("messages up to the broker's limit, valid and malformed"),
-    "transactions": Kind("transactions that commit, abort, or stay open", (2, 10), times=2),
-    "future": Kind("driver and JVM killed, and the topic's newest messages ten days ahead"),
-    "partitions": Kind("a partition added to the topic"),
-    "listing": Kind("executors' lists of files show no new names", (5, 30), times=2),
-    "second": Kind("the driver and its JVM stopped, a second one started, the first goes on", (0, 10), times=2),
-    "supervised": Kind("a second driver beside a first, and that, when it has ended, started again", (12, 30)),
-    "remade": Kind("the topic deleted and made again: refused, then begun anew"),
-}
-#: Option of the producer → how many messages, or transactions, such a burst has.
-BURSTS = {"malformed": 150_000, "large": 6_000, "largest": 24, "transactions": 60}
 _AHEAD = 300  # messages from the future: more than a run looks at
 _GAP = (2.0, 12.0)  # s
 _BESIDE = 0.2  # share of the faults after which the next one comes before the run has recovered
@@ -112,14 +77,6 @@ def plan(seed: int, without: tuple[str, ...] = ()) -> Iterator[Fault]:
         rng.shuffle(names)
         for name in names:
             yield Fault(name, rng.uniform(*_GAP), rng.uniform(*KINDS[name].hold), rng.random(), rng.random() < _BESIDE)
-
-
-def inflict(stage: Stage, fault: Fault) -> Undo:
-    """Inflict a fault, and return the function that undoes it.
-
-    Raises TimeoutError: There is no process to inflict it on.
-    """
-    return FAULTS[fault.kind](stage, fault)
 
 
 def _nothing() -> None:
@@ -184,8 +141,9 @@ def _power(stage: Stage, fault: Fault) -> Undo:
     return _nothing
 
 
-def _cut(proxy: Proxy | None) -> Undo:
-    assert proxy is not None
+def _cut(name: str, stage: Stage, _: Fault) -> Undo:
+    """Cut a way of the stage's."""
+    proxy: Proxy = getattr(stage, name)
     proxy.cut()
     return proxy.mend
 
@@ -226,12 +184,14 @@ def _machine(stage: Stage, fault: Fault) -> Undo:
     return stage.cluster.add_worker
 
 
-def _killed_server(server: ServerProcess) -> Undo:
+def _kill_server(name: str, stage: Stage, _: Fault) -> Undo:
+    server: ServerProcess = getattr(stage, name)
     server.kill()
     return server.start
 
 
-def _stopped_server(server: ServerProcess) -> Undo:
+def _stop_server(name: str, stage: Stage, _: Fault) -> Undo:
+    server: ServerProcess = getattr(stage, name)
     server.pause()
     return server.resume
 
@@ -252,11 +212,6 @@ def _leaders(stage: Stage, _: Fault) -> Undo:
         settle(lambda: admin, stage.pass_time)
 
     return back
-
-
-def _influxdb(stage: Stage) -> ServerProcess:
-    assert stage.influxdb is not None
-    return stage.influxdb
 
 
 def _disk(stage: Stage, _: Fault) -> Undo:
@@ -280,8 +235,9 @@ def _clock(stage: Stage, fault: Fault) -> Undo:
     return partial(clock.shift, 0)
 
 
-def _burst(stage: Stage, fault: Fault) -> Undo:
-    stage.burst(fault.kind, BURSTS[fault.kind])
+def _burst(messages: int, stage: Stage, fault: Fault) -> Undo:
+    """Send a burst of so many messages, or transactions."""
+    stage.burst(fault.kind, messages)
     return _nothing
 
 
@@ -338,35 +294,42 @@ def _partitions(stage: Stage, _: Fault) -> Undo:
     return _nothing
 
 
-#: Name of a kind → how it is inflicted.
-FAULTS: dict[str, Callable[[Stage, Fault], Undo]] = {
-    "power": _power,
-    "driver": partial(_kill, _driver),
-    "jvm": partial(_kill, _jvm),
-    "asked": _asked,
-    "disk": _disk,
-    "clock": _clock,
-    "driver-stopped": partial(_stop, _driver),
-    "jvm-stopped": partial(_stop, _jvm),
-    "executor": partial(_kill, _executors),
-    "executor-stopped": partial(_stop, _executors),
-    "machine": _machine,
-    "python": partial(_kill, _python_workers),
-    "python-stopped": partial(_stop, _python_workers),
-    "broker": lambda stage, _: _killed_server(stage.broker),
-    "broker-stopped": lambda stage, _: _stopped_server(stage.broker),
-    "leaders": _leaders,
-    "broker-unreachable": lambda stage, _: _cut(stage.to_broker),
-    "driver-unreachable": lambda stage, _: _cut(stage.to_driver),
-    "influxdb": lambda stage, _: _killed_server(_influxdb(stage)),
-    "influxdb-stopped": lambda stage, _: _stopped_server(_influxdb(stage)),
-    "producer": partial(_kill, _producer),
-    "producer-stopped": partial(_stop, _producer),
-    **dict.fromkeys(BURSTS, _burst),
-    "future": _future,
-    "partitions": _partitions,
-    "listing": _listing,
-    "second": _second,
-    "supervised": _supervised,
-    "remade": _remade,
+#: Name → kind. A process is killed by SIGKILL, and stopped by SIGSTOP.
+KINDS: dict[str, Kind] = {
+    "power": Kind("driver and JVM killed at once", _power),
+    "driver": Kind("the driver's Python killed", partial(_kill, _driver)),
+    "jvm": Kind("the driver's JVM killed", partial(_kill, _jvm)),
+    "asked": Kind("the driver told to end (SIGTERM)", _asked),
+    "disk": Kind("the checkpoint's disk full", _disk, (3, 15)),
+    "clock": Kind("the driver's clock shifted while it runs", _clock, (8, 25)),
+    "driver-stopped": Kind("the driver's Python stopped", partial(_stop, _driver), (2, 20)),
+    "jvm-stopped": Kind("the driver's JVM stopped", partial(_stop, _jvm), (2, 20)),
+    "executor": Kind("an executor killed", partial(_kill, _executors), times=2),
+    "executor-stopped": Kind("an executor stopped", partial(_stop, _executors), (2, 20)),
+    "machine": Kind("a cluster's worker killed with its executors, another one comes", _machine, (1, 8)),
+    "python": Kind("a Python worker killed", partial(_kill, _python_workers), times=2),
+    "python-stopped": Kind("a Python worker stopped", partial(_stop, _python_workers), (2, 20)),
+    "broker": Kind("the broker killed, and started again", partial(_kill_server, "broker"), (0.5, 8), times=2),
+    "broker-stopped": Kind("the broker stopped", partial(_stop_server, "broker"), (2, 20)),
+    "leaders": Kind("the second broker killed, so that its leaders move, and later move back", _leaders, (3, 15)),
+    "broker-unreachable": Kind("no bytes between the query and the broker", partial(_cut, "to_broker"), (5, 60)),
+    "driver-unreachable": Kind("no bytes between the driver and executors", partial(_cut, "to_driver"), (5, 60)),
+    "influxdb": Kind("InfluxDB killed, and started again", partial(_kill_server, "influxdb"), (1, 10)),
+    "influxdb-stopped": Kind("InfluxDB stopped", partial(_stop_server, "influxdb"), (2, 20)),
+    "producer": Kind("the producer killed, and started again", partial(_kill, _producer)),
+    "producer-stopped": Kind("the producer stopped", partial(_stop, _producer), (2, 20)),
+    "malformed": Kind("a burst of malformed messages", partial(_burst, 150_000), times=2),
+    "large": Kind("a burst of large messages, 10 to 70 KB each", partial(_burst, 6_000)),
+    "largest": Kind("messages up to the broker's limit, valid and malformed", partial(_burst, 24)),
+    "transactions": Kind("transactions that commit, abort, or stay open", partial(_burst, 60), (2, 10), times=2),
+    "future": Kind("driver and JVM killed, and the topic's newest messages ten days ahead", _future),
+    "partitions": Kind("a partition added to the topic", _partitions),
+    "listing": Kind("executors' lists of files show no new names", _listing, (5, 30), times=2),
+    "second": Kind(
+        "the driver and its JVM stopped, a second one started, the first goes on", _second, (0, 10), times=2
+    ),
+    "supervised": Kind(
+        "a second driver beside a first, and that, when it has ended, started again", _supervised, (12, 30)
+    ),
+    "remade": Kind("the topic deleted and made again: refused, then begun anew", _remade),
 }

@@ -1,6 +1,6 @@
 """The campaign's producer, a process to be killed: it numbers its messages and notes what the broker acknowledged.
 
-    python -m evidence.faults.producer BOOTSTRAP TOPIC LIFE SEED RATE NOTES [--malformed N | --large N | …]
+    python -m evidence.faults.producer BOOTSTRAP TOPIC LIFE SEED RATE NOTES [--burst KIND N]
 
 A message's Kafka key is LIFE-NUMBER: no two have the same. NOTES gets a line for each acknowledged one: its key,
 partition and offset; one of a transaction counts when that is committed. What the topic holds is the truth; the notes
@@ -13,7 +13,9 @@ import os
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -162,10 +164,10 @@ def future_from() -> int:
     return round(1000 * time.time()) + 86_400_000
 
 
-def burst(to: Numbered, messages: int, make: Callable[[], bytes | None], rng: random.Random) -> None:
+def burst(make: Callable[[random.Random], bytes | None], to: Numbered, messages: int, rng: random.Random) -> None:
     """Send so many messages, a few of them from a far future."""
     for number in range(messages):
-        value = make()
+        value = make(rng)
         to.send(value, _FAR_MS if rng.random() < _FUTURE else None)
         if number % 500 == 0:
             to.tend()
@@ -179,7 +181,7 @@ def ahead(to: Numbered, messages: int, rng: random.Random) -> None:
     to.finish()
 
 
-def transactions(to: InTransactions, rng: random.Random, number: int) -> None:
+def transactions(to: InTransactions, number: int, rng: random.Random) -> None:
     """Send so many transactions, valid and malformed messages in each; half of them abort, and the last stays open."""
     for _ in range(number):
         to.begin()
@@ -192,6 +194,16 @@ def transactions(to: InTransactions, rng: random.Random, number: int) -> None:
     to.leave()
 
 
+#: Kind of a burst → how it is sent: messages from the fuzzer, large valid ones, some as large as the broker takes.
+BURSTS: dict[str, Callable[[Any, int, random.Random], None]] = {
+    "malformed": partial(burst, fuzzed),
+    "large": partial(burst, lambda rng: large(rng, rng.randrange(*LARGE))),
+    "largest": partial(burst, largest),
+    "future": ahead,
+    "transactions": transactions,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bootstrap")
@@ -200,26 +212,17 @@ def main() -> None:
     parser.add_argument("seed")
     parser.add_argument("rate", type=float)
     parser.add_argument("notes", type=Path)
-    parser.add_argument("--malformed", type=int, default=0, metavar="N", help="N messages from the fuzzer, and end")
-    parser.add_argument("--large", type=int, default=0, metavar="N", help="N large valid messages, and end")
-    parser.add_argument("--largest", type=int, default=0, metavar="N", help="N as large as the broker takes, and end")
-    parser.add_argument("--future", type=int, default=0, metavar="N", help="N valid ones ten days ahead, and end")
-    parser.add_argument("--transactions", type=int, default=0, metavar="N", help="N transactions, and end")
+    parser.add_argument(
+        "--burst", nargs=2, metavar=("KIND", "N"), help=f"N messages or transactions: {', '.join(BURSTS)}"
+    )
     given = parser.parse_args()
     where = given.bootstrap, given.topic, given.life, given.notes
     rng = random.Random(f"{given.seed}-{given.life}")
-    if given.transactions:
-        transactions(InTransactions(*where), rng, given.transactions)
-    elif given.malformed:
-        burst(Numbered(*where), given.malformed, lambda: fuzzed(rng), rng)
-    elif given.large:
-        burst(Numbered(*where), given.large, lambda: large(rng, rng.randrange(*LARGE)), rng)
-    elif given.largest:
-        burst(Numbered(*where), given.largest, lambda: largest(rng), rng)
-    elif given.future:
-        ahead(Numbered(*where), given.future, rng)
-    else:
+    if given.burst is None:
         steady(Numbered(*where), rng, given.rate)
+    else:
+        kind, number = given.burst
+        BURSTS[kind](InTransactions(*where) if kind == "transactions" else Numbered(*where), int(number), rng)
 
 
 if __name__ == "__main__":

@@ -219,8 +219,8 @@ class Stage:
             time.sleep(0.1)
 
     def burst(self, kind: str, number: int) -> subprocess.Popen[bytes]:
-        """Start a process that sends a burst of a kind of messages: an option of the producer's, and how many."""
-        self.bursts.append(self._produce(f"--{kind}", str(number)))
+        """Start a process that sends a burst of a kind of messages (of the producer's ``BURSTS``), and how many."""
+        self.bursts.append(self._produce("--burst", kind, str(number)))
         return self.bursts[-1]
 
     def end_production(self, patience: float = 120) -> None:
@@ -280,7 +280,7 @@ class Stage:
         self._delete(lambda name: name == TOPIC)
         ensure_topic(self.connection, TOPIC, self.contestant.sources, _LENIENT)
         messages = self.contestant.sources * (max(ends.values()) + 100) if outgrown else _FEW
-        self._produce("--malformed", str(messages)).wait()
+        self._produce("--burst", "malformed", str(messages)).wait()
         ended = self._await_end()
         self.driver.start()
         refused = self._await_end()

@@ -1,5 +1,6 @@
 """The figures of recovery in the campaign of faults: the next committed batch, and the lag of before."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from evidence.faults.campaign import Campaign
 from evidence.faults.course import Course
-from evidence.faults.faults import Fault
+from evidence.faults.faults import KINDS, Fault
 from evidence.faults.recovery import Lag, Lags, caught_up, lag_before
 
 RATE, MOST = 100, 300  # messages/s: those that come, and those that batches take at most
@@ -80,7 +81,7 @@ def play(monkeypatch):
             begin()
             return end
 
-        monkeypatch.setattr("evidence.faults.campaign.inflict", inflict)
+        monkeypatch.setitem(KINDS, fault.kind, replace(KINDS[fault.kind], inflict=inflict))
         stage.campaign._pass(10.0)
         stage.campaign._carry_out(1, fault)
         return course
