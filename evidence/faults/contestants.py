@@ -81,7 +81,6 @@ class Topology(Contestant):
 
     @property
     def name(self) -> str:
-        """As ``Contestant``."""
         works = {
             ", Distinct": self.remembers,
             ", Running": self.changing,
@@ -102,7 +101,6 @@ class Topology(Contestant):
         return f"s{self.sources}-w{WORKERS}-{GROUPINGS[self.grouping][0]}"
 
     def command(self, stage: Stage) -> list[str]:
-        """As ``Contestant``."""
         by = ["--time", "event", "--lateness", str(_LATENESS)] if self.time == "event" else []
         return [
             *(*_UNSKEW, "topology", "CLUSTER", "COUNTRY_SKEW_R80", self.grouping, stage.topic),
@@ -116,7 +114,6 @@ class Topology(Contestant):
         ]
 
     def expected(self, stage: Stage, records: Iterable[Record]) -> truth.Truth:
-        """As ``Contestant``."""
         by_event = self.time == "event"
         failed = truth.failures(self._rejected(stage)) if self.flaky else {}
         future = future_from() if by_event else 1 << 62
@@ -127,7 +124,6 @@ class Topology(Contestant):
         return truth.truth_of(stage.topic, records, WINDOW_MS, time_of, future, failed)
 
     def judge(self, stage: Stage, expected: truth.Truth, *, abandoned: bool = False) -> Verdict:
-        """As ``Contestant``."""
         results = f"{stage.topic}-{self.run}-results"
         names = [f"{stage.topic}-{self.run}-{what}" for what in ("aggregator", "distribution")]
         names += [results] if self.remembers else []
@@ -194,7 +190,6 @@ class Session(Contestant):
 
     @property
     def name(self) -> str:
-        """As ``Contestant``."""
         return f"own session, {self.query} {self.grouping}{' behind a shuffle' if self.shuffled else ''}"
 
     @property
@@ -203,7 +198,6 @@ class Session(Contestant):
         return 8 if self.query == "keyed_map" else 0
 
     def command(self, stage: Stage) -> list[str]:
-        """As ``Contestant``."""
         return [
             *(sys.executable, "-m", "evidence.faults.session", self.query, self.grouping),
             *(stage.bootstrap_servers, stage.topic, str(stage.checkpoint), str(stage.output)),
@@ -214,11 +208,9 @@ class Session(Contestant):
         ]
 
     def expected(self, stage: Stage, records: Iterable[Record]) -> Counter[rows.Row]:
-        """As ``Contestant``."""
         return rows.placed(records) if self.query == "balance" else rows.remembered(records)
 
     def judge(self, stage: Stage, expected: Counter[rows.Row], *, abandoned: bool = False) -> Verdict:
-        """As ``Contestant``."""
         verdict = rows.judge_rows(expected, rows.rows_of(rows.written(stage.output)))
         if self.query == "balance" and self.grouping == "PLANNED":
             over = rows.beyond_cap(rows.written(stage.output), stage.batches.number_of, WORKERS)

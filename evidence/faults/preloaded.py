@@ -66,7 +66,6 @@ class Listing(Preloaded):
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """As ``Preloaded``."""
         return {**super().environment, "UNSKEW_LISTING_FOLDER": str(self._listed)}
 
     def keep(self) -> None:

@@ -58,12 +58,10 @@ class Contestant(ABC):
 
     @property
     def sources(self) -> int:
-        """As said above."""
         return 8 if self.grouping == "PLANNED" else 3
 
     @property
     def more_batches(self) -> int | None:
-        """As said above."""
         return None
 
     @property
