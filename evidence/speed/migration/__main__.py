@@ -10,15 +10,15 @@ query is stopped and started again with one worker more, and half of the states 
 
 The table has the states that moved, and the times of the batch that hands them out and of the one that takes them in,
 beside the median batch. θ is how far the most loaded worker's tuples are above the mean, before and after. A tuple's
-latency is from its time in Kafka to its result's. ``latency.csv`` has p50, p99 and max of each 250 ms, and
-``latency.png`` draws them. Of several tuples of a key in one batch only the last has a result.
+latency is from its time in Kafka to its result's. ``latency.png`` draws p50, p99 and max of each 5 s. Of several tuples
+of a key in one batch only the last has a result.
 """
 
 import argparse
 from pathlib import Path
 
 from evidence.speed.migration.experiment import Schedule, experiment
-from evidence.speed.migration.show import binned, draw, table, write
+from evidence.speed.migration.show import draw, table
 from evidence.tables import print_table
 
 
@@ -34,8 +34,7 @@ def main() -> None:
     schedule = Schedule(given.keys, given.workers, given.rate, tuple(given.shares), given.every)
     done = experiment(schedule, lambda waiting: print(f"… {waiting}", flush=True))
     print_table(table(done))
-    for file in (write(binned(done.latencies), given.output), draw(done, given.output)):
-        print(f"wrote {file}")
+    print(f"wrote {draw(done, given.output)}")
 
 
 if __name__ == "__main__":

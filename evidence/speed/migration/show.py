@@ -1,6 +1,5 @@
-"""An experiment's table, its latencies as CSV, and their picture."""
+"""An experiment's table, and the picture of its latencies."""
 
-import csv
 import statistics
 from pathlib import Path
 
@@ -13,18 +12,17 @@ from evidence.speed.migration.experiment import Done, Moved
 from evidence.tables import make_table
 from unskew.grouping.registry import get_colour
 
-BIN = 250  # ms, of the table of latencies
-_DRAWN = 5_000  # ms, of the picture: longer than a batch, in which latencies fall from its first tuple to its last
+_BIN = 5_000  # ms: longer than a batch, in which latencies fall from its first tuple to its last
 
 
-def binned(found: NDArray[np.float64], width: int = BIN) -> NDArray[np.float64]:
+def bin_latencies(found: NDArray[np.float64]) -> NDArray[np.float64]:
     """Latencies by each bin of the stream.
 
-    ``found`` (float64[n, 2]): Each tuple's time and latency (ms). ``width``: A bin's length (ms).
+    ``found`` (float64[n, 2]): Each tuple's time and latency (ms).
     Returns float64[b, 5]: Of each bin with tuples: when it began (ms), how many tuples came, and these tuples' p50, p99
     and maximum.
     """
-    start = found[:, 0] // width * width
+    start = found[:, 0] // _BIN * _BIN
     rows = []
     for at in np.unique(start):
         here = found[start == at, 1]
@@ -55,24 +53,14 @@ def table(done: Done) -> Table:
     return shown
 
 
-def write(bins: NDArray[np.float64], folder: Path) -> Path:
-    """Write ``latency.csv`` into a folder, and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "latency.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        writer.writerows([f"{value:.0f}" for value in row] for row in bins)
-    return path
-
-
 def draw(done: Done, folder: Path) -> Path:
     """Draw ``latency.png`` into a folder, and return its path."""
+    folder.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots()
-    bins = binned(done.latencies, _DRAWN)
+    bins = bin_latencies(done.latencies)
     first = bins[0, 0]
-    middle = (bins[:, 0] - first + _DRAWN / 2) / 1000
+    middle = (bins[:, 0] - first + _BIN / 2) / 1000
     for column, style, shade in ((4, "^", "#e69f00"), (3, "s-", "#0072b2"), (2, "o-", "#000000")):  # Okabe and Ito's
         axes.plot(middle, bins[:, column] / 1000, style, color=shade, markersize=4, label=_COLUMNS[column])
     for each in done.moved:
