@@ -139,9 +139,6 @@ def figures(measured: Measured, *, warm: bool) -> dict[str, float]:
     for measure, values in (("batch", took), ("latency", waits)):
         for name, q in (("median", 50), ("p99", 99)):
             found[f"{measure}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
-    for step in ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets"):
-        values = [spent.get(step, 0) for spent in chosen]
-        found[f"… {step}, median"] = float(np.median(values)) if values else float("nan")
     return found
 
 
@@ -151,11 +148,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=90.0, help="of each contestant's run (default: 90)")
     parser.add_argument("--rounds", type=int, default=1, help="how often each contestant runs (default: 1)")
     parser.add_argument("--grouping", default="PARTIAL_KEY", help="of ours (default: PARTIAL_KEY)")
-    parser.add_argument("--sources", type=int, default=4, help="the topic's partitions (default: 4)")
-    parser.add_argument("--workers", type=int, default=10, help="of ours (default: 10)")
-    parser.add_argument("--window", type=float, default=2.0, help="a window's length, s (default: 2)")
-    parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's, NAME=VALUE, for all")
-    parser.add_argument("--trigger", type=float, default=1.0, help="at least so long between batches, s (default: 1)")
     arguments = parser.parse_args()
     with open_bench() as bench:
         for rate in map(float, arguments.rates.split(",")):
@@ -163,10 +155,8 @@ def main() -> None:
             def one(name: str, number: int, rate: float = rate) -> Measured:
                 kind, conf = CONTESTANTS[name]
                 topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
-                stream = {"topic": topic, "sources": arguments.sources, "workers": arguments.workers}
-                times = {"window": arguments.window, "trigger": arguments.trigger, "run_time": arguments.seconds}
-                spark = {"conf": conf | dict(pair.split("=", 1) for pair in arguments.conf)}
-                how = stream | times | spark | {"until_drained": False}
+                times = {"window": 2.0, "trigger": 1.0, "run_time": arguments.seconds, "until_drained": False}
+                how = times | {"topic": topic, "conf": conf}
                 return race(kind, bench.settings(arguments.grouping, topic, **how), rate)
 
             rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
