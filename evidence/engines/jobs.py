@@ -92,15 +92,14 @@ class Job:
     parameters that differ from its defaults, each as ``NAME=VALUE``. Of ShuffleBench: the exponent ``s``, the number of
     ``rules``, and their ``selectivity`` together, the mean number of matches a record. ``records``, ``partitions``,
     ``workers``: The messages (of the job ``join`` those of both topics), a topic's partitions, and W, the number of
-    workers that an engine has for it. ``cost_ms``: How long a
-    worker takes for each message. ``cost``: What it does all that time: ``sleep``, or ``cpu``: it computes. ``gap_ms``:
-    Sessions: how far apart a key's messages may be. 0: windows. No two messages are just this far apart, because
-    engines differ in whether they are of one session then: all are multiples of ``_TICK_MS`` apart. ``distinct``:
-    Whether each key is published once, when it is first seen, and nothing is counted. ``query``: The query of NEXMark
-    that is answered, and nothing is counted: ``q5``, ``q16`` or ``q18``; or ``join``. ``late_ms``: How late a message
-    may be, in ms of event time, where a window's count is published when the window is closed, or the rows of a join
-    are removed. ``rate``: Messages/s of a stream that
-    goes on. 0: all messages are there before, and the topic ends. ``aim``: What a program's settings are for:
+    workers that an engine has for it. ``cost_ms``: How long a worker takes for each message. ``cost``: What it does all
+    that time: ``sleep``, or ``cpu``: it computes. ``gap_ms``: Sessions: how far apart a key's messages may be. 0:
+    windows. No two messages are just this far apart, because engines differ in whether they are of one session then:
+    all are multiples of ``_TICK_MS`` apart. ``distinct``: Whether each key is published once, when it is first seen,
+    and nothing is counted. ``query``: The query of NEXMark that is answered, and nothing is counted: ``q5``, ``q16`` or
+    ``q18``; or ``join``. ``late_ms``: How late a message may be, in ms of event time, where a window's count is
+    published when the window is closed, or the rows of a join are removed. ``rate``: Messages/s of a stream that goes
+    on. 0: all messages are there before, and the topic ends. ``aim``: What a program's settings are for:
     ``throughput``, ``latency``, or ``recovery``: latency, and right counts after a kill.
     """
 
@@ -120,11 +119,6 @@ class Job:
     late_ms: int = LATENESS_MS
     rate: float = 0.0
     aim: str = "throughput"
-
-    @property
-    def costs(self) -> tuple[float, str]:
-        """How long a worker takes for each message (ms), and what it does then."""
-        return self.cost_ms, self.cost
 
     @property
     def early_late_ms(self) -> int:
@@ -182,7 +176,7 @@ class Job:
 
 
 _MILLION = ("keys=1000000",)  # ZIPF's possible keys
-_STEEP = ("z=1.2",)
+_AFTER = "count by key and 5 s, after"
 _RULES = ("s", "rules", "selectivity")
 _BENCH = ("rules=1000000", "selectivity=0.2")
 _MATCHED = 2_000_000, 4, 2
@@ -201,29 +195,9 @@ JOBS = {
         Job("channels", "NEXMark's q16: channels", "NEXMARK", "bid.channel", 2_000_000, 4, 2, query="q16"),
         Job("distinct", "distinct keys, Zipf 1", "ZIPF", "key", 1_000_000, 4, 2, distinct=True, options=_MILLION),
         Job("join", "join within 1 s, half in one key", "", "key", 1_100_000, 4, 2, query="join", late_ms=10_000),
-        Job("work", "count by key and 5 s, after 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
-        Job(
-            "work-zipf",
-            "count by key and 5 s, after 1 ms a message, Zipf 1.2",
-            "ZIPF",
-            "key",
-            60_000,
-            10,
-            10,
-            1.0,
-            options=_STEEP,
-        ),
-        Job(
-            "cpu",
-            "count by key and 5 s, after 0.1 ms of CPU a message",
-            "COUNTRY_SKEW_R80",
-            "country",
-            300_000,
-            10,
-            10,
-            0.1,
-            "cpu",
-        ),
+        Job("work", f"{_AFTER} 1 ms a message", "COUNTRY_SKEW_R80", "country", 60_000, 10, 10, 1.0),
+        Job("work-zipf", f"{_AFTER} 1 ms a message, Zipf 1.2", "ZIPF", "key", 60_000, 10, 10, 1.0, options=("z=1.2",)),
+        Job("cpu", f"{_AFTER} 0.1 ms of CPU a message", "COUNTRY_SKEW_R80", "country", 300_000, 10, 10, 0.1, "cpu"),
         Job("shuffle", "after ShuffleBench, s = 1", SHUFFLEBENCH, "", *_MATCHED, options=("s=1", *_BENCH)),
         Job("shuffle-steep", "after ShuffleBench, s = 1.5", SHUFFLEBENCH, "", *_MATCHED, options=("s=1.5", *_BENCH)),
     )
@@ -345,21 +319,19 @@ def counted(connection: Connection, topic: str, job: Job) -> Truth:
         left, right = (read_side(connection, name) for name in job.topics(topic))
         sums = sum_pairs(left, right)
         return Truth(sums, sum(sums.values()), messages=len(left.id) + len(right.id))
-    if job.shuffles:
-        with TopicReader(connection, topic) as reader:
-            heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in reader.to_end()), ">u8")
-        return truth_of_events(job.rules, heads.astype(np.uint64) % np.uint64(CIRCLE))
-    if job.query == "q16":
-        with TopicReader(connection, topic) as reader:
-            return channels(orjson.loads(message.value() or b"")["bid"] for message in reader.to_end())
-    if job.query:
-        with TopicReader(connection, topic) as reader:
-            return (last_bids if job.query == "q18" else hot_items)([*_bids(reader.to_end())])
     names: dict[str, int] = {}
     read: dict[bytes, int] = {}  # most jobs have few different messages
     codes, times = [], []
     with TopicReader(connection, topic) as reader:
-        for message in reader.to_end():
+        messages = reader.to_end()
+        if job.shuffles:
+            heads = np.frombuffer(b"".join((message.value() or b"")[:8] for message in messages), ">u8")
+            return truth_of_events(job.rules, heads.astype(np.uint64) % np.uint64(CIRCLE))
+        if job.query == "q16":
+            return channels(orjson.loads(message.value() or b"")["bid"] for message in messages)
+        if job.query:
+            return (last_bids if job.query == "q18" else hot_items)([*_bids(messages)])
+        for message in messages:
             value = message.value() or b""
             if value not in read:
                 read[value] = names.setdefault(str(reduce(getitem, job.path, orjson.loads(value))), len(names))
