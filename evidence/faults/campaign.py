@@ -12,6 +12,7 @@ from evidence.faults.faults import KINDS, Fault, plan
 from evidence.faults.recovery import Lags, Produced, caught_up, lag_before
 from evidence.faults.samples import Sampler
 from evidence.faults.stage import TOPIC, Stage
+from evidence.faults.waiting import await_condition
 from evidence.speed.processes import of_kind
 from unskew.errors import EnvironmentFault
 
@@ -217,15 +218,12 @@ class Campaign:
     def _by_batches(self, more: int, deadline: float) -> bool:
         """Let the program run until all is taken, and for so many batches more; then it is asked to end."""
         stage, driver = self._stage, self._stage.driver
-        while not stage.all_taken():
-            stage.pass_time(0.5)
-            if time.monotonic() > deadline:
-                return False
+        if not await_condition(stage.all_taken, deadline - time.monotonic(), stage.pass_time, 0.5):
+            return False
         last = driver.committed() + more
         # A query that has no batches without new messages has written everything by now.
-        until = min(deadline, time.monotonic() + _STUCK / 2)
-        while driver.committed() < last and time.monotonic() < until:
-            stage.pass_time(0.5)
+        patience = min(deadline - time.monotonic(), _STUCK / 2)
+        await_condition(lambda: driver.committed() >= last, patience, stage.pass_time, 0.5)
         driver.ask_to_end()
         return driver.pid is None or driver.wait(_STUCK) is not None
 

@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # pyright: ignore[
 from evidence.faults.leaders import settle
 from evidence.faults.proxy import Proxy
 from evidence.faults.stage import TOPIC, Stage
+from evidence.faults.waiting import await_condition
 from evidence.speed.processes import of_kind
 from unskew.deploy.servers.server import ServerProcess
 from unskew.kafka.topics import count_partitions
@@ -85,11 +85,9 @@ def _nothing() -> None:
 
 def _found(stage: Stage, find: Callable[[], Sequence[T]], fault: Fault) -> T:
     """One of what ``find`` finds, chosen by the fault's draw, as soon as there is any."""
-    until = time.monotonic() + _PATIENCE
-    while not (found := find()):
-        if time.monotonic() > until:
-            raise TimeoutError(f"nothing to inflict {fault.kind} on")
-        stage.pass_time(0.2)
+    found = await_condition(find, _PATIENCE, stage.pass_time)
+    if not found:
+        raise TimeoutError(f"nothing to inflict {fault.kind} on")
     return found[int(fault.draw * len(found))]
 
 
@@ -168,9 +166,7 @@ def _future(stage: Stage, fault: Fault) -> Undo:
 
 def _await_commit(stage: Stage, planned: int) -> None:
     """Wait until a batch after batch ``planned`` is committed, or until that takes too long."""
-    until = time.monotonic() + _START_PATIENCE
-    while stage.driver.committed() <= planned and time.monotonic() < until:
-        stage.pass_time(0.2)
+    await_condition(lambda: stage.driver.committed() > planned, _START_PATIENCE, stage.pass_time)
 
 
 def _asked(stage: Stage, fault: Fault) -> Undo:
@@ -259,20 +255,15 @@ def _second(stage: Stage, fault: Fault) -> Undo:
 def _supervised(stage: Stage, fault: Fault) -> Undo:
     """As ``_second``. When the first driver has ended it is started again, and has to wait until it is asked to end."""
     _second(stage, fault)()
+    waits = False
     try:
-        _await_return(stage)
-    except BaseException:
-        stage.driver.end_returned()
-        raise
+        waits = await_condition(stage.driver.bring_back, _START_PATIENCE, stage.pass_time)
+    finally:
+        if not waits:
+            stage.driver.end_returned()
+    if not waits:
+        raise TimeoutError("no first driver, started again, says that it waits")
     return stage.driver.end_returned
-
-
-def _await_return(stage: Stage) -> None:
-    until = time.monotonic() + _START_PATIENCE
-    while not stage.driver.bring_back():
-        if time.monotonic() > until:
-            raise TimeoutError("no first driver, started again, says that it waits")
-        stage.pass_time(0.2)
 
 
 def _remade(stage: Stage, fault: Fault) -> Undo:

@@ -1,11 +1,11 @@
 """Leaders of partitions that move between two brokers, and move back."""
 
-import time
 from collections.abc import Callable
 
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from evidence.faults.waiting import await_condition
 from unskew.errors import EnvironmentFault
 
 #: Of two brokers. By Kafka's defaults one replica in sync is enough to go on, and none that isn't ever leads.
@@ -15,7 +15,6 @@ REPLICATED = {
     "transaction.state.log.replication.factor": "2",
 }
 IN_SYNC_PATIENCE = 120.0  # s until a broker that has been started is in sync
-_LOOK = 0.2  # s
 _TIMEOUT = 10.0  # s, of a request to the brokers
 
 
@@ -25,11 +24,8 @@ def settle(admin: Callable[[], AdminClient], wait: Callable[[float], None]) -> N
     ``admin``: Gives a client to ask. ``wait``: Lets so much time pass.
     Raises EnvironmentFault: They aren't in sync in time, or the brokers don't answer.
     """
-    until = time.monotonic() + IN_SYNC_PATIENCE
-    while not _in_sync(admin()):
-        if time.monotonic() > until:
-            raise EnvironmentFault(f"a broker isn't in sync within {IN_SYNC_PATIENCE:.0f} s")
-        wait(_LOOK)
+    if not await_condition(lambda: _in_sync(admin()), IN_SYNC_PATIENCE, wait):
+        raise EnvironmentFault(f"a broker isn't in sync within {IN_SYNC_PATIENCE:.0f} s")
     _bring_back(admin())
 
 

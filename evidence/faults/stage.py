@@ -16,6 +16,7 @@ from evidence.faults.driver import BatchLog, Driver
 from evidence.faults.leaders import REPLICATED
 from evidence.faults.preloaded import Clock, Listing
 from evidence.faults.proxy import OUTSIDE, Proxy, free_ports
+from evidence.faults.waiting import await_condition
 from evidence.speed import processes
 from tests.oracle import truth
 from tests.oracle.truth import Record, Verdict
@@ -263,12 +264,9 @@ class Stage:
         Raises EnvironmentFault: The run doesn't take the rest of the topic's messages; the topic isn't deleted then.
         """
         self.end_production()
-        until = time.monotonic() + _PATIENCE
-        while not self.all_taken():
-            if time.monotonic() > until:
-                self._produces = True
-                raise EnvironmentFault(f"its messages aren't taken within {_PATIENCE:.0f} s")
-            self.pass_time(0.5)
+        if not await_condition(self.all_taken, _PATIENCE, self.pass_time, 0.5):
+            self._produces = True
+            raise EnvironmentFault(f"its messages aren't taken within {_PATIENCE:.0f} s")
         expected = self.expected()
         if not under:
             self.driver.ask_to_end()
@@ -292,11 +290,12 @@ class Stage:
 
     def _await_end(self) -> bool:
         """Wait for the driver's end; False: it was killed, as it doesn't end."""
-        until = time.monotonic() + _PATIENCE
-        while self.driver.pid is not None and time.monotonic() < until:
+
+        def ended() -> bool:
             self.batches.follow()
-            time.sleep(0.2)
-        by_itself = self.driver.pid is None
+            return self.driver.pid is None
+
+        by_itself = await_condition(ended, _PATIENCE)
         self.driver.kill()
         self.driver.wait(_PATIENCE)
         self.batches.follow()

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from evidence.faults.leaders import REPLICATED, settle
 from evidence.faults.transactions.plan import Fault
+from evidence.faults.waiting import await_condition
 from unskew.deploy.servers.broker import Broker
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
@@ -20,7 +21,6 @@ _COORDINATED = {"transaction.state.log.num.partitions": "8"}
 _TRANSACTIONS = "__transaction_state"
 _MOVED_PATIENCE = 30.0  # s until a broker that has been stopped leads nothing any more
 _AFTER_MOVE = 1.0  # s in which batches are committed that the former leader doesn't know
-_LOOK = 0.2  # s
 _TRIES = 3
 _TIMEOUT = 10.0  # s, of a request to the brokers
 
@@ -67,7 +67,7 @@ class Brokers:
         else:
             broker.pause()
             try:
-                moved = self._awaited(lambda: not any(self._led(broker)), _MOVED_PATIENCE)
+                moved = await_condition(lambda: not any(self._led(broker)), _MOVED_PATIENCE)
                 time.sleep(_AFTER_MOVE if fault.kind == "former" else fault.hold)
             finally:
                 if fault.kind == "former":
@@ -118,10 +118,3 @@ class Brokers:
             for name, topic in topics.items()
         }
         return sum(count for name, count in led.items() if not name.startswith("__")), led.get(_TRANSACTIONS, 0)
-
-    def _awaited(self, condition: Callable[[], bool], patience: float) -> bool:
-        """Whether a condition comes true within so many seconds."""
-        until = time.monotonic() + patience
-        while not (found := condition()) and time.monotonic() < until:
-            time.sleep(_LOOK)
-        return found

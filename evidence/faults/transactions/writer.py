@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 from evidence.faults.transactions.protocol import PROTOCOLS, arm, commits_of, disarm, strike, striking
+from evidence.faults.waiting import await_condition
 from unskew.errors import EnvironmentFault
 from unskew.kafka.connection import Connection
 from unskew.kafka.transactions import (
@@ -129,10 +130,8 @@ class Writer:
 
     def await_stop(self) -> None:
         """Wait until it stands still."""
-        until = time.monotonic() + _STOPPING
         with suppress(psutil.NoSuchProcess):
-            while psutil.Process(self.pid).status() != psutil.STATUS_STOPPED and time.monotonic() < until:
-                time.sleep(0.001)
+            await_condition(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED, _STOPPING, every=0.001)
 
     def wake(self) -> None:
         """Let it go on (SIGCONT)."""
