@@ -93,17 +93,39 @@ def test_contestants_with_a_program_do_the_join_and_those_of_the_join_nothing_el
         assert [job.name for job in JOBS.values() if CONTESTANTS[name].does(job)] == ["join"]
 
 
-@pytest.mark.parametrize(
-    "engine", [each for each in CONTESTANTS.values() if each.does(JOB)], ids=lambda each: each.name
-)
-def test_a_contestant_is_started_with_the_arguments_of_its_program(engine: Contestant, monkeypatch, tmp_path):
-    folder = Path(contestants.__file__).parent
+@pytest.fixture
+def without_engines(monkeypatch, tmp_path):
+    """No engine is installed, and none of its programs is compiled."""
     monkeypatch.setattr(contestants, "connector_jars", lambda: [Path("a.jar"), Path("b.jar")])
     monkeypatch.setattr(contestants, "find_java", lambda: SimpleNamespace(home=Path("java")))
     monkeypatch.setattr(contestants, "prepare_python", lambda: "python")
     monkeypatch.setattr(contestants, "python_of", lambda of: tmp_path / of / "python")
     monkeypatch.setattr(contestants, "jars_of", lambda _: [Path("c.jar")])
     monkeypatch.setattr(contestants, "compile_programs", lambda *_, **__: ["java"])
+    monkeypatch.setattr(contestants, "write", lambda *_: None)
+    settings = tmp_path / "lib" / "python3" / "site-packages" / "pyflink" / "conf" / "config.yaml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("env.java.opts.all: --add-opens=java.base/java.util=ALL-UNNAMED")
+
+
+@pytest.mark.usefixtures("without_engines")
+@pytest.mark.parametrize("engine", CONTESTANTS.values(), ids=CONTESTANTS)
+def test_each_argument_that_a_programs_usage_names_has_a_value(engine: Contestant, tmp_path):
+    jobs = [job for job in JOBS.values() if engine.does(job)]
+    for job in jobs:
+        (tmp_path / job.name).mkdir()
+        started = engine.start(job, "broker:9092", f"engines-{job.name}", tmp_path / job.name)
+        assert "broker:9092" in started.command
+        assert job.joins or f"engines-{job.name}" in started.command
+    assert jobs or engine.name == "BOUNDED_LOAD, changes", "it follows streams alone"
+
+
+@pytest.mark.usefixtures("without_engines")
+@pytest.mark.parametrize(
+    "engine", [each for each in CONTESTANTS.values() if each.does(JOB)], ids=lambda each: each.name
+)
+def test_a_contestant_is_started_with_the_arguments_of_its_program(engine: Contestant, tmp_path):
+    folder = Path(contestants.__file__).parent
     started = engine.start(JOB, "broker:9092", "engines-join", tmp_path)
     program, *given = started.command[1:]
     source = Path(program) if program.endswith("join.py") else folder / engine.engine / f"{program}.java"
