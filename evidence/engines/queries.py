@@ -22,14 +22,15 @@ def stateful(workers: str) -> dict[str, str]:
     return {"spark.sql.shuffle.partitions": workers, "spark.sql.streaming.stateStore.providerClass": _ROCKSDB}
 
 
-def messages(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
-    """A topic's messages from its beginning, at most ``batch`` a batch."""
+def messages(spark: SparkSession, bootstrap: str, topic: str, batch: int, **more: str) -> DataFrame:
+    """A topic's messages from its beginning, at most ``batch`` a batch. ``more``: Further options of the source."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", batch)
+        .options(**more)
         .load()
     )
 

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from evidence.engines.queries import messages
 from tests.oracle.rows import KEY_BYTES, SHARED, place
 from unskew import balance, keyed_map
 from unskew.apps.driver.termination import describe_cause
@@ -47,26 +48,6 @@ def spark_session(master: str, conf: dict[str, str]) -> SparkSession:
         **conf,
     }
     return SparkSession.builder.master(master).appName("session").config(map=settings).getOrCreate()
-
-
-def messages(spark: SparkSession, bootstrap: str, topic: str, most: int) -> DataFrame:
-    """The topic's messages, with their places, and their values' first bytes as keys."""
-    stream = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("kafka.isolation.level", "read_committed")
-        .option("subscribe", topic)
-        .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", most)
-        .load()
-    )
-    key = F.substring("value", 1, KEY_BYTES)
-    return stream.select(key.alias("key"), "partition", F.col("offset"))
-
-
-def behind_a_shuffle(stream: DataFrame, workers: int) -> DataFrame:
-    """The messages after a shuffle, so that each task has some of every partition."""
-    return stream.repartition(workers)
 
 
 def balanced(stream: DataFrame, grouping: str, workers: int, checkpoint: str) -> DataFrame:
@@ -112,9 +93,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     try:
         spark = spark_session(given.master, dict(pair.split("=", 1) for pair in given.conf))
-        stream = messages(spark, given.bootstrap, given.topic, given.most)
-        if given.shuffled:
-            stream = behind_a_shuffle(stream, given.workers)
+        read = messages(spark, given.bootstrap, given.topic, given.most, **{"kafka.isolation.level": "read_committed"})
+        stream = read.select(F.substring("value", 1, KEY_BYTES).alias("key"), "partition", "offset")
+        if given.shuffled:  # so that each task has some of every partition
+            stream = stream.repartition(given.workers)
         rows = QUERIES[given.query](stream, given.grouping, given.workers, given.checkpoint)
         writer = rows.writeStream.format("parquet").option("path", given.output)
         query = writer.option("checkpointLocation", given.checkpoint).trigger(processingTime="0 seconds").start()
