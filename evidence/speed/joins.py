@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import in_turns, run_files
+from evidence.speed.measuring import in_turns, open_plain_spark, run_files
 from evidence.speed.processes import spent
 from evidence.speed.stream_joins import compare_streams, read_loads
 from evidence.tables import make_table, print_table
@@ -236,21 +236,16 @@ def main() -> None:
     if unknown := [part for part in parts if part not in PARTS]:
         parser.error(f"unknown part {unknown[0]!r}; valid: {', '.join(PARTS)}")
     os.environ["PYSPARK_PYTHON"] = prepare_python()
-    builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
-    more = {"spark.ui.enabled": "false", "spark.sql.files.maxPartitionBytes": "64m", PARTITIONS: "2"}
-    for name, value in (spark_settings(workers=2) | more).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    if "static" in parts:
-        compare_joins(spark, given.rows, given.repeats)
-    if "streams" in parts:
-        spark.conf.set(PARTITIONS, "4")
-        compare_streams(spark, given.rows // 20, given.batches, given.repeats)
-        spark.conf.set(PARTITIONS, "2")
-    if "lookups" in parts:
-        compare_lookups(spark, given.rows // 20, given.batches, given.repeats)
-    spark.stop()
+    more = {"spark.driver.memory": "4g", "spark.ui.enabled": "false", "spark.sql.files.maxPartitionBytes": "64m"}
+    with open_plain_spark(spark_settings(workers=2) | more | {PARTITIONS: "2"}) as spark:
+        if "static" in parts:
+            compare_joins(spark, given.rows, given.repeats)
+        if "streams" in parts:
+            spark.conf.set(PARTITIONS, "4")
+            compare_streams(spark, given.rows // 20, given.batches, given.repeats)
+            spark.conf.set(PARTITIONS, "2")
+        if "lookups" in parts:
+            compare_lookups(spark, given.rows // 20, given.batches, given.repeats)
 
 
 if __name__ == "__main__":

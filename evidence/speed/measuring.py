@@ -270,6 +270,17 @@ def open_spark(master: str, partitions: int, groupings: Iterable[str] = ()) -> I
         spark.stop()
 
 
+@contextmanager
+def open_plain_spark(conf: Mapping[str, str], cores: int = 2) -> Iterator[SparkSession]:
+    """A Spark with these settings and no others, as long as the block lasts."""
+    spark = SparkSession.builder.master(f"local[{cores}]").config(map=dict(conf)).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
 def parse_numbers(text: str) -> list[int]:
     """Whole numbers that are separated by commas, in ascending order."""
     return sorted({int(number) for number in text.split(",") if number})

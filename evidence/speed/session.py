@@ -19,9 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from pyspark.sql import SparkSession
-
-from evidence.speed.measuring import in_turns, run_apart, run_files
+from evidence.speed.measuring import in_turns, open_plain_spark, run_apart, run_files
 from evidence.speed.state.sessions import CONTESTANTS, DDL, GROUPINGS, WARM, WORKERS, files
 from evidence.tables import make_table, print_table
 from unskew import spark_settings
@@ -62,10 +60,8 @@ def compete(session: str, contestant: str, tuples: int, keys: int, batches: int)
         **({PROVIDER: ROCKSDB} if contestant != THEIRS else {}),
         **conf,
     }
-    spark = SparkSession.builder.master(f"local[{CORES}]").config(map=dict(conf)).getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    taken, _ = run_files(spark, [DDL], CONTESTANTS[contestant], files(tuples, keys, batches))
-    spark.stop()
+    with open_plain_spark(conf, CORES) as spark:
+        taken, _ = run_files(spark, [DDL], CONTESTANTS[contestant], files(tuples, keys, batches))
     walls = [wall for _, wall in taken]
     return Taken(walls[0], statistics.median(walls[WARM:]))
 

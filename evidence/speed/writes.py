@@ -38,7 +38,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import in_turns, on_slots
+from evidence.speed.measuring import in_turns, on_slots, open_plain_spark
 from evidence.table_formats import CATALOG, fetch_archives, make_settings
 from evidence.tables import make_table, print_table
 from unskew import balanced_write
@@ -277,16 +277,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 def main() -> None:
     given = parse_arguments()
     with tempfile.TemporaryDirectory() as folder:
-        builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", "4g")
-        settings = make_settings(given.format, given.jars, Path(folder, "warehouse"))
-        for name, value in ({"spark.ui.enabled": "false"} | dict(settings)).items():
-            builder = builder.config(name, value)
-        spark = builder.getOrCreate()
-        spark.sparkContext.setLogLevel("ERROR")
-        if given.format == "iceberg":
-            spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.bench")
-        rows = compare_writes(spark, Path(folder), given.parts, given)
-        spark.stop()
+        settings = {"spark.driver.memory": "4g", "spark.ui.enabled": "false"}
+        settings |= make_settings(given.format, given.jars, Path(folder, "warehouse"))
+        with open_plain_spark(settings) as spark:
+            if given.format == "iceberg":
+                spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.bench")
+            rows = compare_writes(spark, Path(folder), given.parts, given)
     heads = [
         "files",
         "MB",
