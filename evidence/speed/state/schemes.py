@@ -41,6 +41,7 @@ from unskew.grouping import get_parameters, measures
 from unskew.grouping.registry import SINGLE_OWNER
 from unskew.kafka.connection import Connection
 from unskew.operators import Statistics
+from unskew.spark.setting_names import PARTITIONS
 
 GROUPINGS = (
     *("KEY", "MIXED"),
@@ -62,14 +63,13 @@ class Rival:
     salts: int = 1
 
 
-def rivals(workers: int) -> dict[str, Rival]:
-    """The ways that are measured, by name."""
-    return {
-        "repartition by key": Rival(),
-        "10 × as many partitions": Rival(tasks=10),
-        "key salted by 2": Rival(salts=2),
-        "key salted by W": Rival(salts=workers),
-    }
+#: The ways that are measured, by name.
+RIVALS = {
+    "repartition by key": Rival(),
+    "10 × as many partitions": Rival(tasks=10),
+    "key salted by 2": Rival(salts=2),
+    "key salted by W": Rival(salts=WORKERS),
+}
 
 
 class RunningRow(StatefulProcessor):
@@ -100,43 +100,12 @@ def _tuples(messages: DataFrame, run: Settings, rival: Rival) -> DataFrame:
     return messages.select(key, salt, F.col("offset").cast("double").alias("value"))
 
 
-def stream(spark: SparkSession, run: Settings, rival: Rival) -> DataFrame:
-    """The rival's query over the run's topic."""
-    processor = RunningRow(run.cost.mean)
-    rows = _tuples(read_topic(spark, run), run, rival).groupBy("key", "salt")
-    return rows.transformWithState(processor, "nothing long", "Append", "None")
-
-
 def straggling(spark: SparkSession, run: Settings, rival: Rival) -> float:
     """Max/mean of the tuples of W slots, which take the tasks as they become free."""
     messages = spark.read.format("kafka").options(**run.connection.spark()).option("subscribe", run.topic).load()
     task = F.pmod(F.hash("key", "salt"), F.lit(run.workers * rival.tasks)).alias("task")
     counts = _tuples(messages, run, rival).groupBy(task).count().orderBy("task").collect()
     return measures.straggler_ratio(on_slots((row["count"] for row in counts), run.workers))
-
-
-def raced(spark: SparkSession, run: Settings, rival: Rival) -> tuple[list[tuple[int, float]], int, int]:
-    """Run a rival: (tuples, s) of each batch, the states at the end, and their bytes (keys and values)."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", str(run.workers * rival.tasks))
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            location = str(Path(folder) / "checkpoint")
-            writer = stream(spark, run, rival).writeStream.format("noop").option("checkpointLocation", location)
-            query = writer.start()
-            query.processAllAvailable()
-            query.stop()
-            batches = [
-                (progress["numInputRows"], progress["durationMs"]["triggerExecution"] / 1000)
-                for progress in query.recentProgress
-                if progress["numInputRows"]
-            ]
-            states = spark.read.format("statestore").option("stateVarName", "running").load(location)
-            size = F.octet_length("key.key") + F.octet_length("value.blob")
-            row = states.agg(F.count("*").alias("n"), F.sum(size).alias("size")).collect()[0]
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", str(before))
-    return batches, row["n"], row["size"]
 
 
 @dataclass
@@ -186,8 +155,27 @@ def ours(spark: SparkSession, run: Settings) -> Figures:
 
 def theirs(spark: SparkSession, run: Settings, rival: Rival) -> Figures:
     """Run a rival over the same topic."""
-    batches, states, size = raced(spark, run, rival)
-    return Figures(batches, states, size, [straggling(spark, run, rival)] * len(batches))
+    before = str(spark.conf.get(PARTITIONS))
+    spark.conf.set(PARTITIONS, str(run.workers * rival.tasks))
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            location = str(Path(folder) / "checkpoint")
+            rows = _tuples(read_topic(spark, run), run, rival).groupBy("key", "salt")
+            counted = rows.transformWithState(RunningRow(run.cost.mean), "nothing long", "Append", "None")
+            query = counted.writeStream.format("noop").option("checkpointLocation", location).start()
+            query.processAllAvailable()
+            query.stop()
+            batches = [
+                (progress["numInputRows"], progress["durationMs"]["triggerExecution"] / 1000)
+                for progress in query.recentProgress
+                if progress["numInputRows"]
+            ]
+            states = spark.read.format("statestore").option("stateVarName", "running").load(location)
+            size = F.octet_length("key.key") + F.octet_length("value.blob")
+            row = states.agg(F.count("*").alias("n"), F.sum(size).alias("size")).collect()[0]
+    finally:
+        spark.conf.set(PARTITIONS, before)
+    return Figures(batches, row["n"], row["size"], [straggling(spark, run, rival)] * len(batches))
 
 
 def settings(kind: str, topic: str, name: str, connection: Connection, folder: str, tuples: int) -> Settings:
@@ -209,8 +197,7 @@ def main(given: Sequence[str]) -> None:
     parser.add_argument("--streams", default=",".join(STREAMS))
     parser.add_argument("--only", default="", help="Contestants, by their names.")
     arguments = parser.parse_args(given)
-    others = rivals(WORKERS)
-    valid = [*GROUPINGS, *others]
+    valid = [*GROUPINGS, *RIVALS]
     chosen = arguments.only.split(",") if arguments.only else valid
     if unknown := [name for name in chosen if name not in valid]:
         parser.error(f"--only has {unknown[0]!r}; valid: {', '.join(valid)}")
@@ -226,7 +213,7 @@ def main(given: Sequence[str]) -> None:
             for name in chosen:
                 grouping = name if name in GROUPINGS else "KEY"
                 run = settings(kind, topic, grouping, bench.connection, str(bench.folder), arguments.tuples)
-                figures = ours(spark, run) if name in GROUPINGS else theirs(spark, run, others[name])
+                figures = ours(spark, run) if name in GROUPINGS else theirs(spark, run, RIVALS[name])
                 keys = keys or figures.states
                 row = figures.row(arguments.warm, keys)
                 print(name, *row, flush=True)
