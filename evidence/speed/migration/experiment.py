@@ -4,13 +4,11 @@ The stream has text messages that are keys: all keys once, and then keys at rand
 """
 
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from multiprocessing.synchronize import Event
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +18,7 @@ from confluent_kafka import Producer
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from evidence.speed.measuring import messages
+from evidence.speed.measuring import SOURCES, messages, open_bench
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.batch_committer import BatchReport
@@ -29,7 +27,6 @@ from unskew.apps.driver.session import open_session
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.settings import Settings
 from unskew.apps.worker.stateful.migration import find_owners
-from unskew.deploy.servers.broker import Broker
 from unskew.grouping import measures
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState, Rebalance
@@ -38,7 +35,7 @@ from unskew.kafka.connection import Connection
 from unskew.kafka.topics import end_offsets, ensure_topic
 from unskew.operators import Statistics
 
-SOURCES, TOPIC = 4, "migration"
+TOPIC = "migration"
 _FILL = 100_000  # tuples a batch at most
 _SLICE = 0.01  # s from one handful of tuples to the next
 _AT_ONCE = 10_000  # tuples sent before one waits for their acknowledgements
@@ -191,17 +188,14 @@ def experiment(schedule: Schedule, log: Callable[[str], None]) -> Done:
 
     The keys come once, then tuples come steadily while keys move, and at the end the query is started again.
     """
-    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "kafka") as broker:
-        connection = Connection(broker.bootstrap_servers)
-        checkpoint = str(Path(folder) / "checkpoint")
-        arguments = "LOCAL", "COLUMN", "MIXED", TOPIC, SOURCES, schedule.workers, "x0", connection, checkpoint
-        states = {"work": Statistics("offset"), "ttl": 86_400.0}
+    with open_bench() as bench:
+        stream = {"source_type": "COLUMN", "topic": TOPIC, "format": "text", "trigger": 0.0, "max_tuples": _FILL}
+        states = {"work": Statistics("offset"), "ttl": 86_400.0, "workers": schedule.workers, "until_drained": False}
         options = {"theta_max": 1e9, "table_max": schedule.keys}
-        how = {"window": 5.0, "trigger": 0.0, "max_tuples": _FILL, "format": "text", "options": options}
-        settings = Settings(*arguments, **states, **how)
-        ensure_topic(connection, TOPIC, SOURCES)
+        settings = bench.settings("MIXED", "checkpoint", options=options, **stream, **states)
+        ensure_topic(bench.connection, TOPIC, SOURCES)
         log(f"{schedule.keys:,} keys come once")
-        fill(connection, TOPIC, SOURCES, schedule.keys)
+        fill(bench.connection, TOPIC, SOURCES, schedule.keys)
         with open_session(settings) as spark:
             return _follow(spark, schedule, settings, log)
 

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from evidence.speed.measuring import SOURCES, WORKERS, on_slots, open_bench, open_spark
+from evidence.speed.measuring import WORKERS, Bench, on_slots, open_bench, open_spark
 from evidence.speed.native import FIELDS, cut
 from evidence.tables import make_table, print_table
 from unskew.apps.cli.demo import NARROWED, SHORTENED
@@ -39,7 +39,6 @@ from unskew.apps.settings import Settings
 from unskew.apps.splitter.kafka_source import read_topic
 from unskew.grouping import get_parameters, measures
 from unskew.grouping.registry import SINGLE_OWNER
-from unskew.kafka.connection import Connection
 from unskew.operators import Statistics
 from unskew.spark.setting_names import PARTITIONS
 
@@ -178,15 +177,14 @@ def theirs(spark: SparkSession, run: Settings, rival: Rival) -> Figures:
     return Figures(batches, row["n"], row["size"], [straggling(spark, run, rival)] * len(batches))
 
 
-def settings(kind: str, topic: str, name: str, connection: Connection, folder: str, tuples: int) -> Settings:
+def settings(bench: Bench, kind: str, topic: str, name: str, tuples: int) -> Settings:
     """A topology with a grouping, over a topic with messages of a dataset, in batches of so many tuples."""
     narrowed = NARROWED if name == "BOUNDED_LOAD" else {}  # other groupings' ``window`` is something else
-    chosen = {**SHORTENED, **narrowed}
-    options = {k: v for k, v in chosen.items() if k in get_parameters(name)}
-    arguments = "LOCAL", kind, name, topic, SOURCES, WORKERS, "x1", connection, str(Path(folder) / f"{topic}-{name}")
+    options = {k: v for k, v in {**SHORTENED, **narrowed}.items() if k in get_parameters(name)}
+    stream = {"source_type": kind, "topic": topic, "speed": "x1", "trigger": 0.0, "max_tuples": tuples}
     merging = {"ttl": 86_400.0, "merge_every": None if name in SINGLE_OWNER else "2 batches"}
-    batches = {"window": 5.0, "trigger": 0.0, "max_tuples": tuples, "until_drained": True}
-    return Settings(*arguments, options=options, work=Statistics("offset", when="end"), **merging, **batches)
+    work = Statistics("offset", when="end")
+    return bench.settings(name, f"{topic}-{name}", options=options, work=work, **stream, **merging)
 
 
 def main(given: Sequence[str]) -> None:
@@ -212,7 +210,7 @@ def main(given: Sequence[str]) -> None:
             keys = 0
             for name in chosen:
                 grouping = name if name in GROUPINGS else "KEY"
-                run = settings(kind, topic, grouping, bench.connection, str(bench.folder), arguments.tuples)
+                run = settings(bench, kind, topic, grouping, arguments.tuples)
                 figures = ours(spark, run) if name in GROUPINGS else theirs(spark, run, RIVALS[name])
                 keys = keys or figures.states
                 row = figures.row(arguments.warm, keys)
