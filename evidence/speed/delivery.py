@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 
-import numpy as np
 import orjson
 
-from evidence.speed.latency import begin
+from evidence.speed.latency import begin, find_percentile
 from evidence.speed.measuring import in_turns, keep_publishing, open_bench, ours, rate, records_option, run_apart
 from evidence.tables import make_table, print_table
 from unskew.apps.aggregator.publisher import list_result_topics
@@ -27,8 +27,7 @@ from unskew.apps.driver.session import open_session
 from unskew.apps.settings import DELIVERIES, Settings
 from unskew.kafka.reader import TopicReader
 
-_WARM = 60.0  # s
-#: A result: seconds since the run began, and its latency in s.
+#: A result: seconds since the run began, and its latency in ms.
 Result = tuple[float, float]
 
 
@@ -49,7 +48,7 @@ def arriving(run: Settings) -> Iterator[list[Result]]:
             while not over.is_set():
                 messages, now = reader.new(0.005), time.time()
                 ends = (orjson.loads(message.value() or b"")["timestamp"] / 1000 for message in messages)
-                found.extend((now - begun, now - end) for end in ends)
+                found.extend((now - begun, 1000 * (now - end)) for end in ends)
 
     thread = threading.Thread(target=read)
     thread.start()
@@ -68,12 +67,6 @@ def steady(run: Settings, tuples: float) -> list[Result]:
             pipe.recv()
         process.join()
     return found
-
-
-def latency(results: list[Result], q: float, *, warm: bool) -> float:
-    """A percentile of the latencies (ms) of the first minute, or of what comes after it."""
-    chosen = [1000 * waited for at, waited in results if (at >= _WARM) == warm]
-    return float(np.percentile(chosen, q)) if chosen else float("nan")
 
 
 def main() -> None:
@@ -110,7 +103,7 @@ def main() -> None:
     table.add_row("tuples/s, median", f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.3f} ×")
     for warm in (False, True):
         for name, q in (("median", 50), ("p99", 99)):
-            before, after = (latency([each for run in waits[of] for each in run], q, warm=warm) for of in DELIVERIES)
+            before, after = (find_percentile([*chain.from_iterable(waits[of])], q, warm=warm) for of in DELIVERIES)
             when = "after the first minute" if warm else "the first minute"
             compared = f"{after - before:+,.0f} ms"
             table.add_row(f"latency, {name}, {when}, ms", f"{before:,.0f}", f"{after:,.0f}", compared)

@@ -17,7 +17,7 @@ from functools import partial
 
 from confluent_kafka import Consumer, TopicPartition
 
-from evidence.speed.latency import CONTESTANTS, compete
+from evidence.speed.latency import CONTESTANTS, choose_run, compete
 from evidence.speed.measuring import in_turns, keep_publishing, open_bench
 from evidence.speed.processes import end, spent
 from evidence.tables import make_table, print_table
@@ -94,11 +94,8 @@ def main() -> None:
     with open_bench() as bench:
 
         def one(name: str, number: int) -> dict[str, float]:
-            kind, conf = CONTESTANTS[name]
-            topic = f"bench-{number}-{list(CONTESTANTS).index(name)}"
-            how = {"topic": topic, "window": 2.0, "until_drained": False, "run_time": 3600.0, "conf": conf}
-            run = bench.settings(arguments.grouping, topic, **how)
-            return measure(kind, run, arguments.rate, arguments.idle)
+            run = choose_run(bench, name, str(number), arguments.grouping, run_time=3600.0)
+            return measure(*run, arguments.rate, arguments.idle)
 
         contestants = {name: partial(one, name) for name in CONTESTANTS}
         found = in_turns(contestants, arguments.rounds, lambda each: ", ".join(f"{k} {v:.1f}" for k, v in each.items()))

@@ -12,7 +12,7 @@ the first minute and one of what comes after it; the contestants run in turns, a
 import argparse
 import multiprocessing
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from multiprocessing.connection import Connection as Pipe
@@ -24,7 +24,7 @@ import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from evidence.speed.measuring import in_turns, keep_publishing, messages, open_bench
+from evidence.speed.measuring import Bench, in_turns, keep_publishing, messages, open_bench
 from evidence.speed.native import counted
 from evidence.tables import make_table, print_table
 from unskew.apps.aggregator.publisher import list_result_topics
@@ -102,6 +102,14 @@ def native(spark: SparkSession, run: Settings, listener: Follower) -> None:
         stop_between_batches(query)
 
 
+def choose_run(bench: Bench, name: str, label: str, grouping: str, **more: Any) -> tuple[str, Settings]:
+    """A contestant's kind, and its run over a topic of its own, whose name has the label."""
+    kind, conf = CONTESTANTS[name]
+    topic = f"bench-{label}-{list(CONTESTANTS).index(name)}"
+    how = {"topic": topic, "window": 2.0, "until_drained": False, "conf": conf}
+    return kind, bench.settings(grouping, topic, **how, **more)
+
+
 def begin(name: str, run: Settings) -> tuple[BaseProcess, Pipe]:
     """Start a contestant in a process of its own, over new topics; return when it is ready."""
     for topic in (run.topic, list_result_topics(run)["aggregator"]):
@@ -130,15 +138,20 @@ def latencies(run: Settings) -> list[Result]:
     return [((end - first) / 1000, (at - end) / 1000) for end, at in found]
 
 
+def find_percentile(values: Sequence[tuple[float, float]], q: float, *, warm: bool) -> float:
+    """A percentile of values, each with its time (s), of the first minute, or of what comes after it."""
+    chosen = [value for at, value in values if (at >= _WARM) == warm]
+    return float(np.percentile(chosen, q)) if chosen else float("nan")
+
+
 def figures(measured: Measured, *, warm: bool) -> dict[str, float]:
     """The figures of the first minute, or of what comes after it, in ms."""
-    chosen = [progress["durationMs"] for at, progress in measured.batches if (at >= _WARM) == warm]
-    waits = [1000 * latency for at, latency in measured.results if (at >= _WARM) == warm]
-    took = [spent["triggerExecution"] for spent in chosen]
-    found = {"batches": float(len(chosen))}
+    took = [(at, progress["durationMs"]["triggerExecution"]) for at, progress in measured.batches]
+    waits = [(at, 1000 * latency) for at, latency in measured.results]
+    found = {"batches": float(sum((at >= _WARM) == warm for at, _ in took))}
     for measure, values in (("batch", took), ("latency", waits)):
         for name, q in (("median", 50), ("p99", 99)):
-            found[f"{measure}, {name}"] = float(np.percentile(values, q)) if values else float("nan")
+            found[f"{measure}, {name}"] = find_percentile(values, q, warm=warm)
     return found
 
 
@@ -153,11 +166,8 @@ def main() -> None:
         for rate in map(float, arguments.rates.split(",")):
 
             def one(name: str, number: int, rate: float = rate) -> Measured:
-                kind, conf = CONTESTANTS[name]
-                topic = f"bench-{rate:g}-{number}-{list(CONTESTANTS).index(name)}"
-                times = {"window": 2.0, "trigger": 1.0, "run_time": arguments.seconds, "until_drained": False}
-                how = times | {"topic": topic, "conf": conf}
-                return race(kind, bench.settings(arguments.grouping, topic, **how), rate)
+                times = {"trigger": 1.0, "run_time": arguments.seconds}
+                return race(*choose_run(bench, name, f"{rate:g}-{number}", arguments.grouping, **times), rate)
 
             rounds = in_turns({name: partial(one, name) for name in CONTESTANTS}, arguments.rounds)
             together = {
