@@ -21,10 +21,8 @@ So the percentiles over all results leave it out, and it has a column of its own
 import math
 import statistics
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,13 +34,13 @@ from numpy.typing import NDArray
 from evidence.engines.contestants import Contestant, Started
 from evidence.engines.jobs import WINDOW_MS, Found, Job, Place, Truth, counted
 from evidence.engines.running import LOOK_EVERY, SETTLE, Running, made, running
+from evidence.speed.measuring import publish_along
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.interface import Block
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
-from unskew.producers.publish import publish_dataset
 
 _TRICKLE = 20.0  # messages/s
 _FIRST = 180.0  # s until an engine's first result, after which it is given up
@@ -166,15 +164,10 @@ class Tap(Rate):
 @contextmanager
 def flowing(connection: Connection, topic: str, stream: Stream) -> Iterator[Tap]:
     """The stream flows into a topic, at first as a trickle. It ends with the block."""
-    tap, over = Tap(_TRICKLE), threading.Event()
+    tap = Tap(_TRICKLE)
     dataset = create_dataset(stream.job.source_type, records=stream.most)
-    with ThreadPoolExecutor(1) as pool:
-        sent = pool.submit(publish_dataset, connection, topic, dataset, pace=tap, stopped=over.is_set)
-        try:
-            yield tap
-        finally:
-            over.set()
-    sent.result()
+    with publish_along(connection, topic, dataset, tap):
+        yield tap
 
 
 @dataclass

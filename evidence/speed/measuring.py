@@ -8,8 +8,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import ensure_topic
+from unskew.producers.datasets.interface import Dataset
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.pace import Rate
 from unskew.producers.publish import UploadSummary, publish_dataset
@@ -104,18 +105,22 @@ def open_bench() -> Iterator[Bench]:
 
 
 @contextmanager
-def keep_publishing(run: Settings, rate: float) -> Iterator[None]:
-    """Publish the usual stream into a run's topic at a rate (tuples/s), for the run's time or as long as the block."""
+def publish_along(connection: Connection, topic: str, dataset: Dataset, pace: Rate) -> Iterator[None]:
+    """Publish a dataset at a pace as long as the block lasts, which raises at its end what publishing has raised."""
     over = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(publish_dataset, connection, topic, dataset, pace=pace, stopped=over.is_set)
+        try:
+            yield
+        finally:
+            over.set()
+    sent.result()
+
+
+def keep_publishing(run: Settings, rate: float) -> AbstractContextManager[None]:
+    """Publish the usual stream into a run's topic at a rate (tuples/s), for the run's time or as long as the block."""
     dataset = create_dataset(TYPE, records=round(rate * (run.run_time or 0)))
-    pace = {"pace": Rate(rate), "stopped": over.is_set}
-    thread = threading.Thread(target=publish_dataset, args=(run.connection, run.topic, dataset), kwargs=pace)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return publish_along(run.connection, run.topic, dataset, Rate(rate))
 
 
 def records_option(parser: argparse.ArgumentParser, default: int) -> None:
