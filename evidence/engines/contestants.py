@@ -7,12 +7,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import orjson
 import pyspark
@@ -22,6 +21,7 @@ from evidence.engines.jobs import LAST, LATENESS_MS, NO_AUCTION, STATISTICS, WIN
 from evidence.engines.joins import code_pair
 from evidence.engines.loads import ACCOUNT, of_distribution, of_flink, of_members, of_processes, of_spark, of_storm
 from evidence.engines.matcher import write
+from evidence.engines.running import Started
 from evidence.speed.measuring import settings
 from unskew.apps.driver.python_processes import prepare_python
 from unskew.deploy.installation.jars import connector_jars
@@ -33,21 +33,6 @@ _HERE = Path(__file__).parent
 _REMEMBERED = 86_400  # s: for how long ours remembers a key of the job ``distinct``, because a state must end
 
 
-class Started(NamedTuple):
-    """What starts a contestant.
-
-    ``command``: The command. ``output``: The topic that it writes to. ``environment``: Variables beside those of this
-    process. ``loads``: The messages that each worker of a job with work has got, as far as they are shown yet
-    (``loads``). ``report``: A topic that it writes its loads to. Empty: none.
-    """
-
-    command: list[str]
-    output: str
-    environment: Mapping[str, str] = MappingProxyType({})
-    loads: Callable[[], list[int]] | None = None
-    report: str = ""
-
-
 @dataclass(frozen=True)
 class Contestant(ABC):
     """An engine, and how it does a job.
@@ -55,12 +40,14 @@ class Contestant(ABC):
     ``name``: As the table has it. ``engine``: The folder of its programs. ``programs``: Kinds of jobs (``Job.kind``) →
     the program that does them: its file, or its class in Java. ``count``: The field of a record that has the count.
     ``account``: What reads the loads from the engine's own account in the contestant's folder, if there is one.
+    ``nested``: Whether its programs read fields of nested objects, too.
     """
 
     engine: ClassVar[str]
     programs: ClassVar[Mapping[str, str]]
     count: ClassVar[str] = "count"
     account: ClassVar[Callable[[Path], list[int]] | None] = None
+    nested: ClassVar[bool] = True
     name: str
 
     @property
@@ -75,6 +62,10 @@ class Contestant(ABC):
         Raises Unavailable: It can't be had here.
         """
 
+    def between(self, job: Job, topic: str, output: str) -> str:
+        """The topic between reading and counting, whose partitions show the loads. Empty: there is none."""
+        return ""
+
     def closes(self, job: Job, topic: str, output: str) -> str:
         """The topic that must get a last message of each partition once all others are read. Empty: none must."""
         return ""
@@ -85,7 +76,8 @@ class Contestant(ABC):
 
     def does(self, job: Job) -> bool:
         """Whether it has a program for a job."""
-        return any(job.kind in kinds.split() for kinds in self.programs)
+        reads = self.nested or bool(job.query) or len(job.path) == 1
+        return reads and any(job.kind in kinds.split() for kinds in self.programs)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         """What starts it: a program, with the arguments that its usage names. ``folder`` is empty, and its own."""
@@ -100,6 +92,8 @@ class Contestant(ABC):
         values |= dict(zip(("LEFT", "RIGHT"), job.topics(topic), strict=False))
         command = [*self.command(program), *(values[name] for name in usage[1].split())]
         loads = None if self.account is None else partial(self.account, folder / ACCOUNT)
+        if between := self.between(job, topic, output):
+            loads = partial(of_members, Connection(bootstrap), output, between)
         return Started([*map(str, command)], output, loads=loads)
 
     @abstractmethod
@@ -107,12 +101,13 @@ class Contestant(ABC):
         """What starts a program, without its arguments."""
 
     def values(self, job: Job, folder: Path) -> dict[str, object]:
-        """The arguments' values by their names, of all arguments but the broker's address and the topics."""
+        """The arguments' values by their names: the contestant's own fields, the job's, and folders."""
+        own: dict[str, object] = {field.name.upper(): getattr(self, field.name) for field in fields(self)}
         of_job = {"QUERY": job.query, "FIELD": job.field, "GAP_MS": job.gap_ms, "COST_MS": job.cost_ms}
         of_job |= {"COST": job.cost, "LATE_MS": job.late_ms, "AIM": job.aim, "PARTITIONS": job.partitions}
-        folders = {"FOLDER": folder, "SEGMENTS": folder, "STATE": folder / "state", "CHECKPOINT": folder / "checkpoint"}
-        spouts = min(job.partitions, job.workers)
-        return of_job | folders | {"CHECKPOINTS": folder / "checkpoints", "WORKERS": job.workers, "SPOUTS": spouts}
+        of_job |= {"WORKERS": job.workers, "SPOUTS": min(job.partitions, job.workers)}
+        folders = {name.upper(): folder / name for name in ("state", "checkpoint", "checkpoints")}
+        return own | of_job | folders | {"FOLDER": folder, "SEGMENTS": folder}
 
     def reading(self, job: Job) -> Callable[[bytes | None, bytes], Iterator[tuple[Place, int]]]:
         """What tells the results from a record of a job's output, its key and its value."""
@@ -241,10 +236,6 @@ class Ours(SparkQuery):
     def version(self) -> str:
         return f"unskew {version('unskew')}, Spark {pyspark.__version__}"
 
-    @property
-    def _grouping(self) -> str:
-        return self.name.partition(",")[0]
-
     def interpreter(self) -> str:
         return prepare_python()
 
@@ -254,10 +245,11 @@ class Ours(SparkQuery):
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         if super().does(job):
             return super().start(job, bootstrap, topic, folder)
+        grouping = self.name.partition(",")[0]
         # A field that isn't the dataset's own key is named, and so is a key that a work reads.
         named = job.stateful or len(job.path) > 1
         speed = 1 / job.cost_ms if job.cost_ms and job.cost == "sleep" else 0
-        of = ["COLUMN" if named else job.source_type, self._grouping, topic, job.partitions, job.workers, f"x{speed:g}"]
+        of = ["COLUMN" if named else job.source_type, grouping, topic, job.partitions, job.workers, f"x{speed:g}"]
         of += ["--time", "event", "--lateness", job.late_ms / 1000, "--emit", self.emit]
         of += ["--checkpoint", folder / "checkpoint", "--bootstrap-servers", bootstrap]
         # A stream that goes on has no end to drain it to, and its batches follow each other without a wait.
@@ -279,8 +271,7 @@ class Ours(SparkQuery):
             path = os.pathsep.join([str(_HERE / "ours"), os.environ.get("PYTHONPATH", "")])
             variables = {"PYTHONPATH": path, "COST_MS": str(job.cost_ms)}
         connection = Connection(bootstrap)
-        shape = {"topic": topic, "sources": job.partitions, "workers": job.workers}
-        name = settings(connection, self._grouping, folder, **shape).name
+        name = settings(connection, grouping, folder, topic=topic, sources=job.partitions, workers=job.workers).name
         output, report = f"{name}-{'results' if job.stateful else 'aggregator'}", f"{name}-distribution"
         command = [Path(sys.executable).with_name("unskew"), "topology", "LOCAL", *of]
         return Started([*map(str, command)], output, variables, partial(of_distribution, connection, report), report)
@@ -320,9 +311,6 @@ class Spark(SparkQuery):
     def version(self) -> str:
         return f"pyspark {pyspark.__version__}"
 
-    def values(self, job: Job, folder: Path) -> dict[str, object]:
-        return super().values(job, folder) | {"SALTS": self.salts}
-
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         started = super().start(job, bootstrap, topic, folder)
         if not job.cost_ms or job.rate:
@@ -349,14 +337,12 @@ class Quix(PythonEngine):
     def values(self, job: Job, folder: Path) -> dict[str, object]:
         return super().values(job, folder) | {"LATE_MS": job.early_late_ms}
 
-    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        started = super().start(job, bootstrap, topic, folder)
-        between = self.closes(job, topic, started.output)
-        return started._replace(loads=partial(of_members, Connection(bootstrap), started.output, between))
+    def between(self, job: Job, topic: str, output: str) -> str:
+        return f"repartition__{output}--{topic}--{job.field}"
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # A window is written once, when a later message of its partition has come. A stream goes on; a topic ends.
-        return "" if job.distinct or job.query else f"repartition__{output}--{topic}--{job.field}"
+        return "" if job.distinct or job.query else self.between(job, topic, output)
 
 
 class Bytewax(PythonEngine):
@@ -372,13 +358,10 @@ class Bytewax(PythonEngine):
 
 
 class Pathway(PythonEngine):
-    """Pathway: a process a worker. It reads fields of the message itself, and none of nested objects."""
+    """Pathway: a process a worker."""
 
-    engine = "pathway"
+    engine, nested = "pathway", False
     programs: ClassVar = {"count sessions": "program.py", "distinct": "distinct.py", "q16": "channels.py"}
-
-    def does(self, job: Job) -> bool:
-        return super().does(job) and (bool(job.query) or len(job.path) == 1)
 
     def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
         started = super().start(job, bootstrap, topic, folder)
@@ -410,11 +393,6 @@ class Pathway(PythonEngine):
         return standing
 
 
-def _between(output: str) -> str:
-    """The topic of Kafka Streams between reading and counting."""
-    return f"{output}-keyed-repartition"
-
-
 class KafkaStreams(JavaEngine):
     """Kafka Streams: a thread a worker, in one JVM."""
 
@@ -433,34 +411,28 @@ class KafkaStreams(JavaEngine):
         # It reads one topic of a join long before the other. There its search is by time, so old rows cost little.
         return super().values(job, folder) | {"LATE_MS": LATENESS_MS if job.joins else job.early_late_ms}
 
-    def start(self, job: Job, bootstrap: str, topic: str, folder: Path) -> Started:
-        started = super().start(job, bootstrap, topic, folder)
-        between = _between(started.output)
-        return started._replace(loads=partial(of_members, Connection(bootstrap), started.output, between))
+    def between(self, job: Job, topic: str, output: str) -> str:
+        return f"{output}-keyed-repartition"
 
     def closes(self, job: Job, topic: str, output: str) -> str:
         # Windows' counts are written as they grow, those of sessions and hot items when a later message has come.
-        return _between(output) if job.closes else ""
+        return self.between(job, topic, output) if job.closes else ""
 
 
 @dataclass(frozen=True)
 class Storm(JavaEngine):
     """Storm in local mode: a thread a worker, in one JVM. No sessions, and other jobs than counts only with ``fields``.
 
-    ``grouping``: ``fields`` or ``partial``. It reads fields of the message itself, and none of nested objects.
+    ``grouping``: ``fields`` or ``partial``.
     """
 
     engine, archive, shared = "storm", "storm-server-", ("Bid",)
-    account = staticmethod(of_storm)
+    account, nested = staticmethod(of_storm), False
     programs: ClassVar = {"count work": "Counts", "distinct": "Distinct", "q16": "Channels"}
     grouping: str
 
     def does(self, job: Job) -> bool:
-        flat = bool(job.query) or len(job.path) == 1
-        return super().does(job) and flat and (job.kind in ("count", "work") or self.grouping == "fields")
-
-    def values(self, job: Job, folder: Path) -> dict[str, object]:
-        return super().values(job, folder) | {"GROUPING": self.grouping}
+        return super().does(job) and (job.kind in ("count", "work") or self.grouping == "fields")
 
 
 class Flink(PythonEngine):
@@ -503,8 +475,7 @@ class Flink(PythonEngine):
             opened = re.findall(r"--add-[a-z]+=\S+", (self._home / "conf" / "config.yaml").read_text())
             return started._replace(environment={"JAVA_TOOL_OPTIONS": " ".join(opened)})
         path = f"{python_of('flink').parent}{os.pathsep}{os.environ['PATH']}"
-        variables = {"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": path}
-        return started._replace(environment=variables)
+        return started._replace(environment={"JAVA_TOOL_OPTIONS": "-Xmx2g", "PATH": path})
 
 
 CONTESTANTS: dict[str, Contestant] = {

@@ -31,9 +31,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evidence.engines.contestants import Contestant, Started
+from evidence.engines.contestants import Contestant
 from evidence.engines.jobs import WINDOW_MS, Found, Job, Place, Truth, counted
-from evidence.engines.running import LOOK_EVERY, SETTLE, Running, made, running
+from evidence.engines.running import LOOK_EVERY, SETTLE, Running, Started, made, running
 from evidence.speed.measuring import publish_along
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader

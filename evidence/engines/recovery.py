@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from evidence.engines.contestants import Contestant, Started
+from evidence.engines.contestants import Contestant
 from evidence.engines.jobs import WINDOW_MS, Place, Truth, counted
 from evidence.engines.latency import (
     NO_RESULT,
@@ -35,7 +35,7 @@ from evidence.engines.latency import (
     ready,
     settled,
 )
-from evidence.engines.running import Running, running
+from evidence.engines.running import Running, Started, running
 from evidence.speed.processes import end
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader

@@ -4,16 +4,16 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, NamedTuple
 
 import psutil
 from confluent_kafka.admin import AdminClient
 
-from evidence.engines.contestants import Started
 from evidence.speed.processes import end
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic, list_topics
@@ -24,6 +24,21 @@ LOOK_EVERY = 0.2  # s between two looks at a contestant
 SETTLE = 2.0  # s
 _WEIGH_EVERY = 1.0  # s
 _LOG = 20_000  # bytes of a failed run's output that are shown
+
+
+class Started(NamedTuple):
+    """What starts a contestant.
+
+    ``command``: The command. ``output``: The topic that it writes to. ``environment``: Variables beside those of this
+    process. ``loads``: The messages that each worker of a job with work has got, as far as they are shown yet
+    (``loads``). ``report``: A topic that it writes its loads to. Empty: none.
+    """
+
+    command: list[str]
+    output: str
+    environment: Mapping[str, str] = MappingProxyType({})
+    loads: Callable[[], list[int]] | None = None
+    report: str = ""
 
 
 class Usage:
