@@ -234,7 +234,7 @@ def run_files(
     Returns taken : list: CPU and wall seconds of each batch. Returns seen: What ``look`` has returned.
     """
     taken = []
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         sources = [Path(folder, f"in{number}") for number in range(len(ddls))]
         for source in sources:
             source.mkdir()
