@@ -197,7 +197,8 @@ def describe_recommendation(predictions: Mapping[str, Prediction], key: Simulate
     return (
         f"Choose {label}: a batch takes {chosen.batch.value:.3g} s instead of {before:.3g} s, "
         f"{chosen.speedup.value:.2f} times as fast ({chosen.speedup.low:.2f} to {chosen.speedup.high:.2f}), "
-        f"with {chosen.course.replication:.2f} workers a key."
+        f"with {chosen.course.replication:.2f} workers a key. (Work that keeps nothing by key needs none: "
+        f"repartition({key.workers}) is SHUFFLE.)"
     )
 
 
