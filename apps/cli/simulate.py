@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions, SampledOperatorOptions, parse_parameters
+from unskew.apps.cli.simulation import refusals
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
 from unskew.shell import parse_pair
@@ -70,7 +71,7 @@ class BatchOptions:
         float | None, _batch_option(min=0, help="Fixed cost of a batch on your cluster (ms).", show_default="400")
     ] = None
 
-    def is_asked(self, work: str | None) -> bool:
+    def is_asked(self, work: OperatorOptions) -> bool:
         """Whether the time of batches is asked for.
 
         Raises
@@ -79,9 +80,11 @@ class BatchOptions:
             Options contradict each other.
 
         """
-        if self.cost is not None and work is not None:
+        if self.cost is not None and work.work is not None:
             raise UsageError("--cost and --work are both given; valid: one of them, as --work measures the cost")
-        asked = self.cost is not None or work is not None
+        if work.work_option and work.work is None:
+            raise UsageError(f"--work-option is {work.work_option[0]!r}; valid: with --work")
+        asked = self.cost is not None or work.work is not None
         given = [name for name in ("cores", "fixed") if getattr(self, name) is not None]
         if given and not asked:
             raise UsageError(f"--{given[0]} is about the time of batches; valid: with --cost or --work")
@@ -288,23 +291,27 @@ def simulate(
         from unskew.apps.cli.simulation import join_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        join_report.refuse_other_options("join", (batches, work, options, shown))
+        refusals.refuse_other_options("join", (batches, work, options, shown))
         rest = options.tuples, options.seed, kafka.connection
         given = [StreamSpec(name, *rest, timed=False) for name in (options.streams[0], options.join)]
         join_report.print_join(given, options.worker_counts, batches.batch, as_json=shown.as_json)
         return
     if options.write:
-        from unskew.apps.cli.simulation import join_report, write_report
+        from unskew.apps.cli.simulation import write_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        join_report.refuse_other_options("write", (batches, work, options, shown))
+        refusals.refuse_other_options("write", (batches, work, options, shown))
         stream = StreamSpec(options.streams[0], options.tuples, options.seed, kafka.connection, timed=False)
         write_report.print_writes(stream, options.worker_counts, as_json=shown.as_json)
         return
-    asked = batches.is_asked(work.work)
+    asked = batches.is_asked(work)
     swept = options.is_swept or shown.show is not None
     if swept and asked:
         raise UsageError("--sweep, --show and several streams show no times; valid: without --cost and --work")
+    if swept:
+        refusals.refuse_for_table((options, shown))
+    if asked:
+        refusals.refuse_for_times((options, shown))
 
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.simulation.simulation import Contestant

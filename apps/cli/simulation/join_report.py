@@ -1,8 +1,7 @@
 """What `unskew simulate --join` prints: a table for each number of workers, the hottest keys, and what to do."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -26,35 +25,6 @@ from unskew.grouping.split_join.plan import PAIR_COST
 #: Counting takes CPU, too (docs/library.md): it is worth it if the fullest worker gets half at most.
 LEAST_GAIN = 2.0
 _LITTLE = 1.1  # from which on a plan by cost is better than one by rows
-#: Option → what it takes, and the options that go with it.
-_ALLOWED = {
-    "join": ("one stream besides its own", ("workers", "tuples", "batch", "seed", "json")),
-    "write": ("one stream", ("workers", "tuples", "seed", "json")),
-}
-
-
-def refuse_other_options(what: str, options: Iterable[Any]) -> None:
-    """Refuse options of `unskew simulate` that say nothing of a join or a write: those that aren't their defaults.
-
-    Raises
-    ------
-    UsageError
-        There is one, or there is not one stream.
-
-    """
-    takes, allowed = _ALLOWED[what]
-    given = {each.name: getattr(of, each.name) for of in options for each in fields(of) if not _is_default(of, each)}
-    if len(given.pop("stream", None) or ()) != 1:
-        valid = {"join": "INPUT --join INPUT2", "write": "INPUT --write"}[what]
-        raise UsageError(f"--{what} takes {takes}; valid: unskew simulate {valid}")
-    for name in given:
-        if name not in {what, "as_json", *allowed}:
-            valid = ", ".join(f"--{each}" for each in allowed)
-            raise UsageError(f"--{name.replace('_', '-')} says nothing of a {what}; valid with --{what}: {valid}")
-
-
-def _is_default(of: Any, field: Any) -> bool:
-    return field.default is not MISSING and getattr(of, field.name) == field.default
 
 
 def print_join(given: Sequence[StreamSpec], workers: Sequence[int], batch: int | None, *, as_json: bool) -> None:
