@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -247,7 +248,7 @@ class OutputOptions:
             metavar="FIGURE,…",
             help="One table, and what its cells show: replication (workers a key), excess (that over the bound), added "
             "(states besides each key's first), fullest (keys of one worker), lasting and worst (max/mean of the "
-            "second half's tenths, their mean and greatest), cost.",
+            "second half's tenths, their mean and greatest), hottest (workers of the hottest key), score.",
             show_default="replication,lasting, with several streams or --sweep",
         ),
     ] = None
@@ -365,7 +366,7 @@ def _print_simulation(
         raise UsageError(str(error)) from None
     if shown.output is not None:
         for file in tables.save_simulation(outcomes, shown.output, given.spec):
-            console.print(f"wrote {file}")
+            print(f"wrote {file}", file=sys.stderr if shown.as_json else None)
 
 
 def _load_simulation(
@@ -417,7 +418,7 @@ def _print_sweep(console: Console, rows: "Iterator[SweptFigures]", shown: Output
         console.print(table)
     if shown.output is not None:
         for file in sweep.save_sweep(found, shown.output):
-            console.print(f"wrote {file}")
+            print(f"wrote {file}", file=sys.stderr if shown.as_json else None)
 
 
 def _print_answers(

@@ -169,3 +169,12 @@ def test_moving_states_may_take_time(tmp_path):
             p99[transfer] = {row["label"]: float(row["p99_completion"]) for row in csv.DictReader(file)}
     assert p99["0.5"]["MIXED"] > 1.2 * p99["0"]["MIXED"]
     assert p99["0.5"]["KEY"] == p99["0"]["KEY"]
+
+
+@pytest.mark.parametrize("more", [(), ("--sweep", "seed=0,1")], ids=["one", "many"])
+def test_only_objects_are_on_the_standard_output_with_json(tmp_path, more):
+    folder = tmp_path / "out[a]"
+    stream = ("zipf", "--groupings", "KEY", "--tuples", "100")
+    done = unskew("simulate", *stream, "--json", "--output", folder, *more)
+    assert all(json.loads(line) for line in done.stdout.splitlines())
+    assert done.stderr.splitlines()[0].startswith(f"wrote {folder}/")
