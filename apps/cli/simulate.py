@@ -186,16 +186,23 @@ class SimulationOptions:
     @property
     def _sweeps(self) -> dict[str, list[str]]:
         """Name → the values to simulate with."""
-        pairs = [parse_pair(text, "--sweep") for text in self.sweep or []]
-        return {name.replace("-", "_"): [value for value in values.split(",") if value] for name, values in pairs}
+        swept: dict[str, list[str]] = {}
+        for text in self.sweep or []:
+            name, values = parse_pair(text, "--sweep")
+            if (name := name.replace("-", "_")) in swept:
+                raise UsageError(f"--sweep {name} is given twice; valid: --sweep {name}=VALUE,… with all values")
+            swept[name] = [value for value in values.split(",") if value]
+            if not swept[name]:
+                raise UsageError(f"--sweep is {text!r}; valid: NAME=VALUE,…")
+        return swept
 
     def cases(self) -> "Iterator[tuple[dict[str, float], SimulationOptions]]":
         """Each combination of the options that are swept: their values, and all options with these."""
         swept = {name: values for name, values in self._sweeps.items() if name in _SWEPT}
+        least = {"sources": 1, "tuples": 1}
         read = [
-            [_SWEPT[name](value) for value in parse_numbers(f"--sweep {name}", ",".join(values), whole=whole, least=0)]
-            for name, values in swept.items()
-            for whole in (_SWEPT[name] is int,)
+            [kind(one) for one in parse_numbers(f"--sweep {name}", text, whole=kind is int, least=least.get(name, 0))]
+            for name, text, kind in ((name, ",".join(values), _SWEPT[name]) for name, values in swept.items())
         ]
         for values in product(*read):
             case = dict(zip(swept, values, strict=True))

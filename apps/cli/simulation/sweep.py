@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.box import MARKDOWN
+from rich.markup import escape
 from rich.table import Table
 
 from unskew.apps.cli.simulation.tables import CAP, GroupingFigures
@@ -80,7 +81,7 @@ def make_table(rows: Sequence[SweptFigures], names: Sequence[str]) -> Table:
         cells.setdefault(row.workers if by_workers else row.label, []).append(row.figures)
     for case, cells in by_case.items():
         bound = max(each.replication / each.excess for found in cells.values() for each in found)
-        heads = [value if isinstance(value, str) else f"{value:g}" for value in case]
+        heads = [escape(value) if isinstance(value, str) else f"{value:g}" for value in case]
         texts = (", ".join(_format_range(cells[column], name) for name in names) for column in columns)
         shown.add_row(*heads, *([] if by_workers else [f"{bound:.2f}"]), *texts)
     return shown

@@ -178,3 +178,9 @@ def test_only_objects_are_on_the_standard_output_with_json(tmp_path, more):
     done = unskew("simulate", *stream, "--json", "--output", folder, *more)
     assert all(json.loads(line) for line in done.stdout.splitlines())
     assert done.stderr.splitlines()[0].startswith(f"wrote {folder}/")
+
+
+def test_a_stream_s_name_stands_in_the_table_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "a[b].csv").write_text("user\nu\nv\n")
+    monkeypatch.chdir(tmp_path)
+    assert "| a[b].csv:user |" in unskew("simulate", "a[b].csv:user", "--groupings", "KEY", "--show", "score").stdout
