@@ -235,9 +235,16 @@ class SimulationOptions:
     def arguments(self) -> dict[str, Any]:
         """The simulation's arguments besides keys, their times and costs, and the number of sources."""
         from unskew.apps.cli.simulation.simulation import FeedbackTiming
+        from unskew.grouping.arguments import check_number
 
-        feedback = FeedbackTiming(1000 * self.feedback_interval, 1000 * self.feedback_delay, self.feedback_transfer)
-        settings = {"split": self.split, "samples": self.samples, "window": self.window and 1000 * self.window}
+        # Checked here, where an error has the option's name and its unit.
+        feedback = FeedbackTiming(
+            1000 * check_number("--feedback-interval", self.feedback_interval, 0, above=True),
+            1000 * check_number("--feedback-delay", self.feedback_delay, 0),
+            check_number("--feedback-transfer", self.feedback_transfer, 0),
+        )
+        window = None if self.window is None else 1000 * check_number("--window", self.window, 0, above=True)
+        settings = {"split": self.split, "samples": self.samples, "window": window}
         arrivals = {"load": self.load, "poisson": self.poisson, "seed": self.seed}
         return {**self.speeds, **arrivals, "feedback": feedback, "settings": settings}
 

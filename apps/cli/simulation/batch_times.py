@@ -16,6 +16,7 @@ from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import class_costs
 
 _MOST = 1_000_000  # tuples of a batch by default: its arrays must fit into the memory
+_LONGEST = 1e15  # s of a stream: schemes that use time get int64 ms
 _COMPUTES = 0.5  # share of CPU from which on the cores, not the workers, limit what a second of work is
 
 
@@ -42,7 +43,7 @@ class BatchTiming:
         ------
         ValueError, TypeError
             A grouping has no such parameter, or one is out of range, or it must know the whole stream beforehand, or
-            the stream has no tuples.
+            the stream has no tuples, or takes too long.
 
         """
         every = [Contestant(KEY, KEY, {}), *contestants]
@@ -86,6 +87,9 @@ class BatchTiming:
             for label, router in routers.items():
                 batches[label].append(router.batch(keys, costs, factors, round(1000 * now[label])))
                 now[label] += clock.seconds(batches[label][-1], splits=not router.keeps)
+                if not now[label] < _LONGEST:
+                    valid = f"a stream of less than {_LONGEST:g} s by --cost, --factors and --fixed"
+                    raise ValueError(f"the batches take {now[label]:.3g} s; valid: {valid}")
             done += len(keys)
         return batches
 
