@@ -102,7 +102,7 @@ class DriftingStream(KeyStream):
 
 
 def _check_key_count(k: int) -> int:
-    if k != int(k) or not 1 <= k <= 1 << 30:
+    if not 1 <= k <= 1 << 30 or k != int(k):
         raise ValueError(f"k is {k!r}; valid: a number of keys from 1 to 2^30")
     return int(k)
 

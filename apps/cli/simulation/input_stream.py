@@ -45,6 +45,8 @@ FORMS = (
     "kafka:TOPIC (by message key) or kafka:TOPIC:FIELD (of JSON)"
 )
 
+_MOST_COUNTED = 2**62  # by a histogram, whose sum is an int64
+
 
 @dataclass(frozen=True, slots=True)
 class TimedKeys:
@@ -140,7 +142,7 @@ class StreamSpec:
     def _reject(self, row: int, reason: str, data: bytes) -> None:
         if row not in self._rejected:
             self._rejected.add(row)
-            self.rejects.add(RejectedRecord(str(self.file), row, reason, data))
+            self.rejects.add(RejectedRecord(str(self.file or self.spec.partition(":")[2]), row, reason, data))
 
     def partitions(self) -> dict[int, int] | None:
         """Kafka partition → the number of its messages, read or not. None: the stream isn't a topic's."""
@@ -166,7 +168,7 @@ class StreamSpec:
         if name in GENERATORS:
             drawn, most = make_generator(name, rest), self.tuples
             parts = (pa.array(drawn.take(at, min(at + CHUNK, most), self.seed)) for at in range(0, most, CHUNK))
-        elif name.upper() in registry.DATASETS:
+        elif _is_dataset(self.spec):
             drawn = registry.create_dataset(name, records=self.tuples, seed=self.seed)
             parts = (_decode_keys(block.keys) for block in drawn.blocks())
         elif self.file is not None:
@@ -201,7 +203,7 @@ def read_stream(
     name, _, rest = spec.partition(":")
     if name in GENERATORS:
         return TimedKeys(make_generator(name, rest).take(0, tuples, seed=seed))
-    if name.upper() in registry.DATASETS:
+    if _is_dataset(spec):
         return _read_dataset(name, tuples, seed)
     if name == "kafka":
         return _read_topic(rest, tuples, connect())
@@ -234,6 +236,23 @@ def _cut_blocks(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.
         yield pa.concat_arrays(held)
 
 
+def _is_dataset(spec: str) -> bool:
+    """Whether a dataset has this name. Unlike a generator, it has no parameters.
+
+    Raises
+    ------
+    UsageError
+        It is given some.
+
+    """
+    name, _, rest = spec.partition(":")
+    if name.upper() not in registry.DATASETS:
+        return False
+    if rest:
+        raise UsageError(f"stream is {spec!r}; valid: {name}, as a dataset has no parameters")
+    return True
+
+
 def make_generator(name: str, text: str) -> KeyStream:
     """A generator with parameters such as ``z=1.2,k=1000``.
 
@@ -261,7 +280,7 @@ def make_generator(name: str, text: str) -> KeyStream:
 def _parse_number(text: str) -> float:
     """A number, as an int if it is whole."""
     number = float(text)
-    return int(number) if number == int(number) else number
+    return int(number) if number.is_integer() else number
 
 
 def _read_dataset(name: str, tuples: int, seed: int) -> TimedKeys:
@@ -317,6 +336,8 @@ def _read_histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Ti
     counts = listed.fill_null(-1).to_numpy()
     if counts.min(initial=0) < 0:
         raise UsageError(f"{path}: not every count is a whole number of at least 0")
+    if counts.sum(dtype=np.float64) >= _MOST_COUNTED:
+        raise UsageError(f"{path}: the counts' sum is {counts.sum(dtype=np.float64):.3g}; valid: less than 2^62")
     draws = np.random.default_rng(seed)
     if counts.sum() <= tuples:
         codes = draws.permutation(np.repeat(np.arange(len(counts)), counts))

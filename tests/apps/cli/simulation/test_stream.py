@@ -87,11 +87,19 @@ def test_a_histogram(tmp_path):
     keys = read_stream(f"counts:{path}", 20_000, 0, no_kafka).keys.to_numpy()
     assert set(keys.tolist()) == {"1", "3"}
     assert (keys == "1").mean() == pytest.approx(0.75, abs=0.02)
+    path.write_text("key,count\na,1\n,2\n")
+    stream = StreamSpec(f"counts:{path}", 10, 0, no_kafka)
+    assert stream.read().keys.to_pylist() == ["a"]
+    assert [record.file for record in stream.rejects.samples] == [str(path)]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("key,n\na,1\n", "has no column 'count'; valid: key, n"), ("key,count\na,-1\n", "not every count is a whole")],
+    [
+        ("key,n\na,1\n", "has no column 'count'; valid: key, n"),
+        ("key,count\na,-1\n", "not every count is a whole"),
+        (f"key,count\na,{2**63 - 1}\nb,1\n", r"the counts' sum is 9.22e\+18; valid: less than 2\^62"),
+    ],
 )
 def test_a_bad_histogram(tmp_path, text, says):
     path = tmp_path / "keys.csv"
@@ -115,6 +123,8 @@ def test_recorded_timestamps(tmp_path):
         ("zipf:q=1", "zipf has no parameter 'q'; valid: z, k"),
         ("zipf:z=much", "z is 'much'; valid: a number like 1.0"),
         ("zipf:k=0", "k is 0"),
+        ("zipf:k=inf", "k is inf"),
+        ("COUNTRY_SKEW_R80:z=1", "stream is 'COUNTRY_SKEW_R80:z=1'; valid: COUNTRY_SKEW_R80, as a dataset has no"),
         ("kafka:", "valid: kafka:TOPIC"),
     ],
 )
