@@ -83,10 +83,7 @@ def encode_keys(keys: KeyArray) -> Keys:
     if isinstance(keys, Keys):
         return keys
     require_keys(keys)
-    try:
-        array: Any = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
-    except pa.ArrowException as error:
-        raise TypeError(f"keys of one type are needed: {error}") from error
+    array = _to_arrow(keys)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     _check_type(array.type)
@@ -109,10 +106,27 @@ def encode_keys(keys: KeyArray) -> Keys:
     return Keys(positions, hash_keys(distinct), distinct)
 
 
+def _to_arrow(keys: Any) -> Any:
+    """Keys as Arrow has them, an array or a chunked one."""
+    try:
+        return keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+    except pa.ArrowException as error:
+        raise TypeError(f"keys of one type are needed: {str(error).splitlines()[0]}") from error
+    except OverflowError:
+        raise TypeError("keys has an integer that int64 can't hold; valid: text, or an array of uint64") from None
+    except UnicodeEncodeError as error:
+        raise TypeError(f"keys has {error.object!r}, which isn't UTF-8; valid: text without surrogates") from None
+
+
 def require_keys(keys: KeyArray) -> None:
-    """Raise ``TypeError`` for a string or bytes, which would be taken for a sequence of one-letter keys."""
-    if isinstance(keys, str | bytes):
+    """Raise ``TypeError`` for what isn't an array of keys.
+
+    A string or bytes would be taken for a sequence of one-letter keys.
+    """
+    if isinstance(keys, str | bytes | bytearray | memoryview):
         raise TypeError(f"keys is {keys!r}; valid: a list or an array of keys, such as [{keys!r}]")
+    if not hasattr(keys, "__len__") or getattr(keys, "shape", None) == ():
+        raise TypeError(f"keys is {keys!r}; valid: a list or an array of keys")
 
 
 def make_null_keys(n: int) -> Keys:

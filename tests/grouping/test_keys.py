@@ -125,3 +125,21 @@ def test_a_text_is_no_list_of_keys(subtests):
         for grouping in ("KEY", "SHUFFLE") if isinstance(wrong, str | bytes) else ("KEY",):
             with subtests.test(wrong, grouping=grouping), pytest.raises(TypeError, match=message):
                 create(grouping, 4).route(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (None, "keys is None; valid: a list or an array of keys"),
+        ((each for each in "ab"), "keys is <generator object .*; valid: a list or an array of keys"),
+        (np.array(5), "valid: a list or an array of keys"),
+        (bytearray(b"tr"), "keys is bytearray"),
+        ([2**63], "keys has an integer that int64 can't hold; valid: text, or an array of uint64"),
+        (["\ud800"], r"keys has '\\ud800', which isn't UTF-8; valid: text without surrogates"),
+        (pa.table({"a": [1]}), "keys of one type are needed: Could not convert"),
+    ],
+)
+def test_what_is_no_array_of_keys_is_named_in_one_line(wrong, says):
+    with pytest.raises(TypeError, match=says) as raised:
+        create("KEY", 4).route(wrong)
+    assert "\n" not in str(raised.value)
