@@ -115,7 +115,10 @@ class Grouping(Stateful):
     def _column(self, what: str, values: ArrayLike | None, n: int, dtype: type) -> NDArray[Any]:
         if values is None:
             raise ValueError(f"{self.name} needs {what}: give a number for the whole batch or an array of {n}")
-        array = np.asarray(values, dtype=dtype)
+        try:
+            array = np.asarray(values, dtype=dtype)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise ValueError(f"{what} can't be taken as {dtype.__name__} ({error}); valid: a number or {n}") from None
         if array.ndim and array.shape != (n,):
             raise ValueError(f"{what} has shape {array.shape} for {n} keys; valid: a number or shape ({n},)")
         if what == "costs":

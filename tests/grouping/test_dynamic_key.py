@@ -160,3 +160,9 @@ def test_a_far_jump_in_time_costs_nothing():
     router.route(["a"] * 100, times=0)
     router.route(["b"], times=99 * 365 * 86_400_000)
     assert router.internals()["old"] == [{"key": "a", "frequency": 100, "pool": 2}]
+
+
+@pytest.mark.parametrize("times", ["noon", 2**70, float("nan")])
+def test_times_that_are_no_integers_are_named(times):
+    with pytest.raises(ValueError, match=r"times can't be taken as int64 .*; valid: a number or 2"):
+        create("DYNAMIC_KEY", 4).route(["a", "b"], times=times)
