@@ -3,7 +3,7 @@
 The format is that of ``org.apache.spark.util.JsonProtocol``, which adds fields and never removes one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -37,7 +37,7 @@ class EventLog:
         self._job_stages: dict[int, list[int]] = {}
         self._plans: dict[int, SqlPlan] = {}
         self._running: dict[tuple[int, int], StageTasks] = {}
-        self._handlers = {
+        self._handlers: dict[str, Callable[[Event], StageTasks | None]] = {
             "SparkListenerLogStart": self._start_log,
             "SparkListenerApplicationStart": self._start_application,
             "SparkListenerEnvironmentUpdate": self._read_settings,
@@ -46,6 +46,7 @@ class EventLog:
             "SparkListenerJobStart": self._start_job,
             "SparkListenerJobEnd": self._end_job,
             "SparkListenerTaskEnd": self._end_task,
+            "SparkListenerStageCompleted": self._end_stage,
             f"{_SQL}SparkListenerSQLExecutionStart": self._start_query,
             f"{_SQL}SparkListenerSQLAdaptiveExecutionUpdate": self._change_query,
             f"{_SQL}SparkListenerSQLExecutionEnd": self._end_query,
@@ -57,19 +58,25 @@ class EventLog:
         Raises
         ------
         UsageError
-            The lines aren't an event log's.
+            The lines aren't an event log's, or there are none.
 
         """
+        number = -1
         for number, line in enumerate(lines):
             if not line.startswith(_START):
                 if number == 0:
                     raise UsageError("the first line is no event of Spark's; valid: the log of an application")
                 continue  # the last line of a log whose driver was killed
-            name = line[len(_START) : line.index(b'"', len(_START))].decode()
-            if name == "SparkListenerStageCompleted":
-                yield self._end_stage(orjson.loads(line)["Stage Info"])
-            elif handle := self._handlers.get(name):
-                handle(orjson.loads(line))
+            name = line[len(_START) : line.find(b'"', len(_START))].decode(errors="replace")
+            if handle := self._handlers.get(name):
+                try:
+                    event = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    continue  # such a line, cut off within its event
+                if ended := handle(event):
+                    yield ended
+        if number < 0:
+            raise UsageError("the log is empty; valid: the log of an application")
         for (number, _), stage in self._running.items():
             self._describe(stage, number, [])
             yield stage
@@ -118,7 +125,8 @@ class EventLog:
         elif event["Task End Reason"]["Reason"] != "TaskKilled":  # the slower of two attempts is killed
             stage.failed += 1
 
-    def _end_stage(self, info: Event) -> StageTasks:
+    def _end_stage(self, event: Event) -> StageTasks:
+        info = event["Stage Info"]
         key = info["Stage ID"], info["Stage Attempt ID"]
         stage = self._running.pop(key, None) or StageTasks(*key)
         stage.name = info["Stage Name"]

@@ -24,6 +24,7 @@ from tests.pages import ROOT
 from unskew.apps.diagnosis.event_log import EventLog
 from unskew.apps.diagnosis.log_files import find_logs
 from unskew.apps.diagnosis.rest_api import RestApi
+from unskew.errors import UsageError
 from unskew.loopback import LOOPBACK
 
 DATA = ROOT / "tests" / "data" / "eventlogs"
@@ -162,6 +163,18 @@ def test_a_log_that_was_cut_off_has_the_stages_before(tmp_path):
     assert 0 < len(diagnose(cut)) < len(diagnose(LOG))
 
 
+def test_a_line_that_was_cut_off_is_left_out():
+    """A driver that was killed leaves a part of its last line; a rolled log goes on in the next file."""
+    lines = [*find_logs(LOG)[0].read_lines()]
+    for event in (b"SparkListenerTaskEnd", b"SparkListenerStageCompleted"):
+        last = max(number for number, line in enumerate(lines) if line.startswith(b'{"Event":"' + event))
+        whole = [*EventLog().read(lines[:last])]
+        for kept in (5, 15, 30, len(lines[last]) // 2):
+            assert [*EventLog().read([*lines[:last], lines[last][:kept]])] == whole
+    with pytest.raises(UsageError, match="the log is empty; valid: the log of an application"):
+        next(EventLog().read([]))
+
+
 def test_the_hottest_keys_of_a_table(tmp_path):
     keys = ["hot"] * 80 + [f"user {n}" for n in range(20)]
     pq.write_table(pa.table({"user": keys}), tmp_path / "events.parquet")
@@ -181,6 +194,8 @@ def test_the_hottest_keys_of_a_table(tmp_path):
         ([], 2, "nothing is given; valid: one of SOURCE, --ui and --checkpoint"),
         (["log", "--ui", "http://x:4040"], 2, "SOURCE and --ui is given; valid: one of"),
         (["--ui", "http://x:4040", "--key", "user"], 2, "--key is given with --ui; valid: with SOURCE, a table or"),
+        (["log", "--key", "user", "--query", "x"], 2, "--query is given; valid: with --ui or event logs"),
+        (["log", "--conf", "a=b"], 2, "--conf is 'a=b'; valid: with --checkpoint"),
         (["/nowhere"], 2, "there is no event log '/nowhere'; valid: a file, or a folder"),
         ([__file__], 2, "the first line is no event of Spark's; valid: the log of an application"),
         (["--ui", "localhost:4040"], 2, "--ui is 'localhost:4040'; valid: http://HOST:PORT"),
