@@ -71,7 +71,7 @@ class DiagnoseOptions:
         Raises
         ------
         UsageError
-            There is none, or there are several; or ``--key`` is given for what has no columns.
+            There is none, or there are several; or an option is given that this kind doesn't have.
 
         """
         kinds = {"SOURCE": self.sources, "--ui": self.ui, "--checkpoint": self.checkpoint}
@@ -82,6 +82,9 @@ class DiagnoseOptions:
             )
         if self.key is not None and not self.sources:
             raise UsageError(f"--key is given with {given[0]}; valid: with SOURCE, a table or kafka:TOPIC")
+        if (self.query or self.application) and (self.key or self.checkpoint):
+            name = "--query" if self.query else "--application"
+            raise UsageError(f"{name} is given; valid: with --ui or event logs")
         if self.picture is not None and (self.key or self.checkpoint or len(self.sources or []) > 1):
             raise UsageError("--picture is given; valid: with --ui or one event log")
         if self.picture is not None and self.picture.suffix.lower() not in PICTURES:
@@ -104,6 +107,8 @@ def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption 
     Example: unskew diagnose events.parquet --key user
     """
     options.require_one_kind()
+    if conf and options.checkpoint is None:
+        raise UsageError(f"--conf is {conf[0]!r}; valid: with --checkpoint, as nothing else starts Spark")
     if options.checkpoint is not None:
         _show_stores(options.checkpoint, options.top, as_json, conf or [])
         return
