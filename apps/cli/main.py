@@ -2,6 +2,7 @@
 
 import os
 import sys
+from errno import ENOSPC
 from importlib import metadata
 from typing import Annotated, Any
 
@@ -23,12 +24,15 @@ from unskew.apps.cli.results import results
 from unskew.apps.cli.simulate import simulate
 from unskew.apps.cli.state import state
 from unskew.apps.cli.topology import topology
-from unskew.errors import UserError
+from unskew.errors import EnvironmentFault, UserError
 from unskew.log_format import report_failure
 
 
 class Commands(TyperGroup):
-    """All commands. A command whose output is closed, as in ``unskew results | head``, ends without an error."""
+    """All commands. A command whose output is closed, as in ``unskew results | head``, ends without an error.
+
+    One whose output goes to a full disk ends with one in a line.
+    """
 
     def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Run the command."""
@@ -41,9 +45,19 @@ class Commands(TyperGroup):
             done = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at its end
+            _discard_output()
             return None
+        except OSError as error:
+            if error.errno != ENOSPC:
+                raise
+            _discard_output()
+            raise EnvironmentFault(f"the output can't be written ({error.strerror}): make room for it") from error
         return done
+
+
+def _discard_output() -> None:
+    """Discard what is still to be written, so that Python doesn't fail at its end, when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 app = typer.Typer(

@@ -24,6 +24,8 @@ from unskew.errors import UsageError
 from unskew.shell import parse_pair
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from unskew.apps.cli.simulation.batch_times import BatchTiming
     from unskew.apps.cli.simulation.input_stream import StreamSpec
     from unskew.apps.cli.simulation.simulation import Contestant, Simulation
@@ -428,8 +430,7 @@ def _print_sweep(console: Console, rows: "Iterator[SweptFigures]", shown: Output
             print(json.dumps(row.describe()), flush=True)
     if not shown.as_json:
         table = sweep.make_table(found, names)
-        console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
-        console.print(table)
+        _print_whole(console, table)
     if shown.output is not None:
         for file in sweep.save_sweep(found, shown.output):
             print(f"wrote {file}", file=sys.stderr if shown.as_json else None)
@@ -441,11 +442,19 @@ def _print_answers(
     from unskew.apps.cli.simulation import tables
 
     answers = tables.rank_groupings(found, keys, stretches)
-    console.print(tables.make_table(found, answers, keys, stretches))
+    _print_whole(console, tables.make_table(found, answers, keys, stretches))
     workers = next(iter(found.values())).workers
     console.print(tables.describe_verdict(answers, keys, workers), highlight=False, soft_wrap=True, markup=False)
     if details:
         console.print(tables.make_detail_tables(found, console.width))
+
+
+def _print_whole(console: Console, table: "Table") -> None:
+    """Print a table with all that its cells have, in lines that a narrow terminal wraps."""
+    width = console.width
+    console.width = max(width, console.measure(table, options=console.options.update(width=10_000)).maximum)
+    console.print(table)
+    console.width = width
 
 
 def _show_progress(contestants: "Sequence[Contestant]", where: str = "simulating") -> "Iterator[Contestant]":
@@ -504,7 +513,7 @@ def _print_times(
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from None
         predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
-        console.print(tables.make_time_table(predictions, courses[KEY], timing.sources))
+        _print_whole(console, tables.make_time_table(predictions, courses[KEY], timing.sources))
         console.print(describe_recommendation(predictions, courses[KEY]), highlight=False, soft_wrap=True)
 
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import subprocess
+from pathlib import Path
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -138,6 +139,25 @@ def test_a_reader_that_goes_is_no_error():
         with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             process.stdout.close()
             assert process.wait(120) == 0, process.stderr.read()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no device that is always full")
+def test_an_output_without_room_is_named_in_one_line():
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        command = [*UNSKEW, "simulate", "zipf", "--tuples", "100", "--groupings", "KEY", "--json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "unskew: the output can't be written (No space left on device): make room for it\n"
+
+
+@pytest.mark.parametrize("more", [(), ("--cost", "1")], ids=["loads", "times"])
+def test_a_narrow_terminal_has_all_columns(more):
+    arguments = ("zipf", "--tuples", "1000", "--groupings", "KEY", *more)
+    tables = [
+        [line for line in unskew("simulate", *arguments, COLUMNS=columns).stdout.splitlines() if line[:1] in "┃│├"]
+        for columns in ("40", "200")
+    ]
+    assert tables[0] == tables[1]
 
 
 def test_a_parameter_may_be_several_numbers():
