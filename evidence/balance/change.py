@@ -13,7 +13,7 @@ import numpy as np
 
 from evidence.balance.streams import WINDOW, draw_changes
 from evidence.tables import make_table, print_table
-from unskew.apps.cli.simulate import SimulationOptions
+from unskew.apps.cli.simulation.options import SimulationOptions
 from unskew.grouping import create
 from unskew.grouping.measures import straggler_ratio
 
