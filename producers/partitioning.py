@@ -163,7 +163,8 @@ class Partitioner(Placement):
         try:
             encoded = encode_keys(keys)
         except (TypeError, OverflowError, pa.ArrowInvalid) as error:
-            raise UsageError(f"no keys of a record: {error}; valid: str, bytes, integers of 64 bits, None") from error
+            wrong = str(error).partition("; valid")[0]
+            raise UsageError(f"no keys of a record: {wrong}; valid: str, bytes, integers of 64 bits, None") from error
         with self._lock:
             return self.router.route(encoded, round(clock() * 1000) if times is None else times, costs)
 

@@ -90,7 +90,7 @@ def test_what_it_refuses():
         Partitioner("KEY", partitions=2).partition(1.5)
     with pytest.raises(UsageError, match="did not recognize"):
         Partitioner("KEY", partitions=2)(object())
-    with pytest.raises(UsageError, match=r"too (big|large)"):
+    with pytest.raises(UsageError, match="int64 can't hold; valid: str"):
         Partitioner("KEY", partitions=2)(2**64)
     with pytest.raises(ValueError, match="unknown grouping 'KEYS'; did you mean KEY"):
         Partitioner("KEYS", partitions=2)
