@@ -35,7 +35,7 @@ def test_the_long_description_is_the_readme_with_absolute_links(described):
         led = re.fullmatch(files, link)
         assert led, f"{link} leads nowhere from an index's page"
         assert (ROOT / led[2]).exists()
-        assert (led[1] == "raw") == link.endswith(".png")
+        assert (led[1] == "raw") == link.endswith((".png", ".svg"))
 
 
 def test_an_index_takes_it(wheel):
