@@ -50,8 +50,7 @@ def spread(load: Metric, of_batch: Metric) -> str:
     alike.
     """
     counted, seen = increase(load, ["worker"]), f"avg_over_time({select_series(of_batch)}[$__range])"
-    found = (f"100 * {_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)" for loads in (counted, seen))
-    return " or ".join(found)
+    return " or ".join(f"100 * {_std_dev(loads)}" for loads in (counted, seen))
 
 
 def weighted_mean(gauge: Metric, weight: Metric, stamp: Metric) -> str:
@@ -104,8 +103,7 @@ def busiest(load: Metric) -> str:
 
 def recent_spread(load: Metric) -> str:
     """STD_DEV, as a part of all, of the workers' loads in the batches of a minute."""
-    loads = _recent(load, "1m")
-    return f"{_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)"
+    return _std_dev(_recent(load, "1m"))
 
 
 def recent_share(load: Metric, *where: str) -> str:
@@ -145,6 +143,11 @@ def _mean_of_seen(expression: str, stamp: Metric) -> str:
     """The mean in the time range of an expression's values at the moments at which ``stamp`` has changed."""
     changed = f"{expression} unless {now(stamp)} == {_before('max', stamp)}"
     return f"avg_over_time(({changed})[$__range:$__interval])"
+
+
+def _std_dev(loads: str) -> str:
+    """STD_DEV of the workers' loads, as a part of all. There is none without a load."""
+    return f"{_labels('stddev')} ({loads}) / ({_sum()} ({loads}) > 0)"
 
 
 def _recent(gauge: Metric, time: str, *where: str) -> str:
