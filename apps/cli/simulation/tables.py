@@ -30,7 +30,7 @@ _LONGEST = 40  # characters of a key in a line
 _ENOUGH = 1000  # tuples of a worker in a window; with fewer ones chance alone raises max/mean
 CAPTION = (
     f"bound: the fewest states with which the busiest worker could have {CAP:g} times the mean. Loads are of the "
-    f"stream's second half, max/mean is the mean of its tenths. score: max/mean × keys held, over those of the bound."
+    f"stream's second half, max/mean is the mean of its tenths. score: max/mean × keys held ÷ the bound's keys held."
 )
 #: What the words of the measures mean that aren't plain.
 LEGEND = (
