@@ -117,13 +117,11 @@ def find_windows(n: int, batch_ends: NDArray[np.int64]) -> list[slice]:
     >>> len(find_windows(1000, np.array([], np.int64)))
     10
     """
-    edges = np.arange(n // 2, n + 1)
-    if len(batch_ends):
-        ends = np.concatenate([[0], batch_ends])
-        if len(batch_ends) > 1 and n - ends[-2] < ends[-2] / (len(batch_ends) - 1) / 2:
-            ends = ends[:-1]
-        first = int(np.searchsorted(ends[:-1], n // 2, "right")) - 1
-        edges = ends[first:]
+    ends = np.concatenate([[0], batch_ends]) if len(batch_ends) else np.arange(n + 1)  # or each tuple for itself
+    usual = ends[-2] / max(1, len(ends) - 2)
+    if len(ends) > 2 and n - ends[-2] < usual / 2:
+        ends = ends[:-1]
+    edges = ends[np.searchsorted(ends[:-1], n // 2, "right") - 1 :]
     at = np.unique(np.linspace(0, len(edges) - 1, min(WINDOWS, len(edges) - 1) + 1).round().astype(np.int64))
     return [slice(int(start), int(stop)) for start, stop in pairwise(edges[at])]
 
