@@ -1,4 +1,4 @@
-"""Reads, compares and writes the checked-in dashboards, Grafana's JSON, without the SDK."""
+"""Reads, compares and writes the checked-in dashboards, Grafana's JSON."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from grafana_foundation_sdk.models import units
-
 from unskew.apps.metrics.catalogue import METRICS
-from unskew.dashboards.overrides import find_override
+from unskew.dashboards.preview.panels import FORMATS, find_override
 from unskew.grouping.registry import COLOURS, FAMILIES
 
 Dashboard = Mapping[str, Any]
@@ -21,9 +19,6 @@ _COLUMNS = 24
 # Grafana's built-in variables in queries and names.
 _BUILT_IN = {"__rate_interval", "__interval", "__range", "__field"}
 _SERIES = {"timeseries", "stat", "bargauge"}
-# Grafana's units, and the prefixes of custom ones.
-_UNITS = {name for name in vars(units).values() if isinstance(name, str)}
-_OWN_UNITS = ("si:", "prefix:", "suffix:", "count:", "currency:", "time:")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)")
 _PROMETHEUS_NAMES = {m.prometheus_name: m for m in METRICS if m.is_number}
 _FIELDS = {(m.subject.name, m.name) for m in METRICS}
@@ -61,10 +56,10 @@ def check_descriptions(dashboard: Dashboard) -> Iterator[str]:
 
 
 def check_units(dashboard: Dashboard) -> Iterator[str]:
-    """Panels have a unit, and it is one of Grafana's."""
+    """Panels have a unit, and it is one of Grafana's that the preview can write."""
     for panel in dashboard["panels"]:
         for unit in _units(panel):
-            if unit not in _UNITS and not unit.startswith(_OWN_UNITS):
+            if unit not in FORMATS and not unit.startswith("si:"):
                 yield f"{_name(panel)} has unit {unit}"
 
 

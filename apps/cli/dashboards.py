@@ -1,7 +1,7 @@
 """`unskew dashboards list|metrics|generate|preview`.
 
 The imports inside functions wait until a command runs: `unskew --help` imports this module, and only development
-environments have Grafana's SDK.
+environments have PyYAML, which reads the alerts' figures.
 """
 
 import logging
@@ -51,10 +51,10 @@ def generate(
         from unskew.dashboards.grafana.generate import render_dashboards
         from unskew.dashboards.lint import lint
     except ModuleNotFoundError as error:
-        if error.name != "grafana_foundation_sdk":
+        if error.name != "yaml":
             raise
         raise EnvironmentFault(
-            "Grafana's SDK is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
+            "PyYAML is missing, which only this command needs: .venv/bin/pip install -e '.[dev]'"
         ) from None
 
     files = render_dashboards()

@@ -1,11 +1,8 @@
 """Balance: whether the load is balanced, and what that costs, as Prometheus sees it."""
 
-from grafana_foundation_sdk.models import units
-from grafana_foundation_sdk.models.dashboard import Dashboard
-
 from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import panels, promql
-from unskew.dashboards.grafana.page import Row, page
+from unskew.dashboards.grafana.page import page
 from unskew.dashboards.grafana.panels import UNITS
 
 _WINDOW, _BATCH = get_metric("window", "total_tuples"), get_metric("query", "batch")
@@ -13,24 +10,17 @@ _SEEN = "Of several windows between two scrapes, the last one is seen."
 _SEEN_BATCH = "Of several batches between two scrapes, the last one is seen."
 _UNWATCHED = "No closed window; watched queries have none"
 _WORKER = 'worker=~"$worker"'
+_HOTTEST = [], 'rank="1"'
 
 
-def balance() -> Dashboard:
-    """What the dashboards of InfluxDB show, as far as Prometheus has it: no keys, and no window between two scrapes."""
-    return page(
-        "unskew-balance",
-        "Is the load balanced? With Prometheus alone",
-        "Balance, what it costs, busy workers and hot keys, without InfluxDB. Lines have what scrapes have seen: the "
-        "newest window or batch. A mark may be of a scrape that failed.",
-        [_show_numbers(), _show_loads(), _show_costs(), _show_workers(), _show_hottest(), _show_grouping()],
-        source="prometheus",
-        workers=True,
-    )
-
-
-def _show_numbers() -> Row:
-    """Each run by its numbers."""
-    return [
+#: What the dashboards of InfluxDB show, as far as Prometheus has it: no keys, and no window between two scrapes.
+BALANCE = page(
+    "unskew-balance",
+    "Is the load balanced? With Prometheus alone",
+    "Balance, what it costs, busy workers and hot keys, without InfluxDB. Lines have what scrapes have seen: the "
+    "newest window or batch. A mark may be of a scrape that failed.",
+    # Each run by its numbers.
+    [
         panels.numbers(
             "How uneven? STD_DEV",
             "Population standard deviation of the workers' shares of the load in the time range; 0 is perfect "
@@ -38,7 +28,7 @@ def _show_numbers() -> Row:
             "each scrape.",
             UNITS["percent"],
             promql.query(promql.spread(get_metric("worker", "closed"), get_metric("task", "tuples"))),
-        ).decimals(2),
+        ),
         panels.numbers(
             "At what cost? DIST_COST",
             "Workers that held a key, mean over the keys of the windows in the time range; 1: no key was split. "
@@ -47,7 +37,7 @@ def _show_numbers() -> Row:
             promql.query(
                 promql.weighted_mean(get_metric("window", "dist_cost"), get_metric("window", "distinct_keys"), _WINDOW)
             ),
-        ).decimals(2),
+        ),
         panels.numbers(
             "How slow is the slowest worker?",
             "Time at work of the slowest worker of each batch over that of the mean worker, all batches together; "
@@ -58,41 +48,36 @@ def _show_numbers() -> Row:
                     get_metric("batch", "slowest"), get_metric("batch", "mean"), get_metric("batch", "tuples"), _BATCH
                 )
             ),
-        ).decimals(2),
+        ),
         panels.numbers(
             "How fast? THROUGHPUT_RATIO",
             "Tuples in closed windows per second, from the start of the run's first batch to the end of the newest "
             "closed window.",
             *panels.now("window", "throughput_ratio"),
-        ).no_value(_UNWATCHED),
-    ]
-
-
-def _show_loads() -> Row:
-    """How evenly the workers are loaded."""
-    return [
+            no_value=_UNWATCHED,
+        ),
+    ],
+    # How evenly the workers are loaded.
+    [
         panels.lines(
             "How uneven is the load?",
             "STD_DEV: standard deviation of the workers' shares of the tuples in the batches of a minute. "
             f"{_SEEN_BATCH}",
-            units.PercentUnit,
+            "percentunit",
             promql.query(promql.recent_spread(get_metric("task", "tuples"))),
-            9,
+            height=9,
         ),
         panels.band(
             "Do the workers stay together?",
             "Each worker's share of the tuples in the batches of a minute. A worker far above the others has a hot "
             f"key; the tooltip names the worker. {_SEEN_BATCH}",
-            units.PercentUnit,
+            "percentunit",
             promql.query(promql.recent_share(get_metric("task", "tuples"), _WORKER), ["worker"]),
-            9,
+            height=9,
         ),
-    ]
-
-
-def _show_costs() -> Row:
-    """What that costs."""
-    return [
+    ],
+    # What that costs.
+    [
         panels.lines(
             "How many workers does a key have?",
             "DIST_COST of the newest window: workers that held a key, mean over its keys. The price of balance. "
@@ -111,12 +96,9 @@ def _show_costs() -> Row:
             f"{_SEEN}",
             *panels.now("window", "idle_workers"),
         ),
-    ]
-
-
-def _show_workers() -> Row:
-    """What each worker does and keeps."""
-    return [
+    ],
+    # What each worker does and keeps.
+    [
         panels.band(
             "How long is each worker at work in a batch?",
             f"Seconds at work in the newest batch. A batch waits for its slowest worker. {_SEEN_BATCH}",
@@ -126,52 +108,54 @@ def _show_workers() -> Row:
             "How many keys does each worker hold?",
             f"Distinct keys of each worker in the newest window: the state it has to keep. {_SEEN}",
             *panels.now("worker", "distinct_keys", ["worker"], _WORKER),
-        ).no_value(_UNWATCHED),
-    ]
-
-
-def _show_hottest() -> Row:
-    """How hot the hottest keys are. Prometheus doesn't know which they are."""
-    hottest = [], 'rank="1"'
-    return [
+            no_value=_UNWATCHED,
+        ),
+    ],
+    # How hot the hottest keys are. Prometheus doesn't know which they are.
+    [
         panels.lines(
             "How hot is the hottest key?",
             f"Tuples of the hottest key of the newest window. {_SEEN}",
-            *panels.now("hot_key", "tuples", *hottest),
-        ).no_value(_UNWATCHED),
+            *panels.now("hot_key", "tuples", *_HOTTEST),
+            no_value=_UNWATCHED,
+        ),
         panels.each(
             "rank",
             "What share do the hottest keys have?",
             "Shares of the newest window's tuples that its ten hottest keys have, each by its rank. One above 1 / W is "
             f"too much for a worker: balance needs it split. {_SEEN}",
-            units.PercentUnit,
+            "percentunit",
             promql.query(
                 promql.share(get_metric("hot_key", "tuples"), get_metric("window", "tuples"), ["rank"]), ["rank"]
             ),
-        ).no_value(_UNWATCHED),
+            no_value=_UNWATCHED,
+        ),
         panels.lines(
             "How many workers does the hottest key have?",
             f"Workers that held the hottest key of the newest window. {_SEEN}",
-            *panels.now("hot_key", "holders", *hottest),
-        ).no_value(_UNWATCHED),
-    ]
-
-
-def _show_grouping() -> Row:
-    """What the grouping knows, and what it did."""
-    return [
+            *panels.now("hot_key", "holders", *_HOTTEST),
+            no_value=_UNWATCHED,
+        ),
+    ],
+    # What the grouping knows, and what it did.
+    [
         panels.gauges(
             "What does the grouping know?",
             "The newest value of each of the grouping's own numbers, all sources together. A grouping that keeps "
             "no state has none.",
             UNITS["number"],
             promql.query(promql.total(get_metric("scheme", "value"), ["internal"]), ["internal"]),
-            9,
-        ).no_value("These groupings keep no numbers of their own"),
+            height=9,
+            no_value="These groupings keep no numbers of their own",
+        ),
         panels.lines(
             "How many keys does a rebalance move?",
             "Keys that the newest plan moved. Of several plans between two scrapes, the last one is seen.",
             *panels.now("rebalance", "keys"),
-            9,
-        ).no_value("No plan has moved keys"),
-    ]
+            height=9,
+            no_value="No plan has moved keys",
+        ),
+    ],
+    source="prometheus",
+    workers=True,
+)

@@ -8,15 +8,11 @@ First the queries that answer series, then those that answer a table.
 
 from collections.abc import Mapping, Sequence
 
-from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.cog.variants import Dataquery
-from grafana_foundation_sdk.models.common import DataSourceRef
-
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Metric
 
 #: The data source, behind a variable: a dashboard can be pointed at another InfluxDB.
-INFLUXDB = DataSourceRef(type_val="influxdb", uid="${influxdb}")
+INFLUXDB = {"type": "influxdb", "uid": "${influxdb}"}
 
 #: A run's name in a legend, such as "KEY · zipf-s4-w10". The grouping at its beginning decides the colour.
 NAMED = 'series: r.grouping + " · " + regexp.replaceAllString(r: /-[a-z]+$/, v: r.run, t: "")'
@@ -26,28 +22,10 @@ WITH_WORKER = (*RUN, "worker")
 _HOT = tuple(catalogue.get_metric("hot_key", name) for name in ("key", "tuples", "holders"))
 
 
-class FluxQuery(Dataquery):
-    """A query as a panel of InfluxDB has it; the SDK has none."""
-
-    def __init__(self, query: str, ref_id: str = "A") -> None:
-        self.query = query
-        self.ref_id = ref_id
-
-    def to_json(self) -> dict[str, object]:
-        """As the SDK's encoder wants it."""
-        return {"query": self.query, "refId": self.ref_id}
-
-
-class Flux(Builder[FluxQuery]):
-    """Builds a ``FluxQuery`` from its text."""
-
-    def __init__(self, query: str) -> None:
-        self.query = query
-
-    def build(self) -> FluxQuery:
-        """The query, with the packages that it uses imported."""
-        used = [name for name in ("math", "regexp") if f"{name}." in self.query]
-        return FluxQuery("".join(f'import "{name}"\n' for name in used) + self.query)
+def query(text: str) -> dict[str, str]:
+    """A query as a panel has it, with the packages that it uses imported."""
+    used = [name for name in ("math", "regexp") if f"{name}." in text]
+    return {"query": "".join(f'import "{name}"\n' for name in used) + text, "refId": "A"}
 
 
 def read(*metrics: Metric, variables: Sequence[str] = RUN, where: str = "") -> str:

@@ -3,36 +3,15 @@
 The variables are the data sources, runs, groupings and workers that a user selects; their values come from the servers.
 """
 
-from collections.abc import Sequence
-from typing import Literal
-
-from grafana_foundation_sdk.builders import dashboard
-from grafana_foundation_sdk.builders.dashboard import DatasourceVariable, QueryVariable
-from grafana_foundation_sdk.cog.builder import Builder
-from grafana_foundation_sdk.models.dashboard import (
-    AnnotationContainer,
-    AnnotationQuery,
-    Dashboard,
-    DashboardCursorSync,
-    DashboardLinkType,
-    Panel,
-    VariableOption,
-    VariableRefresh,
-    VariableSort,
-)
+from typing import Any, Literal
 
 from unskew.apps.metrics.catalogue import COMMON, get_metric
-from unskew.dashboards.grafana import promql
-from unskew.dashboards.grafana.flux import INFLUXDB, Flux, read_events
-from unskew.dashboards.grafana.promql import PROMETHEUS
+from unskew.dashboards.grafana import flux, promql
+from unskew.dashboards.grafana.panels import Panel
 
 TAG = "unskew"
 
 _COLUMNS = 24  # of a row
-
-#: Panels side by side, of equal width.
-Row = list[Builder[Panel]]
-
 
 #: Data source's variable → (label, the provisioned data source's uid and name).
 DATA_SOURCES = {
@@ -40,9 +19,7 @@ DATA_SOURCES = {
     "prometheus": ("Prometheus", "unskew-prometheus"),
 }
 
-
 DataSource = Literal["influxdb", "prometheus"]
-
 
 #: Mark → (kinds of event, colour).
 MARKS = {
@@ -61,26 +38,19 @@ _CHANGES = {
     "Rebalances": f"{promql.grow(_PLAN)} or {promql.appear(_PLAN)}",
 }
 
-
 _TAG_VALUES = (
     'import "influxdata/influxdb/schema"\n'
     'schema.tagValues(bucket: v.defaultBucket, tag: "{tag}", '
     "predicate: (r) => {predicate}, start: v.timeRangeStart, stop: v.timeRangeStop)"
 )
 
-
-_LABELS = {"run": "Run", "grouping": "Grouping", "worker": "Worker"}
+#: Variable → its label and description.
+_VARIABLES = {"run": ("Run", COMMON["run"]), "grouping": ("Grouping", "groupingType"), "worker": ("Worker", "0 … W − 1")}
 
 
 def page(
-    uid: str,
-    title: str,
-    description: str,
-    rows: Sequence[Row],
-    *,
-    source: DataSource = "influxdb",
-    workers: bool = False,
-) -> Dashboard:
+    uid: str, title: str, description: str, *rows: list[Panel], source: DataSource = "influxdb", workers: bool = False
+) -> dict[str, Any]:
     """A dashboard of those rows of panels.
 
     Parameters
@@ -91,102 +61,83 @@ def page(
         The question that the dashboard answers.
     description : str
         How the dashboard answers it.
-    rows : sequence of Row
-        Panels with their height. They share the width of their row.
+    *rows : list of Panel
+        Panels of one height. They share the width of their row.
     source : str
         The data source of its panels, variables and marks: there is no need for another one.
     workers : bool
         Whether workers can be selected.
 
     """
-    made = (
-        dashboard.Dashboard(title)
-        .uid(uid)
-        .description(description)
-        .tags([TAG])
-        .time("now-30m", "now")
-        .refresh("10s")
-        .timezone("browser")
-        .tooltip(DashboardCursorSync.CROSSHAIR)
-        .link(
-            dashboard.DashboardLink("Dashboards")
-            .type(DashboardLinkType.DASHBOARDS)
-            .tags([TAG])
-            .icon("external link")
-            .tooltip("")
-            .include_vars(True)
-            .keep_time(True)
-        )
-    )
-    made = made.with_variable(data_source(source))
-    for name in ("run", "grouping", *(["worker"] if workers else [])):
-        made = made.with_variable(tag(name, source))
-    for number, (panel, beside) in enumerate(((panel, len(row)) for row in rows for panel in row), 1):
-        made = made.with_panel(_Placed(panel, number, _COLUMNS // beside))
-    result = made.build()
-    result.annotations = AnnotationContainer([_mark(name, source) for name in MARKS])
-    return result
+    panels, y = [], 0
+    for row in rows:
+        for at, panel in enumerate(row):
+            width = _COLUMNS // len(row)
+            panel["gridPos"] |= {"x": at * width, "y": y, "w": width}
+            panels.append(panel | {"id": len(panels) + 1})  # links to a panel need it
+        y += row[0]["gridPos"]["h"]
+    label, provisioned = DATA_SOURCES[source]
+    link = {"title": "Dashboards", "type": "dashboards", "tags": [TAG], "icon": "external link", "tooltip": ""}
+    chosen = {
+        "name": source,
+        "type": "datasource",
+        "query": source,
+        "label": label,
+        "description": f"The {label} that has the topology's metrics",
+        "current": {"text": label, "value": provisioned},  # ours, where that is provisioned
+    }
+    names = ["run", "grouping", *(["worker"] if workers else [])]
+    return {
+        "uid": uid,
+        "title": title,
+        "description": description,
+        "tags": [TAG],
+        "schemaVersion": 42,
+        "time": {"from": "now-30m", "to": "now"},
+        "refresh": "10s",
+        "timezone": "browser",
+        "graphTooltip": 1,  # a crosshair in all panels
+        "links": [link | {"includeVars": True, "keepTime": True, "asDropdown": False, "targetBlank": False}],
+        "templating": {"list": [chosen, *(_make_variable(name, source) for name in names)]},
+        "annotations": {"list": [_make_mark(name, source) for name in MARKS]},
+        "panels": panels,
+    }
 
 
-class _Placed(Builder[Panel]):
-    """A panel with its width, and with its id, which links to the panel need."""
-
-    def __init__(self, panel: Builder[Panel], number: int, width: int) -> None:
-        self._panel, self._number, self._width = panel, number, width
-
-    def build(self) -> Panel:
-        built = self._panel.build()
-        built.id_val = self._number
-        assert built.grid_pos is not None
-        built.grid_pos.w = self._width
-        return built
-
-
-def data_source(name: DataSource) -> DatasourceVariable:
-    """The variable of a data source; its first value is ours, where that is provisioned."""
-    label, uid = DATA_SOURCES[name]
-    return (
-        DatasourceVariable(name)
-        .type(name)
-        .label(label)
-        .description(f"The {label} that has the topology's metrics")
-        .current(VariableOption(text=label, value=uid))
-    )
-
-
-def tag(name: str, source: DataSource = "influxdb") -> QueryVariable:
+def _make_variable(name: str, source: DataSource) -> dict[str, Any]:
     """The variable of a tag: any of its values in the time range, or all; for ``worker``, those of selected runs."""
+    label, description = _VARIABLES[name]
     if source == "prometheus":
         known = get_metric("run", "tuples").prometheus_name
         if name == "worker":
             known = promql.select_series(get_metric("worker", "closed"))
-        query, where = f"label_values({known}, {name})", PROMETHEUS
+        query = {"query": f"label_values({known}, {name})", "refId": "A", "qryType": 1}
     else:
         predicate = "r.run =~ /^${run:regex}$/" if name == "worker" else 'r._measurement == "batch"'
-        query, where = _TAG_VALUES.format(tag=name, predicate=predicate), INFLUXDB
-    return (
-        QueryVariable(name)
-        .label(_LABELS[name])
-        .description({"run": COMMON["run"], "grouping": "groupingType", "worker": "0 … W − 1"}[name])
-        .datasource(where)
-        .query({"query": query, "refId": "A", **({"qryType": 1} if where is PROMETHEUS else {})})
-        .multi(True)
-        .include_all(True)
-        .all_value(".*")
-        .current(VariableOption(text="All", value="$__all", selected=True))
-        .refresh(VariableRefresh.ON_TIME_RANGE_CHANGED)
-        .sort(VariableSort.NUMERICAL_ASC if name == "worker" else VariableSort.ALPHABETICAL_ASC)
-    )
+        query = {"query": _TAG_VALUES.format(tag=name, predicate=predicate), "refId": "A"}
+    return {
+        "name": name,
+        "type": "query",
+        "label": label,
+        "description": description,
+        "datasource": promql.PROMETHEUS if source == "prometheus" else flux.INFLUXDB,
+        "query": query,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 2,  # when the time range changes
+        "sort": 3 if name == "worker" else 1,  # ascending, as numbers or by the alphabet
+    }
 
 
-def _mark(name: str, source: DataSource) -> AnnotationQuery:
+def _make_mark(name: str, source: DataSource) -> dict[str, Any]:
     kinds, colour = MARKS[name]
-    mark = AnnotationQuery(name=name, datasource=INFLUXDB, enable=True, icon_color=colour)
+    mark: dict[str, Any] = {"name": name, "enable": True, "iconColor": colour}
     if source == "prometheus":
-        mark.datasource, mark.title_format = PROMETHEUS, promql.LEGEND
-        target = promql.query(_CHANGES[name]).build()
+        target = promql.query(_CHANGES[name])
+        mark |= {"datasource": promql.PROMETHEUS, "titleFormat": promql.LEGEND}
     else:
-        target = Flux(read_events(kinds)).build()
-    target.ref_id = "Anno"
-    mark.target = target
-    return mark
+        target = flux.query(flux.read_events(kinds))
+        mark["datasource"] = flux.INFLUXDB
+    return mark | {"target": target | {"refId": "Anno"}}

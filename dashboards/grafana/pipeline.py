@@ -1,38 +1,17 @@
 """Pipeline: does the run keep up with its topic, and where does the time go."""
 
-from grafana_foundation_sdk.models import units
-from grafana_foundation_sdk.models.dashboard import Dashboard
-
 from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import panels, promql
-from unskew.dashboards.grafana.page import Row, page
+from unskew.dashboards.grafana.page import page
 from unskew.dashboards.grafana.panels import UNITS
 
-
-def pipeline() -> Dashboard:
-    """Rates, lag, durations and state, as Prometheus sees them."""
-    return page(
-        "unskew-pipeline",
-        "Is it keeping up?",
-        "Rates, lag, durations and state of the running topologies. It keeps up while the lag stays flat.",
-        [
-            _show_newest(),
-            _show_shares(),
-            _show_speed(),
-            _show_rates(),
-            _show_gaps(),
-            _show_stages_and_sources(),
-            _show_partitions(),
-            _show_state(),
-            _show_waits(),
-        ],
-        source="prometheus",
-    )
-
-
-def _show_newest() -> Row:
-    """The newest figures."""
-    return [
+#: Rates, lag, durations and state, as Prometheus sees them.
+PIPELINE = page(
+    "unskew-pipeline",
+    "Is it keeping up?",
+    "Rates, lag, durations and state of the running topologies. It keeps up while the lag stays flat.",
+    # The newest figures.
+    [
         panels.numbers(
             "How many messages wait?",
             "Messages in the topic that no micro-batch has taken yet.",
@@ -67,13 +46,11 @@ def _show_newest() -> Row:
             "Points in the time range that InfluxDB did not take. The stream doesn't wait for InfluxDB.",
             UNITS["records"],
             promql.query(promql.increase(get_metric("influxdb", "lost"))),
-        ).no_value("No run writes to InfluxDB"),
-    ]
-
-
-def _show_shares() -> Row:
-    """What part goes wrong."""
-    return [
+            no_value="No run writes to InfluxDB",
+        ),
+    ],
+    # What part goes wrong.
+    [
         panels.lines(
             "Does one worker have too much?",
             "The busiest worker's tuples in the batches of five minutes, divided by the mean of all workers. 1 is "
@@ -85,7 +62,7 @@ def _show_shares() -> Row:
         panels.lines(
             "What part is invalid?",
             "Messages that are invalid for the source type, as a part of all messages of the last five minutes.",
-            units.PercentUnit,
+            "percentunit",
             promql.query(
                 promql.part(get_metric("run", "rejected"), get_metric("run", "rejected"), get_metric("run", "tuples"))
             ),
@@ -94,16 +71,13 @@ def _show_shares() -> Row:
         panels.lines(
             "What part comes too late?",
             "Tuples that came after their window was closed, as a part of all tuples of the last five minutes.",
-            units.PercentUnit,
+            "percentunit",
             promql.query(promql.part(get_metric("run", "late"), get_metric("run", "tuples"))),
             alert="LateRising",
         ),
-    ]
-
-
-def _show_speed() -> Row:
-    """Whether it keeps up, and how fast it is."""
-    return [
+    ],
+    # Whether it keeps up, and how fast it is.
+    [
         panels.lines(
             "How many tuples a second?",
             "Tuples routed per second, over the last minute.",
@@ -119,16 +93,11 @@ def _show_speed() -> Row:
             alert="FallingBehind",
         ),
         panels.lines(
-            "How long does a batch take?",
-            "The micro-batch from trigger to commit.",
-            *panels.now("query", "duration"),
+            "How long does a batch take?", "The micro-batch from trigger to commit.", *panels.now("query", "duration")
         ),
-    ]
-
-
-def _show_rates() -> Row:
-    """What comes in, and what that costs."""
-    return [
+    ],
+    # What comes in, and what that costs.
+    [
         panels.lines(
             "How much arrives?",
             "Messages per second that arrived between the last two triggers.",
@@ -144,12 +113,9 @@ def _show_rates() -> Row:
             "Time spent in the grouping in a batch, all sources together.",
             *panels.now("batch", "routing"),
         ),
-    ]
-
-
-def _show_gaps() -> Row:
-    """What was missing, and for how long."""
-    return [
+    ],
+    # What was missing, and for how long.
+    [
         panels.lines(
             "How long was there no batch?",
             "Time since the newest micro-batch was planned. An idle stream has a batch a minute.",
@@ -161,40 +127,36 @@ def _show_gaps() -> Row:
             "How long did it take to recover?",
             "From the newest restart until no more messages waited than when the run was stopped.",
             *panels.now("query", "recovery"),
-            8,
-        ).no_value("Not restarted, or not yet recovered"),
+            height=8,
+            no_value="Not restarted, or not yet recovered",
+        ),
         panels.lines(
             "Do the metrics arrive?",
             "Points that InfluxDB has taken per second.",
             "si: points/s",
             promql.query(promql.rate(get_metric("influxdb", "written"))),
-        ).no_value("No run writes to InfluxDB"),
-    ]
-
-
-def _show_stages_and_sources() -> Row:
-    """Batches by stage, and lag by source."""
-    return [
+            no_value="No run writes to InfluxDB",
+        ),
+    ],
+    # Batches by stage, and lag by source.
+    [
         panels.each(
             "stage",
             "Where does a batch's time go?",
             "Duration of each stage of a micro-batch, as Spark's progress names it; addBatch is the work.",
             *panels.now("stage", "duration", by=["stage"]),
-            9,
+            height=9,
         ),
         panels.each(
             "source",
             "Does one source fall behind?",
             "Messages that wait in each Kafka partition.",
             *panels.now("source", "lag", by=["source"]),
-            9,
+            height=9,
         ),
-    ]
-
-
-def _show_partitions() -> Row:
-    """How even Kafka is."""
-    return [
+    ],
+    # How even Kafka is.
+    [
         panels.lines(
             "Is Kafka uneven?",
             "The most messages that arrive in one of the topic's partitions, divided by the mean of all, over the "
@@ -215,17 +177,15 @@ def _show_partitions() -> Row:
             "catches up.",
             *panels.now("source", "lag_velocity", by=["source"]),
         ),
-    ]
-
-
-def _show_state() -> Row:
-    """How much is kept."""
-    return [
+    ],
+    # How much is kept.
+    [
         panels.lines(
             "How big is the state?",
             "Rows of open windows in the state store: one for each window, key and worker.",
             *panels.now("query", "state_rows"),
-        ).no_value("No open windows: a keyed operator has states"),
+            no_value="No open windows: a keyed operator has states",
+        ),
         panels.lines(
             "How much memory does the state use?",
             "Memory that the state store uses.",
@@ -235,27 +195,29 @@ def _show_state() -> Row:
             "How large are the workers' states?",
             "Bytes of a keyed operator's states at each worker; the tooltip names the worker.",
             *panels.now("worker_states", "size", by=["worker"]),
-        ).no_value("No keyed operator"),
-    ]
-
-
-def _show_waits() -> Row:
-    """What else a batch waits for."""
-    return [
+            no_value="No keyed operator",
+        ),
+    ],
+    # What else a batch waits for.
+    [
         panels.lines(
             "How many states does a key have?",
             "If the grouping splits keys: the fragments that workers sent to mergers, per key.",
             *panels.now("states", "replication"),
-        ).no_value("No keyed operator whose keys are split"),
+            no_value="No keyed operator whose keys are split",
+        ),
         panels.lines(
             "How long do merges take?",
             "Time at work of the slowest merger, where the states of a key become one.",
             *panels.now("states", "merge"),
-        ).no_value("No keyed operator whose keys are split"),
+            no_value="No keyed operator whose keys are split",
+        ),
         panels.each(
             "source",
             "Does a transaction hold messages back?",
             "Messages behind the beginning of an open transaction, in each Kafka partition. They wait for its end.",
             *panels.now("source", "held_back", by=["source"]),
         ),
-    ]
+    ],
+    source="prometheus",
+)

@@ -1,14 +1,12 @@
 """Queries of Prometheus: gauges as they are now, counters as rates."""
 
 from collections.abc import Sequence
-
-from grafana_foundation_sdk.builders.prometheus import Dataquery
-from grafana_foundation_sdk.models.common import DataSourceRef
+from typing import Any
 
 from unskew.apps.metrics.catalogue import Metric
 
 #: The data source, behind a variable: a dashboard can be pointed at another Prometheus.
-PROMETHEUS = DataSourceRef(type_val="prometheus", uid="${prometheus}")
+PROMETHEUS = {"type": "prometheus", "uid": "${prometheus}"}
 
 #: A run's name in a legend.
 LEGEND = "{{grouping}} · {{stream}}"
@@ -18,10 +16,10 @@ _NAMED = 'label_replace({}, "stream", "$1$2", "run", "(.+-w[0-9]+)-[a-z]+|(.+)")
 _SELECTED = ('run=~"$run"', 'grouping=~"$grouping"')
 
 
-def query(expression: str, by: Sequence[str] = ()) -> Dataquery:
-    """A series for each run and each value of the labels ``by``."""
+def query(expression: str, by: Sequence[str] = ()) -> dict[str, Any]:
+    """A query as a panel has it: a series for each run and each value of the labels ``by``."""
     legend = " · ".join([LEGEND, *(f"{label} {{{{{label}}}}}" for label in by)])
-    return Dataquery().expr(_NAMED.format(expression)).legend_format(legend).ref_id("A").range()
+    return {"expr": _NAMED.format(expression), "legendFormat": legend, "range": True, "refId": "A"}
 
 
 def rate(counter: Metric, by: Sequence[str] = ()) -> str:

@@ -3,33 +3,18 @@
 The preview can't draw every panel that Grafana can. ``Panel.undrawable`` says why not.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Self
 
-from unskew.dashboards.overrides import find_override
 from unskew.dashboards.preview.data_sources import Answer, DataSources, Series, Table, fill_labels
 from unskew.dashboards.preview.selection import Selection
 
 #: Grafana's types of panel that the preview can draw: of series, and of a table.
 OF_SERIES = ("timeseries", "stat", "bargauge")
 OF_TABLE = ("barchart", "table")
-
-
-# For series that no rule gives a colour: the name decides, so that a series has the same colour in every picture.
-_PALETTE = (
-    "#1f77b4",
-    "#ff7f0e",
-    "#2ca02c",
-    "#d62728",
-    "#9467bd",
-    "#8c564b",
-    "#e377c2",
-    "#7f7f7f",
-    "#bcbd22",
-    "#17becf",
-)
 
 
 #: As many series has a panel's text.
@@ -163,9 +148,9 @@ class Panel:
         return shorten(fill_labels(template, series.labels) if template else series.name)
 
     def colour(self, name: str) -> str:
-        """The colour of the series or column of that name."""
+        """The colour of the series or column of that name: if no rule gives it one, its own, in every picture."""
         fixed = find_override(self.spec, name, "color")
-        return fixed["fixedColor"] if fixed else _PALETTE[sum(name.encode()) % len(_PALETTE)]
+        return fixed["fixedColor"] if fixed else f"C{sum(name.encode()) % 10}"
 
     def line(self, name: str) -> tuple[float, tuple[float, ...]]:
         """How the series of that name is drawn: its width, and its dashes and gaps, which a solid line has none of."""
@@ -179,6 +164,25 @@ class Panel:
         defaults = self.spec["fieldConfig"]["defaults"]
         unit = find_override(self.spec, column, "unit") or defaults.get("unit", "none")
         return format_value(value, unit, defaults.get("decimals"))
+
+
+def find_override(panel: Mapping[str, Any], name: str, setting: str) -> Any:
+    """A panel's override of a setting for the series or column of a name, or None."""
+    found = None
+    for override in panel["fieldConfig"]["overrides"]:
+        if _matches(override["matcher"], name):
+            for one in override["properties"]:
+                found = one["value"] if one["id"] == setting else found
+    return found
+
+
+def _matches(matcher: Mapping[str, str], name: str) -> bool:
+    if matcher["id"] != "byRegexp":
+        return matcher["options"] == name
+    # Grafana searches for a pattern between slashes. Without them the whole name must match.
+    if between := re.fullmatch("/(.*)/", matcher["options"]):
+        return bool(re.search(between[1], name))
+    return bool(re.fullmatch(matcher["options"], name))
 
 
 def shorten(text: str) -> str:
@@ -224,7 +228,7 @@ def format_value(value: float | str | None, unit: str, decimals: int | None = No
         return f"{value:.{decimals}f}{' %' if unit == 'percent' else ''}"
     if unit.startswith("si:"):
         return f"{_scale_value(value, 1000, _SI)}{unit.removeprefix('si:')}"
-    return _FORMATS[unit](value) if unit in _FORMATS else f"{_digits(value)} {unit}"
+    return FORMATS[unit](value) if unit in FORMATS else f"{_digits(value)} {unit}"
 
 
 def _scale_value(value: float, step: float, names: tuple[str, ...]) -> str:
@@ -251,8 +255,8 @@ def _time(seconds: float) -> str:
     return f"{_digits(seconds / size)}{name}"
 
 
-# Grafana's name of a unit → how a value is written.
-_FORMATS: dict[str, Callable[[float], str]] = {
+#: Grafana's name of a unit → how a value is written.
+FORMATS: dict[str, Callable[[float], str]] = {
     "none": _digits,
     "short": lambda value: _scale_value(value, 1000, _SI),
     "percent": lambda value: f"{_digits(value)} %",

@@ -21,11 +21,7 @@ PAGE = PAGES["docs/operations.md"]
 NOWHERE = ["--influx-url", "http://127.0.0.1:1", "--influx-token", "x", "--prometheus-url", "http://127.0.0.1:1"]
 
 
-# The SDK's builders warn of themselves.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:Prefer using dashboardv2:DeprecationWarning"),
-    pytest.mark.xdist_group("dashboards"),
-]
+pytestmark = pytest.mark.xdist_group("dashboards")
 
 
 def unskew_dashboards(*arguments: str) -> str:
@@ -52,7 +48,7 @@ def test_all_metrics_are_listed():
 
 
 def test_a_stale_file_is_named(tmp_path, monkeypatch):
-    pytest.importorskip("grafana_foundation_sdk")
+    pytest.importorskip("yaml")
     monkeypatch.setattr(checked_in, "FOLDER", tmp_path)
     with pytest.raises(EnvironmentFault, match=r"keys.json.*run `unskew dashboards generate`"):
         unskew_dashboards("generate", "--check")

@@ -6,11 +6,8 @@ from functools import reduce
 from operator import getitem
 from typing import Any
 
-import pytest
-
+from unskew.dashboards import lint
 from unskew.dashboards.checked_in import dashboards
-
-lint = pytest.importorskip("unskew.dashboards.lint", exc_type=ImportError)
 
 Break = Callable[[dict], None]
 DEFAULTS = "fieldConfig", "defaults"

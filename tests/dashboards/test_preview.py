@@ -16,11 +16,10 @@ from matplotlib.transforms import Bbox
 
 from tests.pictures import figures  # noqa: F401
 from unskew.dashboards import checked_in
-from unskew.dashboards.overrides import find_override
 from unskew.dashboards.preview.data_sources import DataSources, Series, Table, fill_labels
 from unskew.dashboards.preview.drawing import LEAST_TICKS, MOST_TICKS, TIMELESS, draw
 from unskew.dashboards.preview.files import save
-from unskew.dashboards.preview.panels import Panel
+from unskew.dashboards.preview.panels import Panel, find_override
 from unskew.dashboards.preview.selection import Selection
 from unskew.grouping.registry import COLOURS
 
