@@ -18,7 +18,6 @@ from unskew.apps.cli.compare import compare
 from unskew.apps.cli.demo import demo
 from unskew.apps.cli.diagnose import diagnose
 from unskew.apps.cli.doctor import doctor
-from unskew.apps.cli.earlier_options import TopologyCommand
 from unskew.apps.cli.produce import produce, skew
 from unskew.apps.cli.results import results
 from unskew.apps.cli.simulate import simulate
@@ -83,7 +82,7 @@ def _take_options(
     """Balance skewed Kafka streams on Spark: publish one, run the topology with a grouping, compare."""
 
 
-app.command(cls=TopologyCommand)(topology)
+app.command()(topology)
 app.command()(produce)
 app.command()(skew)
 app.command()(results)
