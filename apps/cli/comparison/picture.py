@@ -1,7 +1,6 @@
 """The picture of a comparison: groupings side by side, each in its colour."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
+from unskew.apps.cli.comparison.run_record import RunRecord
 from unskew.grouping import measures
 from unskew.grouping.registry import get_colour
 
@@ -17,25 +17,7 @@ _A_ROW = 4  # panels of loads in a row
 _GREY = "#777777"
 
 
-@dataclass(frozen=True)
-class RunFigures:
-    """The figures of a run that are drawn."""
-
-    #: The grouping's name.
-    grouping: str
-    #: [W]: Each worker's tuples.
-    loads: Sequence[int]
-    #: Of the whole run: STD_DEV (%), DIST_COST, and the slowest worker's time divided by the mean worker's.
-    std_dev: float
-    dist_cost: float
-    straggling: float
-    #: list of (tuples, STD_DEV in %): The closed windows, in order.
-    windows: Sequence[tuple[int, float]]
-    #: list of (tuples, slowest worker's seconds, mean worker's seconds): The batches with tuples, in order.
-    batches: Sequence[tuple[int, float, float]]
-
-
-def draw_comparison(runs: Sequence[RunFigures], picture: Path, subtitle: str = "") -> None:
+def draw_comparison(runs: Sequence[RunRecord], picture: Path, subtitle: str = "") -> None:
     """Draw runs over the same stream side by side.
 
     The upper row shows each worker's load. The lower row shows what changes in the course of the stream, beside the
@@ -43,7 +25,7 @@ def draw_comparison(runs: Sequence[RunFigures], picture: Path, subtitle: str = "
 
     Parameters
     ----------
-    runs : sequence of RunFigures
+    runs : sequence of RunRecord
         At least one run, with at least one batch and one window.
     picture : Path
         The file to write. Its suffix determines the format.
@@ -62,9 +44,10 @@ def draw_comparison(runs: Sequence[RunFigures], picture: Path, subtitle: str = "
         (std_dev, time), (std_dev_bars, cost_bars, time_bars) = _make_panels(below)
         _draw_std_dev(std_dev, runs)
         _draw_worker_time(time, runs)
-        _draw_bars(std_dev_bars, [(run.grouping, run.std_dev) for run in runs], "STD_DEV (%)")
-        _draw_bars(cost_bars, [(run.grouping, run.dist_cost) for run in runs], "DIST_COST (workers a key)")
-        _draw_bars(time_bars, [(run.grouping, run.straggling) for run in runs], "slowest / mean worker's time")
+        summaries = [run.summary for run in runs]
+        _draw_bars(std_dev_bars, [(each.grouping, each.std_dev) for each in summaries], "STD_DEV (%)")
+        _draw_bars(cost_bars, [(each.grouping, each.dist_cost) for each in summaries], "DIST_COST (workers a key)")
+        _draw_bars(time_bars, [(each.grouping, each.straggling) for each in summaries], "slowest / mean worker's time")
         figure.savefig(picture)
 
 
@@ -75,7 +58,7 @@ def _make_panels(figure: SubFigure) -> tuple[tuple[Axes, ...], tuple[Axes, ...]]
     return upper, lower
 
 
-def _draw_loads(figure: SubFigure, runs: Sequence[RunFigures], rows: int) -> None:
+def _draw_loads(figure: SubFigure, runs: Sequence[RunRecord], rows: int) -> None:
     panels = figure.subplots(rows, min(len(runs), _A_ROW), squeeze=False, sharey=True).ravel()
     for panel in panels[len(runs) :]:
         panel.set_visible(False)
@@ -95,16 +78,18 @@ def _draw_loads(figure: SubFigure, runs: Sequence[RunFigures], rows: int) -> Non
     )
 
 
-def _draw_std_dev(panel: Axes, runs: Sequence[RunFigures]) -> None:
+def _draw_std_dev(panel: Axes, runs: Sequence[RunRecord]) -> None:
     for run in runs:
-        _draw_line(panel, run.grouping, _drop_remainders(run.windows))
+        line = _drop_remainders([(window.tuples, window.std_dev) for window in run.windows])
+        _draw_line(panel, run.grouping, line)
     _label_tuples(panel, "STD_DEV of each window (%)")
 
 
-def _draw_worker_time(panel: Axes, runs: Sequence[RunFigures]) -> None:
+def _draw_worker_time(panel: Axes, runs: Sequence[RunRecord]) -> None:
     for run in runs:
-        _draw_line(panel, run.grouping, _drop_remainders([(tuples, slowest) for tuples, slowest, _ in run.batches]))
-    at, mean = _drop_remainders([(tuples, mean) for tuples, _, mean in runs[0].batches])
+        line = _drop_remainders([(batch.tuples, batch.slowest) for batch in run.batches])
+        _draw_line(panel, run.grouping, line)
+    at, mean = _drop_remainders([(batch.tuples, batch.mean) for batch in runs[0].batches])
     panel.plot(at, mean, color=_GREY, linewidth=0.8, linestyle="--", label=f"mean worker ({runs[0].grouping})")
     _label_tuples(panel, "slowest worker's time in each batch (s)")
     panel.set_ylim(top=1.25 * panel.get_ylim()[1])

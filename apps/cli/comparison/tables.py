@@ -88,7 +88,7 @@ def prepare_folder(folder: Path) -> None:
 def save_comparison(courses: Sequence[RunRecord], settings: Settings, folder: Path) -> list[Path]:
     """Write ``comparison.csv`` (the measures), ``comparison.json`` (each run's course) and ``comparison.png``."""
     # matplotlib takes a second to import: the runs needn't wait for it.
-    from unskew.apps.cli.comparison.picture import RunFigures, draw_comparison
+    from unskew.apps.cli.comparison.picture import draw_comparison
 
     rows = tabulate_records(courses)
     csv_file, json_file, picture = (folder / f"comparison.{ending}" for ending in ("csv", "json", "png"))
@@ -101,36 +101,13 @@ def save_comparison(courses: Sequence[RunRecord], settings: Settings, folder: Pa
         del detail["summary"]
     document = {"settings": collect_settings(settings), "runs": details}
     json_file.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
-    drawn = [
-        RunFigures(
-            course.grouping,
-            course.loads,
-            course.summary.std_dev,
-            course.summary.dist_cost,
-            course.summary.straggling,
-            [(window.tuples, window.std_dev) for window in course.windows],
-            [(batch.tuples, batch.slowest, batch.mean) for batch in course.batches],
-        )
-        for course in courses
-    ]
-    draw_comparison(drawn, picture, subtitle=describe_settings(settings))
+    draw_comparison(courses, picture, subtitle=describe_settings(settings))
     return [csv_file, json_file, picture]
 
 
 def collect_settings(settings: Settings) -> dict[str, Any]:
     """The settings that the runs have in common, as data."""
-    same = (
-        "source_type",
-        "topic",
-        "sources",
-        "workers",
-        "speed",
-        "process_ms",
-        "key_costs",
-        "window",
-        "time",
-        "seed",
-    )
+    same = ("source_type", "topic", "sources", "workers", "speed", "process_ms", "key_costs", "window", "time", "seed")
     return {name: getattr(settings, name) for name in same} | {"max_tuples": settings.batch_limit}
 
 

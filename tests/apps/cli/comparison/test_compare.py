@@ -19,7 +19,7 @@ from tests.commands import UNSKEW
 from tests.pictures import figures, lines, panels  # noqa: F401
 from tests.waiting import PATIENCE
 from unskew.apps.cli.comparison import tables
-from unskew.apps.cli.comparison.picture import RunFigures, draw_comparison
+from unskew.apps.cli.comparison.picture import draw_comparison
 from unskew.apps.cli.comparison.run_record import BatchTimes, RunRecord, WindowBalance, measure_straggling
 from unskew.apps.cli.main import app
 from unskew.apps.cli.option_groups import GroupingOptions
@@ -100,12 +100,16 @@ def test_table_fits_the_terminal():
 def test_any_number_of_groupings_is_drawn(count, tmp_path, figures):
     names = list(GROUPINGS)[:count]
     # the last batch and window have next to no tuples, as they often do
-    batches, windows = [(90, 2.0), (1, 50.0)], [(90, 1.0, 0.5), (1, 0.1, 0.1)]
-    draw_comparison(
-        [RunFigures(name, [3, 1], 25.0, 1.0, 1.5, batches, windows) for name in names],
-        tmp_path / "picture.png",
-        "a subtitle",
-    )
+    batches, windows = [BatchTimes(90, 1.0, 0.5), BatchTimes(1, 0.1, 0.1)], [(90, 2.0), (1, 50.0)]
+    runs = [
+        replace(
+            course(name, loads=(3, 1)),
+            batches=batches,
+            windows=[WindowBalance(0, tuples, std_dev, 1.0, 1) for tuples, std_dev in windows],
+        )
+        for name in names
+    ]
+    draw_comparison(runs, tmp_path / "picture.png", "a subtitle")
     (figure,) = figures
     drawn = panels(figure)
     for name in names:
