@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Self
 
 from influxdb_client.client.influxdb_client import InfluxDBClient
 from influxdb_client.client.write.point import Point
@@ -12,14 +11,14 @@ from urllib3 import Retry
 from urllib3.exceptions import HTTPError
 
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.influx_target import InfluxTarget
+from unskew.apps.metrics.outputs import InfluxTarget
 
 _TIMEOUT = 5_000  # ms a request
 _RETRIES = 3
 
 
 class Bucket:
-    """A target's bucket, which is made with the first points if it is missing. It is a context manager."""
+    """A target's bucket, which is made with the first points if it is missing."""
 
     def __init__(self, target: InfluxTarget) -> None:
         self._target = target
@@ -28,11 +27,7 @@ class Bucket:
         self._client = InfluxDBClient(target.url, target.token, org=target.org, timeout=_TIMEOUT, retries=retries)
         self._writer = self._client.write_api(SYNCHRONOUS)
 
-    def __enter__(self) -> Self:
-        """The bucket itself: the client connects with its first request."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Close the client."""
         self._client.close()
 

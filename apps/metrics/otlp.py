@@ -7,9 +7,9 @@ gone: the collector drops it once it is old.
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Self
+from itertools import accumulate, pairwise
 
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -25,21 +25,28 @@ from opentelemetry.sdk.metrics.export import (
 )
 from opentelemetry.sdk.metrics.export import Metric as OtlpMetric
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, TraceFlags
 
+from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import UNITS, Metric, Sample, list_metrics
-from unskew.apps.metrics.otlp_traces import make_spans
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT = 10.0  # s, with the client's own attempts
 #: The end of Prometheus' name → UCUM's unit, of which the collector's exporter makes that end.
 _UCUM = {"ratio": "1", "seconds": "s", "bytes": "By", "timestamp_seconds": "s", "per_second": "{{{}}}/s", "": ""}
+#: The stages of a micro-batch in the order in which Spark goes through them. Others come last.
+_ORDER = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets", "commitBatch")
+_SCOPE = InstrumentationScope("unskew")
+_IDS = RandomIdGenerator()
 
 
 class Collector:
-    """A connection to a collector. It is a context manager.
+    """A connection to a collector.
 
     Parameters
     ----------
@@ -59,11 +66,7 @@ class Collector:
         self._traces: OTLPSpanExporter | None = OTLPSpanExporter(**to)
         self._resource = Resource({SERVICE_NAME: "unskew", "service.version": version("unskew")})
 
-    def __enter__(self) -> Self:
-        """The collector itself: the client connects with its first request."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Close the client."""
         self._exporter.shutdown()
         if self._traces:
@@ -74,7 +77,7 @@ class Collector:
         metrics = make_metrics(samples)
         if not metrics:
             return ""
-        scope = ScopeMetrics(InstrumentationScope("unskew"), metrics, "")
+        scope = ScopeMetrics(_SCOPE, metrics, "")
         result = self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
         if result is not MetricExportResult.SUCCESS:
             return f"{self._address} didn't take them; Spark's log says why"
@@ -111,3 +114,49 @@ def _make_metric(metric: Metric, points: list[NumberDataPoint]) -> OtlpMetric:
     counts = metric.kind == "counter"
     data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True) if counts else Gauge(points)
     return OtlpMetric(name, f"{metric.subject.meaning}: {metric.meaning}", unit, data)
+
+
+def make_spans(samples: Sequence[tuple[Sample, Mapping[str, str]]], resource: Resource) -> list[ReadableSpan]:
+    """The spans of the micro-batches whose duration is among the samples.
+
+    A batch's span begins when the batch was planned. Spark says how long each stage took, but not when: each is taken
+    to begin where the one before it ended.
+    """
+    stages: dict[tuple[str, int], dict[str, float]] = {}
+    for sample, common in samples:
+        if sample.subject is catalogue.STAGE:
+            of_batch = stages.setdefault((common["run"], sample.time_ms), {})
+            of_batch[sample.labels["stage"]] = float(sample.values["duration"])
+    spans: list[ReadableSpan] = []
+    for sample, common in samples:
+        if sample.subject is catalogue.QUERY and "duration" in sample.values:
+            spans += _make_batch_spans(sample, common, stages.get((common["run"], sample.time_ms), {}), resource)
+    return spans
+
+
+def _make_batch_spans(
+    sample: Sample, common: Mapping[str, str], stages: Mapping[str, float], resource: Resource
+) -> Iterator[ReadableSpan]:
+    """The span of a batch, and those of its stages (seconds)."""
+    trace, begin = _IDS.generate_trace_id(), sample.time_ms * 1_000_000
+    attributes = {**common, "batch": int(sample.values["batch_number"])}
+
+    def make(name: str, start: int, end: int, parent: SpanContext | None = None) -> ReadableSpan:
+        context = SpanContext(trace, _IDS.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED))
+        return ReadableSpan(
+            name,
+            context,
+            parent,
+            resource,
+            attributes,
+            start_time=start,
+            end_time=end,
+            instrumentation_scope=_SCOPE,
+        )
+
+    batch = make("batch", begin, begin + int(float(sample.values["duration"]) * 1e9))
+    yield batch
+    names = sorted(stages, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
+    ends = accumulate((int(stages[name] * 1e9) for name in names), initial=begin)
+    for name, (start, end) in zip(names, pairwise(ends), strict=True):
+        yield make(name, start, end, batch.context)

@@ -4,9 +4,8 @@ import queue
 import socket
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
@@ -15,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import COMMON, METRICS, UNITS, Metric, Sample
-from unskew.apps.metrics.influx_target import InfluxTarget
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.stack import registered_target
 from unskew.errors import EnvironmentFault, UsageError
@@ -135,22 +133,27 @@ def _make_family(metric: Metric, series: Iterable[tuple[Labels, float]]) -> Any:
 
 
 class Client(Protocol):
-    """A connection to a server that takes samples. It is a context manager."""
+    """A connection to a server that takes samples."""
 
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None: ...
 
     def write(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> str:
         """Write samples, each with its run's labels. Return why they couldn't be written; empty: they were."""
         ...
 
 
-class QueuedWriter(ABC):
+class QueuedWriter:
     """Sends samples to a server from its own thread, and never delays the stream. It is a context manager.
 
     The clients' own batching writers keep an unbounded queue, or don't say how many points a failure cost. Here points
     wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
+
+    Parameters
+    ----------
+    name, url, where : str
+        The server's name and address, and where in it points go, for messages.
+    connect : callable
+        Connects to it. The thread calls it.
 
     Attributes
     ----------
@@ -161,8 +164,8 @@ class QueuedWriter(ABC):
 
     """
 
-    def __init__(self, name: str, url: str) -> None:
-        self._name, self._url = name, url
+    def __init__(self, name: str, url: str, where: str, connect: Callable[[], Client]) -> None:
+        self._name, self._url, self._where, self._connect = name, url, where, connect
         self.written = 0
         self.lost = 0
         self.reason = ""
@@ -170,9 +173,6 @@ class QueuedWriter(ABC):
         self._count = threading.Lock()
         # A daemon thread: a server that doesn't answer can't keep the process from ending.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-
-    @abstractmethod
-    def _connect(self) -> Client: ...
 
     def __enter__(self) -> Self:
         """Start the thread."""
@@ -200,7 +200,7 @@ class QueuedWriter(ABC):
                 self._give_up(1, f"the queue is full: {self._url} is too slow or down")
 
     def _work(self) -> None:
-        with self._connect() as client:
+        with closing(self._connect()) as client:
             more = True
             while more:
                 chunk, more = self._chunk()
@@ -243,31 +243,71 @@ class QueuedWriter(ABC):
         """How many points were written, and how many were lost."""
         return f"{self._name}: {self.written:,} points written to {self._where}, {self.losses or 'none lost'}"
 
-    @property
-    def _where(self) -> str:
-        return self._url
+
+def require_http(option: str, url: str) -> None:
+    """Check that a URL is a server's http or https address.
+
+    Raises
+    ------
+    UsageError
+        If it isn't.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise UsageError(f"{option} {url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
 
 
-class InfluxWriter(QueuedWriter):
-    """Sends samples to a bucket of InfluxDB."""
+@dataclass(frozen=True)
+class InfluxTarget:
+    """A bucket of an InfluxDB."""
 
-    def __init__(self, target: InfluxTarget) -> None:
-        super().__init__("InfluxDB", target.url)
-        self.target = target
+    url: str  #: InfluxDB's URL, token, organisation and bucket.
+    token: str
+    org: str
+    bucket: str
 
-    def _connect(self) -> Client:
+    def __post_init__(self) -> None:
+        """Check what can be checked without a server.
+
+        Raises
+        ------
+        UsageError
+            If the URL isn't one, or there is no token.
+        """
+        require_http("InfluxDB's URL", self.url)
+        if not self.token:
+            raise UsageError(f"InfluxDB at {self.url} needs a token: INFLUXDB_V2_TOKEN")
+
+    @classmethod
+    def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:
+        """The target that the options name, or else the running stack's. None if there is neither.
+
+        Raises
+        ------
+        UsageError
+            If the URL is invalid, or there is no token for it.
+        """
+        if url is not None:
+            return cls(url, token or "", org or "unskew", bucket or "unskew")
+        found = stack.find_server("influxdb")
+        if found is None:
+            return None
+        return cls(found.url, found.access["token"], found.access["org"], bucket or found.access["bucket"])
+
+
+def make_influx_writer(target: InfluxTarget) -> QueuedWriter:
+    """What sends samples to a bucket of InfluxDB."""
+
+    def connect() -> Client:
         # Its client takes 0.7 s to import: here, while the JVM starts, and only where there is an InfluxDB.
         from unskew.apps.metrics.influx import Bucket
 
-        return Bucket(self.target)
+        return Bucket(target)
 
-    @property
-    def _where(self) -> str:
-        return f"bucket {self.target.bucket}"
+    return QueuedWriter("InfluxDB", target.url, f"bucket {target.bucket}", connect)
 
 
-class OtlpWriter(QueuedWriter):
-    """Sends samples to an OpenTelemetry collector.
+def make_otlp_writer(url: str) -> QueuedWriter:
+    """What sends samples to an OpenTelemetry collector.
 
     Raises
     ------
@@ -275,17 +315,11 @@ class OtlpWriter(QueuedWriter):
         The packages of the extra aren't installed.
 
     """
-
-    def __init__(self, url: str) -> None:
-        super().__init__("OpenTelemetry", url)
-        try:
-            from unskew.apps.metrics.otlp import Collector
-        except ModuleNotFoundError as error:
-            raise EnvironmentFault(f"--metrics {url} needs {error.name}: pip install 'unskew[otlp]'") from error
-        self._client = Collector
-
-    def _connect(self) -> Client:
-        return self._client(self._url)
+    try:
+        from unskew.apps.metrics.otlp import Collector
+    except ModuleNotFoundError as error:
+        raise EnvironmentFault(f"--metrics {url} needs {error.name}: pip install 'unskew[otlp]'") from error
+    return QueuedWriter("OpenTelemetry", url, url, lambda: Collector(url))
 
 
 @dataclass(frozen=True)
@@ -333,7 +367,7 @@ class Outputs:
     def __init__(self, destinations: Destinations) -> None:
         self._destinations = destinations
         self._stack = ExitStack()
-        self.influx: InfluxWriter | None = None
+        self.influx: QueuedWriter | None = None
         self.exporter: Exporter | None = None
         self._writers: list[QueuedWriter] = []
 
@@ -353,10 +387,10 @@ class Outputs:
             self.exporter = self._stack.enter_context(Exporter(to.prometheus_port, to.prometheus_host))
             self._stack.enter_context(registered_target(self.exporter.port))
         if to.influx is not None:
-            self.influx = self._stack.enter_context(InfluxWriter(to.influx))
+            self.influx = self._stack.enter_context(make_influx_writer(to.influx))
             self._writers.append(self.influx)
         if to.otlp is not None:
-            self._writers.append(self._stack.enter_context(OtlpWriter(to.otlp)))
+            self._writers.append(self._stack.enter_context(make_otlp_writer(to.otlp)))
         return self
 
     def __exit__(self, *_: object) -> None:

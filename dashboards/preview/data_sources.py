@@ -16,7 +16,7 @@ from influxdb_client.rest import ApiException
 from urllib3.exceptions import HTTPError as ConnectionFault
 
 from unskew.apps.metrics.catalogue import get_metric
-from unskew.apps.metrics.influx_target import InfluxTarget, require_http
+from unskew.apps.metrics.outputs import InfluxTarget, require_http
 from unskew.dashboards.preview.selection import Selection
 from unskew.deploy.servers import stack
 from unskew.errors import EnvironmentFault

@@ -6,8 +6,7 @@ import pytest
 
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.influx_target import InfluxTarget
-from unskew.apps.metrics.outputs import QUEUE, InfluxWriter
+from unskew.apps.metrics.outputs import QUEUE, InfluxTarget, make_influx_writer
 from unskew.deploy.servers.influxdb import InfluxDBServer
 from unskew.errors import UsageError
 
@@ -40,7 +39,7 @@ def server(influxdb, tmp_path):
 
 
 def test_every_point_arrives_in_a_bucket_that_is_made(influxdb):
-    with InfluxWriter(target(influxdb, bucket="made-here")) as writer:
+    with make_influx_writer(target(influxdb, bucket="made-here")) as writer:
         writer.write(samples(12_000), COMMON)
     assert (writer.written, writer.lost, writer.reason) == (12_000, 0, "")
     assert values(influxdb, "made-here") == list(range(12_000))
@@ -48,7 +47,7 @@ def test_every_point_arrives_in_a_bucket_that_is_made(influxdb):
 
 def test_a_replay_overwrites(influxdb):
     for _ in range(2):
-        with InfluxWriter(target(influxdb, bucket="replayed")) as writer:
+        with make_influx_writer(target(influxdb, bucket="replayed")) as writer:
             writer.write(samples(100), COMMON)
     assert values(influxdb, "replayed") == list(range(100))
 
@@ -58,7 +57,7 @@ def test_a_replay_overwrites(influxdb):
     [({"token": "wrong"}, "401"), ({"org": "nobody"}, "404"), ({"url": "http://127.0.0.1:1"}, "refused")],
 )
 def test_what_is_refused_is_counted(influxdb, changes, reason):
-    with InfluxWriter(target(influxdb, **changes)) as writer:
+    with make_influx_writer(target(influxdb, **changes)) as writer:
         writer.write(samples(100), COMMON)
     assert (writer.written, writer.lost) == (0, 100)
     assert reason in writer.reason or "at the end" in writer.reason
@@ -66,7 +65,7 @@ def test_what_is_refused_is_counted(influxdb, changes, reason):
 
 @pytest.mark.nightly(group="servers")
 def test_a_server_that_comes_back_soon_costs_nothing(server):
-    with InfluxWriter(target(server)) as writer:
+    with make_influx_writer(target(server)) as writer:
         writer.write(samples(100), COMMON)
         server.kill()
         writer.write(samples(200), COMMON)
@@ -78,7 +77,7 @@ def test_a_server_that_comes_back_soon_costs_nothing(server):
 @pytest.mark.nightly(group="servers")
 def test_a_server_that_hangs_is_not_waited_for(server):
     server.pause()
-    with InfluxWriter(target(server)) as writer:
+    with make_influx_writer(target(server)) as writer:
         writer.write(samples(QUEUE + 20_000), COMMON)
         assert writer.lost >= 10_000  # there is no room for them, and nobody waits for it
         assert "queue is full" in writer.reason

@@ -4,8 +4,7 @@ import threading
 
 from unskew.apps.metrics import catalogue, influx, outputs
 from unskew.apps.metrics.catalogue import Sample
-from unskew.apps.metrics.influx_target import InfluxTarget
-from unskew.apps.metrics.outputs import InfluxWriter
+from unskew.apps.metrics.outputs import InfluxTarget, make_influx_writer
 
 POINTS = [Sample(catalogue.WORKER, at, {"tuples": at}, {"worker": "0"}) for at in range(3)]
 
@@ -18,10 +17,7 @@ class Hanging:
     def __init__(self, target):
         pass
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
+    def close(self):
         pass
 
     def write(self, chunk):
@@ -34,7 +30,7 @@ def test_the_queue_s_end_is_no_point(monkeypatch):
     monkeypatch.setattr(outputs, "_AT_THE_END", 0.2)
     for capacity in (2, 100):
         monkeypatch.setattr(outputs, "QUEUE", capacity)
-        with InfluxWriter(InfluxTarget("http://127.0.0.1:1", "token", "org", "bucket")) as writer:
+        with make_influx_writer(InfluxTarget("http://127.0.0.1:1", "token", "org", "bucket")) as writer:
             writer.write(POINTS, {"run": "r"})
         assert (writer.written, writer.lost) == (0, len(POINTS))
     Hanging.over.set()

@@ -15,7 +15,7 @@ from tests.waiting import awaited
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import METRICS, Sample
 from unskew.apps.metrics.metrics_reporter import sample_progress
-from unskew.apps.metrics.outputs import OtlpWriter
+from unskew.apps.metrics.outputs import make_otlp_writer
 from unskew.loopback import free_port
 
 pytestmark = pytest.mark.nightly(group="servers")
@@ -62,7 +62,7 @@ def collector(tmp_path: Path) -> Iterator[Collector]:
 
 
 def test_its_exporter_gives_metrics_the_names_that_our_page_has(collector):
-    with OtlpWriter(collector.address) as writer:
+    with make_otlp_writer(collector.address) as writer:
         for subject in {metric.subject.name: metric.subject for metric in METRICS if metric.is_number}.values():
             values = {metric.name: 100 for metric in catalogue.list_metrics(subject) if metric.is_number}
             writer.write([Sample(subject, 5, values, dict.fromkeys(subject.labels, "0"))], COMMON)
@@ -73,7 +73,7 @@ def test_its_exporter_gives_metrics_the_names_that_our_page_has(collector):
 def test_it_gets_a_batch_as_a_trace(collector):
     durations = {"addBatch": 500, "walCommit": 20, "triggerExecution": 560, "latestOffset": 10}
     progress = {"batchId": 3, "durationMs": durations, "stateOperators": [], "sources": []}
-    with OtlpWriter(collector.address) as writer:
+    with make_otlp_writer(collector.address) as writer:
         writer.write([*sample_progress(progress, 1_000)], COMMON)
     assert writer.lost == 0
     awaited(lambda: b"addBatch" in collector.log.read_bytes(), "the trace is there")

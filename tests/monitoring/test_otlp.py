@@ -11,7 +11,7 @@ from tests.waiting import awaited
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import METRICS, Sample
 from unskew.apps.metrics.metrics_reporter import sample_progress
-from unskew.apps.metrics.outputs import Destinations, OtlpWriter, Outputs
+from unskew.apps.metrics.outputs import Destinations, Outputs, make_otlp_writer
 from unskew.loopback import free_port
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc", reason="unskew[otlp] isn't installed")
@@ -97,7 +97,7 @@ def test_a_collector_gets_the_metrics_by_the_names_that_prometheus_has(collector
 
 
 def test_points_of_a_series_go_together(collector):
-    with OtlpWriter(f"otlp://127.0.0.1:{collector.port}") as writer:
+    with make_otlp_writer(f"otlp://127.0.0.1:{collector.port}") as writer:
         writer.write([Sample(catalogue.TASK, 5, {"tuples": w}, {"worker": str(w)}) for w in range(3)], COMMON)
     assert (writer.written, writer.lost) == (3, 0)
     sent = [point for metric in collector.metrics["unskew.task.tuples"] for point in points(metric)]
@@ -107,7 +107,7 @@ def test_points_of_a_series_go_together(collector):
 def test_a_batch_is_a_trace_with_a_span_for_each_stage(collector):
     durations = {"addBatch": 500, "walCommit": 20, "triggerExecution": 560, "latestOffset": 10}
     progress = {"batchId": 3, "durationMs": durations, "stateOperators": [], "sources": []}
-    with OtlpWriter(f"otlp://127.0.0.1:{collector.port}") as writer:
+    with make_otlp_writer(f"otlp://127.0.0.1:{collector.port}") as writer:
         writer.write([*sample_progress(progress, 1_000)], COMMON)
     assert writer.lost == 0
     spans = {span.name: span for span in collector.traced.spans}
@@ -133,7 +133,7 @@ def test_a_collector_without_traces_gets_the_metrics():
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     values = {"duration": 0.5, "batch_number": 1}
-    with OtlpWriter(f"otlp://127.0.0.1:{port}") as writer:
+    with make_otlp_writer(f"otlp://127.0.0.1:{port}") as writer:
         writer.write([Sample(catalogue.QUERY, 5, values)], COMMON)
         awaited(lambda: writer.written, "the first batch is sent")
         writer.write([Sample(catalogue.QUERY, 6, values)], COMMON)
@@ -142,7 +142,7 @@ def test_a_collector_without_traces_gets_the_metrics():
 
 
 def test_a_collector_that_is_not_there_holds_nothing_up():
-    with OtlpWriter(f"otlp://127.0.0.1:{free_port()}") as writer:
+    with make_otlp_writer(f"otlp://127.0.0.1:{free_port()}") as writer:
         writer.write([Sample(catalogue.BATCH, 5, {"tuples": 1})], COMMON)
     assert (writer.written, writer.lost) == (0, 1)
     assert writer.losses.startswith("1 points for OpenTelemetry lost (")
