@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from evidence.balance.streams import ADVERSARY, STREAMS, WINDOW
 from evidence.tables import make_table, print_table
-from unskew.apps.cli.simulation.input_stream import read_stream
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.grouping import encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggler_ratio
@@ -40,7 +40,7 @@ LONGEST = 1.02  # load of a worker's whole keys with which chance doesn't carry 
 
 def read_keys(stream: str, tuples: int = 2_000_000) -> Keys:
     """The keys of a stream, by the name that pages have, or `unskew simulate`."""
-    return encode_keys(read_stream(STREAMS.get(stream, stream), tuples, 0, lambda: Connection("")).keys)
+    return encode_keys(StreamSpec(STREAMS.get(stream, stream), tuples, 0, lambda: Connection("")).read().keys)
 
 
 def most_of_windows(codes: NDArray[np.int32], start: int = 0) -> NDArray[np.int64]:

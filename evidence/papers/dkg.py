@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from evidence.papers.page import Cell, Remarks, Report, Sizing, add_legend, headings
-from unskew.apps.cli.simulation.input_stream import read_stream
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.grouping import create, encode_keys
 from unskew.grouping.keys import Keys
 from unskew.grouping.registry import get_colour
@@ -63,7 +63,7 @@ def half_skew(settings: Sizing) -> Report:
 
 def _keys(name: str, settings: Sizing) -> Keys:
     n = settings.of(RECORDS, least=200_000)
-    return encode_keys(read_stream(name, n, settings.seed, Connection.of).keys)
+    return encode_keys(StreamSpec(name, n, settings.seed, Connection.of).read().keys)
 
 
 def _report(title: str, what: str, points: Iterable[tuple[str, Keys, int]], settings: Sizing) -> Report:

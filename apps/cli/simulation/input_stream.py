@@ -100,8 +100,26 @@ class StreamSpec:
         return _split_topic(self.spec.partition(":")[2])[1]
 
     def read(self) -> TimedKeys:
-        """The whole stream, as ``read_stream``."""
-        return read_stream(self.spec, self.tuples, self.seed, self.connect, self._reject, timed=self.timed)
+        """The first ``tuples`` keys of the stream.
+
+        Raises
+        ------
+        UsageError
+            No stream has that name, or it can't be read.
+
+        """
+        name, _, rest = self.spec.partition(":")
+        if name in GENERATORS:
+            return TimedKeys(make_generator(name, rest).take(0, self.tuples, seed=self.seed))
+        if _is_dataset(self.spec):
+            return TimedKeys(next(self.blocks(self.tuples), pa.array([], pa.string())))
+        if self.topic is not None:
+            return read_with_columns(self.topic, self.field, self.tuples, self.connect(), {})[0]
+        if name == "counts":
+            return _read_histogram(Path(rest), self.tuples, self.seed, self._reject)
+        if self.file is not None:
+            return _read_column(self.rows(), self.tuples)
+        raise UsageError(f"stream is {self.spec!r}; valid: {FORMS}")
 
     def read_some(self, *, recorded: bool) -> TimedKeys:
         """The whole stream, as ``read``.
@@ -136,8 +154,10 @@ class StreamSpec:
             The file has no such column.
 
         """
-        path, _, column = self.spec.rpartition(":")
-        return _read_rows(Path(path), column, self._reject, columns, timed=self.timed)
+        column = self.spec.rpartition(":")[2]
+        time = "time" if self.timed and column != "time" else ""
+        # As `unskew produce COLUMN` reads them, with the times of a column ``time`` if there is one.
+        return read_keys(Input(str(self.file), None), column, self._reject, time, columns, optional=True)
 
     def _reject(self, row: int, reason: str, data: bytes) -> None:
         if row not in self._rejected:
@@ -153,7 +173,7 @@ class StreamSpec:
         return {partition: end - first[partition] for partition, end in ends.items()}
 
     def blocks(self, size: int) -> Iterator[pa.Array]:
-        """The keys that ``read_stream`` gives, ``size`` at a time; the last block may have fewer.
+        """The keys that ``read`` gives, ``size`` at a time; the last block may have fewer.
 
         Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
         come in the order of their times, a histogram's keys in a random one.
@@ -177,42 +197,6 @@ class StreamSpec:
             keys: Any = self.read().keys
             parts = iter(keys.chunks if isinstance(keys, pa.ChunkedArray) else [pa.array(keys)])
         return _cut_blocks(parts, size, self.tuples)
-
-
-def _ignore_reject(row: int, reason: str, data: bytes) -> None:
-    pass
-
-
-def read_stream(
-    spec: str,
-    tuples: int,
-    seed: int,
-    connect: Callable[[], Connection],
-    reject: RejectRow = _ignore_reject,
-    *,
-    timed: bool = True,
-) -> TimedKeys:
-    """The first ``tuples`` keys of the stream that ``spec`` names (see ``FORMS``).
-
-    Raises
-    ------
-    UsageError
-        No stream has that name.
-
-    """
-    name, _, rest = spec.partition(":")
-    if name in GENERATORS:
-        return TimedKeys(make_generator(name, rest).take(0, tuples, seed=seed))
-    if _is_dataset(spec):
-        return _read_dataset(name, tuples, seed)
-    if name == "kafka":
-        return _read_topic(rest, tuples, connect())
-    if name == "counts":
-        return _read_histogram(Path(rest), tuples, seed, reject)
-    path, _, column = spec.rpartition(":")
-    if Path(path).is_file():
-        return _read_column(_read_rows(Path(path), column, reject, timed=timed), tuples)
-    raise UsageError(f"stream is {spec!r}; valid: {FORMS}")
 
 
 def _cut_blocks(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.Array]:
@@ -283,27 +267,8 @@ def _parse_number(text: str) -> float:
     return int(number) if number.is_integer() else number
 
 
-def _read_dataset(name: str, tuples: int, seed: int) -> TimedKeys:
-    parts: list[pa.Array] = []
-    missing = tuples
-    for block in registry.create_dataset(name, records=tuples, seed=seed).blocks():
-        parts.append(block.keys[:missing])
-        missing -= len(parts[-1])
-        if missing <= 0:
-            break
-    return TimedKeys(pa.concat_arrays([_decode_keys(part) for part in parts]) if parts else pa.array([], pa.string()))
-
-
 def _decode_keys(keys: pa.Array) -> pa.Array:
     return keys.dictionary_decode() if isinstance(keys, pa.DictionaryArray) else keys
-
-
-def _read_rows(
-    path: Path, column: str, reject: RejectRow, others: Sequence[str] = (), *, timed: bool
-) -> Iterator[KeyedRows]:
-    """The rows as `unskew produce COLUMN` reads them, with the times of a column ``time`` if there is one."""
-    time = "time" if timed and column != "time" else ""
-    return read_keys(Input(str(path), None), column, reject, time, others, optional=True)
 
 
 def _read_column(rows: Iterator[KeyedRows], tuples: int) -> TimedKeys:
@@ -346,11 +311,6 @@ def _read_histogram(path: Path, tuples: int, seed: int, reject: RejectRow) -> Ti
     return TimedKeys(keys.take(pa.array(codes)))
 
 
-def _read_topic(name: str, tuples: int, connection: Connection) -> TimedKeys:
-    topic, field = _split_topic(name)
-    return read_records(topic, field, tuples, connection)
-
-
 def _split_topic(name: str) -> tuple[str, str | None]:
     """The topic and the field of ``TOPIC`` or ``TOPIC:FIELD``."""
     topic, _, field = name.partition(":")
@@ -359,11 +319,14 @@ def _split_topic(name: str) -> tuple[str, str | None]:
     return topic, field or None
 
 
-def read_records(topic: str, field: str | None, tuples: int, connection: Connection) -> TimedKeys:
-    """At most ``tuples`` keys of a topic, in the order of their timestamps.
+def read_with_columns(
+    topic: str, field: str | None, tuples: int, connection: Connection, columns: Mapping[str, Callable[[Message], Any]]
+) -> tuple[TimedKeys, dict[str, pa.Array]]:
+    """At most ``tuples`` keys of a topic, in the order of their timestamps, and columns of the same messages.
 
     The key is a field of the JSON message, whose dots lead to nested objects, as for the topology's source type COLUMN:
-    a message that the topology would reject has the key null. Without ``field`` it is the Kafka key.
+    a message that the topology would reject has the key null. Without ``field`` it is the Kafka key. Each column's
+    function gives its value of a message.
 
     Raises
     ------
@@ -373,13 +336,6 @@ def read_records(topic: str, field: str | None, tuples: int, connection: Connect
         Kafka doesn't answer.
 
     """
-    return read_with_columns(topic, field, tuples, connection, {})[0]
-
-
-def read_with_columns(
-    topic: str, field: str | None, tuples: int, connection: Connection, columns: Mapping[str, Callable[[Message], Any]]
-) -> tuple[TimedKeys, dict[str, pa.Array]]:
-    """As ``read_records``, with columns of the same messages. Each column's function gives its value of a message."""
     read = None if field is None else JsonFields.column(field).read
     keys: list[Any] = []
     times: list[int] = []

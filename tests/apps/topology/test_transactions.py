@@ -9,7 +9,7 @@ from evidence.speed.measuring import messages
 from tests.apps.conftest import by_key, countries, final_counts, records
 from tests.oracle.truth import topic_records
 from unskew.apps.aggregator.publisher import list_result_topics
-from unskew.apps.cli.simulation.input_stream import read_records as simulated
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.metrics.query_progress import compute_lags
 from unskew.errors import EnvironmentFault
@@ -90,7 +90,7 @@ def test_who_wants_them_gets_all(settings, drain, connection, topic, published):
 def test_all_other_readers_come_to_the_end(connection, topic, published):
     assert sorted(message.value() for message in newest_messages(connection, topic, 2000)) == sorted(COMMITTED)
     assert len(list(topic_records(connection, topic))) == len(messages(connection, topic)) == 500
-    keys = simulated(topic, "country", 2000, connection).keys
+    keys = StreamSpec(f"kafka:{topic}:country", 2000, 0, lambda: connection).read().keys
     assert Counter(keys.to_pylist()) == {"kept": 497, "late": 2, None: 1}
     with TopicReader(connection, topic) as reader:
         assert len(list(reader.to_end())) == 500

@@ -11,7 +11,7 @@ from tests.commands import unskew
 from unskew.apps.cli.simulation import cost_sample
 from unskew.apps.cli.simulation.batch_times import BatchTiming
 from unskew.apps.cli.simulation.batches import BatchLoad, SimulatedRouters
-from unskew.apps.cli.simulation.input_stream import StreamSpec, read_stream
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.cli.simulation.simulation import Contestant
 from unskew.apps.cli.simulation.time_model import (
     KEY,
@@ -61,7 +61,7 @@ def predicted(timing, workers, *groupings):
 @pytest.mark.parametrize("grouping", ["KEY", "PARTIAL_KEY", "BOUNDED_LOAD", "SHUFFLE", "D_CHOICES"])
 def test_batches_are_routed_as_by_the_simulator(grouping, split):
     """Cut into batches of a multiple of the sources, a stream goes to the same workers as in one piece."""
-    keys = read_stream("zipf:z=1.3,k=300", 6000, 1, no_kafka).keys
+    keys = StreamSpec("zipf:z=1.3,k=300", 6000, 1, no_kafka).read().keys
     make = partial(create, grouping, 6)
     whole = simulate(make, make_workload(keys, make_arrivals(0.8, 2.0, 6000, 6), 2.0), sources=3, split=split)
     routers = SimulatedRouters(make, 3, split)

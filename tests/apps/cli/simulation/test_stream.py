@@ -6,7 +6,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from unskew.apps.cli.simulation.input_stream import GENERATORS, StreamSpec, read_stream
+from unskew.apps.cli.simulation.input_stream import GENERATORS, StreamSpec
 from unskew.errors import UsageError
 from unskew.grouping import streams
 from unskew.producers.readers.columns import ColumnDataset
@@ -20,13 +20,13 @@ def no_kafka():
 
 def test_every_generator_has_defaults_and_takes_parameters():
     for name, generator in GENERATORS.items():
-        assert np.array_equal(read_stream(name, 1000, 3, no_kafka).keys, generator().take(0, 1000, seed=3))
-    keys = read_stream("zipf:z=2.5,k=50", 1000, 1, no_kafka).keys
+        assert np.array_equal(StreamSpec(name, 1000, 3, no_kafka).read().keys, generator().take(0, 1000, seed=3))
+    keys = StreamSpec("zipf:z=2.5,k=50", 1000, 1, no_kafka).read().keys
     assert np.array_equal(keys, streams.zipf(2.5, 50).take(0, 1000, seed=1))
 
 
 def test_a_dataset():
-    keys = read_stream("country_skew_r80", 2000, 0, no_kafka).keys
+    keys = StreamSpec("country_skew_r80", 2000, 0, no_kafka).read().keys
     assert len(keys) == 2000
     assert keys.value_counts().to_pylist()[0]["values"] is not None
     assert 0.7 < np.mean(np.array(keys.to_pylist()) == "Turkey") < 0.9
@@ -37,10 +37,10 @@ def test_a_column_of_a_file(tmp_path, kind):
     table = pa.table({"user": ["b", "a", "b"], "time": [5, 3, 9], "other": [1, 2, 3]})
     path = tmp_path / f"events.{kind}"
     (pyarrow.parquet.write_table if kind == "parquet" else pyarrow.csv.write_csv)(table, path)
-    stream = read_stream(f"{path}:user", 10, 0, no_kafka)
+    stream = StreamSpec(f"{path}:user", 10, 0, no_kafka).read()
     assert stream.keys.to_pylist() == ["b", "a", "b"]
     assert stream.times.tolist() == [5, 5, 9]
-    assert read_stream(f"{path}:other", 2, 0, no_kafka).keys.to_pylist() == ["1", "2"]
+    assert StreamSpec(f"{path}:other", 2, 0, no_kafka).read().keys.to_pylist() == ["1", "2"]
 
 
 def write_text(path, table):
@@ -81,10 +81,10 @@ def test_the_keys_are_those_that_produce_sends(tmp_path, keys):
 def test_a_histogram(tmp_path):
     path = tmp_path / "keys.csv"
     path.write_text("count,key\n3,a\n0,b\n1,c\n")
-    keys = read_stream(f"counts:{path}", 10, 0, no_kafka).keys.to_pylist()
+    keys = StreamSpec(f"counts:{path}", 10, 0, no_kafka).read().keys.to_pylist()
     assert sorted(keys) == ["a", "a", "a", "c"]
     path.write_text("key,count\n1,3000000\n2,0\n3,1000000\n")
-    keys = read_stream(f"counts:{path}", 20_000, 0, no_kafka).keys.to_numpy()
+    keys = StreamSpec(f"counts:{path}", 20_000, 0, no_kafka).read().keys.to_numpy()
     assert set(keys.tolist()) == {"1", "3"}
     assert (keys == "1").mean() == pytest.approx(0.75, abs=0.02)
     path.write_text("key,count\na,1\n,2\n")
@@ -105,13 +105,13 @@ def test_a_bad_histogram(tmp_path, text, says):
     path = tmp_path / "keys.csv"
     path.write_text(text)
     with pytest.raises(UsageError, match=says):
-        read_stream(f"counts:{path}", 10, 0, no_kafka)
+        StreamSpec(f"counts:{path}", 10, 0, no_kafka).read()
 
 
 def test_recorded_timestamps(tmp_path):
     times = pa.array([0, 1_500_000, 2_000_000], pa.timestamp("us"))
     pyarrow.parquet.write_table(pa.table({"k": [1, 2, 3], "time": times}), tmp_path / "e.parquet")
-    assert read_stream(f"{tmp_path}/e.parquet:k", 9, 0, no_kafka).times.tolist() == [0, 1500, 2000]
+    assert StreamSpec(f"{tmp_path}/e.parquet:k", 9, 0, no_kafka).read().times.tolist() == [0, 1500, 2000]
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_recorded_timestamps(tmp_path):
 )
 def test_bad_specifications(spec, says):
     with pytest.raises(UsageError, match=says):
-        read_stream(spec, 10, 0, lambda: None)
+        StreamSpec(spec, 10, 0, lambda: None).read()
 
 
 def test_a_column_that_there_is_not(tmp_path):
     pyarrow.parquet.write_table(pa.table({"user": ["a"]}), tmp_path / "e.parquet")
     with pytest.raises(UsageError, match="has no column 'key'; valid: user"):
-        read_stream(f"{tmp_path}/e.parquet:key", 10, 0, no_kafka)
+        StreamSpec(f"{tmp_path}/e.parquet:key", 10, 0, no_kafka).read()
     (tmp_path / "a.csv").write_text("user,n\nx,1\n")
     with pytest.raises(UsageError, match="has no column 'u'; valid: user, n"):
         list(StreamSpec(f"{tmp_path}/a.csv:u", 10, 0, no_kafka).blocks(10))
@@ -152,7 +152,7 @@ def test_blocks_are_what_is_read_whole(spec, tmp_path):
         pyarrow.csv.write_csv(table, tmp_path / "file.csv")
     for size in (1, 7, 1000, 70_000, 200_000):
         stream = StreamSpec(spec.format(tmp_path / "file"), 100 if size < 100 else 75_001, 0, no_kafka)
-        whole = read_stream(stream.spec, stream.tuples, 0, no_kafka).keys
+        whole = StreamSpec(stream.spec, stream.tuples, 0, no_kafka).read().keys
         blocks = list(stream.blocks(size))
         assert all(len(block) == size for block in blocks[:-1])
         assert 0 < len(blocks[-1]) <= size

@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 from tests.commands import unskew
 from tests.waiting import PATIENCE
-from unskew.apps.cli.simulation.input_stream import StreamSpec, read_stream
+from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.errors import UsageError
 from unskew.kafka.topics import ensure_topic
 
@@ -24,7 +24,7 @@ def filled(connection, topic):
 
 def test_message_keys_in_the_order_of_time(filled):
     connection, topic = filled
-    stream = read_stream(f"kafka:{topic}", 1000, 0, lambda: connection)
+    stream = StreamSpec(f"kafka:{topic}", 1000, 0, lambda: connection).read()
     assert stream.keys.to_pylist() == [f"k{i % 4}".encode() for i in range(300)]
     assert stream.times.tolist() == [1_000_000 + i for i in range(300)]
     assert StreamSpec(f"kafka:{topic}", 1000, 0, lambda: connection).partitions() == {0: 100, 1: 100, 2: 100}
@@ -32,7 +32,7 @@ def test_message_keys_in_the_order_of_time(filled):
 
 def test_a_field_of_the_messages(filled):
     connection, topic = filled
-    keys = read_stream(f"kafka:{topic}:country", 1000, 0, lambda: connection).keys.to_pylist()
+    keys = StreamSpec(f"kafka:{topic}:country", 1000, 0, lambda: connection).read().keys.to_pylist()
     assert keys == [None if i == 7 else f"c{i % 5}" for i in range(300)]
 
 
@@ -44,21 +44,21 @@ def test_a_nested_field_as_the_topology_reads_it(connection, topic):
         producer.produce(topic, value=orjson.dumps(value), timestamp=1000 + number)
     producer.produce(topic, value=None, timestamp=2000)
     producer.flush()
-    keys = read_stream(f"kafka:{topic}:user.id", 1000, 0, lambda: connection).keys.to_pylist()
+    keys = StreamSpec(f"kafka:{topic}:user.id", 1000, 0, lambda: connection).read().keys.to_pylist()
     assert keys == ["a", "7", "true", *[None] * 5]
 
 
 def test_no_more_than_wanted(filled):
     connection, topic = filled
-    assert len(read_stream(f"kafka:{topic}", 50, 0, lambda: connection).keys) == 50
+    assert len(StreamSpec(f"kafka:{topic}", 50, 0, lambda: connection).read().keys) == 50
 
 
 def test_no_such_field_or_topic(filled):
     connection, topic = filled
     with pytest.raises(UsageError, match="has a field 'nation'"):
-        read_stream(f"kafka:{topic}:nation", 1000, 0, lambda: connection)
+        StreamSpec(f"kafka:{topic}:nation", 1000, 0, lambda: connection).read()
     with pytest.raises(UsageError, match="missing-topic"):
-        read_stream("kafka:missing-topic", 1000, 0, lambda: connection)
+        StreamSpec("kafka:missing-topic", 1000, 0, lambda: connection).read()
 
 
 #: What each of a topic's partitions has → the line's end. The first has one that stands out, the second has too few.
