@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,17 +18,19 @@ from rich.text import Text
 from unskew.apps.cli.connection_options import JsonOption
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import Conf, KafkaOptions
-from unskew.errors import UsageError
+from unskew.errors import UsageError, suggest_names
 from unskew.shell import PICTURES, escape_controls
 
 if TYPE_CHECKING:
     from unskew.apps.diagnosis.event_log import EventLog
     from unskew.apps.diagnosis.findings import Finding, Findings
     from unskew.apps.diagnosis.rest_api import RestApi
+    from unskew.apps.diagnosis.stage_tasks import StageTasks
     from unskew.apps.diagnosis.state_keys import StoreKeys
 
 _PAGE = 160  # columns, where the output isn't a terminal
 _QUIET = 2.0  # s, after which a bar shows how much is read
+_MOST_QUERIES = 10  # in an error
 _MOST_KEYS = 10_000_000  # tuples that are read of a topic or table
 
 
@@ -127,7 +129,6 @@ def diagnose(options: DiagnoseOptions, kafka: KafkaOptions, as_json: JsonOption 
 
 def _read_log(source: str, options: DiagnoseOptions) -> "tuple[EventLog, Findings]":
     from unskew.apps.diagnosis.event_log import EventLog
-    from unskew.apps.diagnosis.findings import Findings
     from unskew.apps.diagnosis.log_files import find_logs
 
     logs, application = find_logs(Path(source)), options.application
@@ -140,7 +141,7 @@ def _read_log(source: str, options: DiagnoseOptions) -> "tuple[EventLog, Finding
             f"{len(logs)} applications; this is {chosen.name}, the newest. --application: {', '.join(names)}",
             file=sys.stderr,
         )
-    log, findings = EventLog(), Findings()
+    log = EventLog()
     with _show_progress(f"reading {chosen.name}") as show:
         read, size = 0, max(chosen.size, 1)
 
@@ -149,22 +150,32 @@ def _read_log(source: str, options: DiagnoseOptions) -> "tuple[EventLog, Finding
             read += number
             show(read / size)
 
-        for stage in log.read(chosen.read_lines(count)):
-            if options.query in stage.query:
-                findings.add(stage)
-    return log, findings
+        return log, _collect_findings(log.read(chosen.read_lines(count)), options.query)
 
 
 def _read_ui(options: DiagnoseOptions) -> "tuple[RestApi, Findings]":
-    from unskew.apps.diagnosis.findings import Findings
     from unskew.apps.diagnosis.rest_api import RestApi, connect
 
-    api, findings = RestApi(connect(options.ui or ""), options.application), Findings()
+    api = RestApi(connect(options.ui or ""), options.application)
     with _show_progress(f"reading {options.ui}") as show:
-        for stage in api.read(show):
-            if options.query in stage.query:
-                findings.add(stage)
-    return api, findings
+        return api, _collect_findings(api.read(show), options.query)
+
+
+def _collect_findings(stages: "Iterable[StageTasks]", query: str) -> "Findings":
+    """The findings of the stages whose query has this text."""
+    from unskew.apps.diagnosis.findings import Findings
+
+    findings, others = Findings(), dict[str, None]()
+    for stage in stages:
+        if query in stage.query:
+            findings.add(stage)
+        elif stage.query:
+            others[_shorten_query(stage)] = None
+    if query and not findings.stages:
+        names = [*others]
+        more = ["…"] if len(names) > _MOST_QUERIES else []
+        raise UsageError(f"--query is {query!r}{suggest_names(query, names[:_MOST_QUERIES] + more)}")
+    return findings
 
 
 @contextmanager
@@ -248,10 +259,15 @@ def _draw_findings(described: "EventLog | RestApi", worst: "list[Finding]", file
 
 
 def _describe_query(found: "Finding") -> str:
-    """The first line of the query's text, or the call; and the batches of a stream."""
-    lines = [line for line in found.stage.query.splitlines() if line.strip()] or [found.stage.name]
+    """The query's text, and the batches of a stream."""
     batches = f", {found.batches} batches, worst {found.stage.batch}" if found.batches else ""
-    return escape_controls(f"{lines[0][:60]} (stage {found.stage.stage}{batches})")
+    return f"{_shorten_query(found.stage)} (stage {found.stage.stage}{batches})"
+
+
+def _shorten_query(stage: "StageTasks") -> str:
+    """The first line of the query's text, or the call."""
+    lines = [line for line in stage.query.splitlines() if line.strip()] or [stage.name]
+    return escape_controls(lines[0][:60])
 
 
 def _show_keys(source: str, key: str, top: int, as_json: bool, kafka: KafkaOptions) -> None:

@@ -140,8 +140,8 @@ def test_the_table_and_the_advice():
     slow = unskew("diagnose", LOG, "--query", "slow-plain").stdout
     assert "though no task has more than 1.2 × the median's rows or bytes" in slow
     assert "No slow task has more than 1.2 × the median's rows or bytes that would explain it: no hot key." in slow
-    assert unskew("diagnose", LOG, "--query", "nothing has this").stdout.endswith(
-        "0 stages. No task takes 1.5 × its stage's median: nothing to balance.\n"
+    assert unskew("diagnose", LOG, "--query", "even-plain").stdout.endswith(
+        "stages. No task takes 1.5 × its stage's median: nothing to balance.\n"
     )
 
 
@@ -195,6 +195,7 @@ def test_the_hottest_keys_of_a_table(tmp_path):
         (["log", "--ui", "http://x:4040"], 2, "SOURCE and --ui is given; valid: one of"),
         (["--ui", "http://x:4040", "--key", "user"], 2, "--key is given with --ui; valid: with SOURCE, a table or"),
         (["log", "--key", "user", "--query", "x"], 2, "--query is given; valid: with --ui or event logs"),
+        ([LOG, "--query", "join-plan"], 2, "--query is 'join-plan'; did you mean join-plain"),
         (["log", "--conf", "a=b"], 2, "--conf is 'a=b'; valid: with --checkpoint"),
         (["/nowhere"], 2, "there is no event log '/nowhere'; valid: a file, or a folder"),
         ([__file__], 2, "the first line is no event of Spark's; valid: the log of an application"),
