@@ -13,8 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from unskew.apps.cli.field_options import options_from
 from unskew.apps.cli.option_groups import KafkaOptions, OperatorOptions, SampledOperatorOptions
-from unskew.apps.cli.simulation import refusals
-from unskew.apps.cli.simulation.options import BatchOptions, OutputOptions, SimulationOptions
+from unskew.apps.cli.simulation.options import (
+    BatchOptions,
+    OutputOptions,
+    SimulationOptions,
+    refuse_for_table,
+    refuse_for_times,
+    refuse_other_options,
+)
 from unskew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,7 +70,7 @@ def simulate(
         from unskew.apps.cli.simulation import join_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        refusals.refuse_other_options("join", (batches, work, options, shown))
+        refuse_other_options("join", (batches, work, options, shown))
         rest = options.tuples, options.seed, kafka.connection
         given = [StreamSpec(name, *rest, timed=False) for name in (options.streams[0], options.join)]
         join_report.print_join(given, options.worker_counts, batches.batch, as_json=shown.as_json)
@@ -73,7 +79,7 @@ def simulate(
         from unskew.apps.cli.simulation import write_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        refusals.refuse_other_options("write", (batches, work, options, shown))
+        refuse_other_options("write", (batches, work, options, shown))
         stream = StreamSpec(options.streams[0], options.tuples, options.seed, kafka.connection, timed=False)
         write_report.print_writes(stream, options.worker_counts, as_json=shown.as_json)
         return
@@ -82,9 +88,9 @@ def simulate(
     if swept and asked:
         raise UsageError("--sweep, --show and several streams show no times; valid: without --cost and --work")
     if swept:
-        refusals.refuse_for_table((options, shown))
+        refuse_for_table((options, shown))
     if asked:
-        refusals.refuse_for_times((options, shown))
+        refuse_for_times((options, shown))
 
     # pyarrow and numba: the commands' help needn't wait for them.
     from unskew.apps.cli.simulation.simulation import Contestant
@@ -115,9 +121,10 @@ def _print_simulation(
     sources = options.sources or len(partitions or ()) or 5
     if work is not None:
         settings = {**options.speeds, "sources": sources, "split": options.split, "seed": options.seed}
-        _print_times(console, _make_timing(given, batches, work, settings), contestants, counts)
-        _print_partitions(console, partitions)
-        given.rejects.show(console)
+        timing = _make_timing(given, batches, work, settings)
+        _print_times(console, timing, contestants, counts, as_json=shown.as_json)
+        _print_partitions(console, None if shown.as_json else partitions)
+        given.rejects.show(Console(stderr=True) if shown.as_json else console)
         if not shown.details and shown.output is None:
             return
     try:
@@ -257,7 +264,12 @@ def _make_timing(
 
 
 def _print_times(
-    console: Console, timing: "BatchTiming", contestants: "Sequence[Contestant]", counts: Sequence[int]
+    console: Console,
+    timing: "BatchTiming",
+    contestants: "Sequence[Contestant]",
+    counts: Sequence[int],
+    *,
+    as_json: bool,
 ) -> None:
     """Print how long batches take, and what to choose, for each number of workers."""
     from unskew.apps.cli.simulation import tables
@@ -269,5 +281,8 @@ def _print_times(
         except (ValueError, TypeError) as error:
             raise UsageError(str(error)) from None
         predictions = {label: Prediction.of(course, courses[KEY]) for label, course in courses.items()}
+        if as_json:
+            print(json.dumps(tables.describe_times(predictions, courses[KEY], timing.sources)))
+            continue
         _print_whole(console, tables.make_time_table(predictions, courses[KEY], timing.sources))
         console.print(describe_recommendation(predictions, courses[KEY]), highlight=False, soft_wrap=True)

@@ -1,8 +1,8 @@
 """The options of `unskew simulate`: imported for the command's help, which needn't wait for pyarrow and numba."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,8 +20,16 @@ _timing_option = partial(typer.Option, rich_help_panel="Timing options")
 _batch_option = partial(typer.Option, rich_help_panel="Options of the time that batches take")
 _sweep_option = partial(typer.Option, rich_help_panel="Options of a table of many simulations")
 _STREAM = "zipf:z=1.2,k=100000"
+_LEAST_INTERVAL = 0.001  # s; of many shorter ones the simulation would have no end
 #: The options of the simulation that --sweep may vary; all other names are groupings' parameters.
 _SWEPT = {"sources": int, "seed": int, "tuples": int, "load": float, "feedback_interval": float}
+#: Option → what it takes, and the options that go with it.
+_ALLOWED = {
+    "join": ("one stream besides its own", ("workers", "tuples", "batch", "seed", "json")),
+    "write": ("one stream", ("workers", "tuples", "seed", "json")),
+}
+_OF_QUEUES = ("load", "poisson", "recorded", "feedback_interval", "feedback_delay", "feedback_transfer", "stretches")
+_OF_MEASURES = ("window", "samples")
 
 
 @dataclass(frozen=True)
@@ -224,7 +232,7 @@ class SimulationOptions:
 
         # Checked here, where an error has the option's name and its unit.
         feedback = FeedbackTiming(
-            1000 * check_number("--feedback-interval", self.feedback_interval, 0, above=True),
+            1000 * check_number("--feedback-interval", self.feedback_interval, _LEAST_INTERVAL),
             1000 * check_number("--feedback-delay", self.feedback_delay, 0),
             check_number("--feedback-transfer", self.feedback_transfer, 0),
         )
@@ -274,3 +282,42 @@ def _parse_grouping(text: str) -> tuple[str, str, dict[str, Any]]:
     name, *pairs = text.split(":")
     name, given = spell_grouping(name), [parse_pair(pair, "--groupings") for pair in pairs]
     return ":".join([name, *pairs]), name, parse_parameters(given, [name])[name]
+
+
+def refuse_other_options(what: str, options: Iterable[Any]) -> None:
+    """Refuse options that say nothing of a join or a write, and more or less than one stream."""
+    takes, allowed = _ALLOWED[what]
+    given = _find_given(options)
+    if len(given.pop("stream", None) or ()) != 1:
+        valid = {"join": "INPUT --join INPUT2", "write": "INPUT --write"}[what]
+        raise UsageError(f"--{what} takes {takes}; valid: unskew simulate {valid}")
+    valid = ", ".join(f"--{each}" for each in allowed)
+    _refuse(given, given.keys() - {what, "as_json", *allowed}, f"a {what}", f"valid with --{what}: {valid}")
+
+
+def refuse_for_table(options: Iterable[Any]) -> None:
+    """Refuse options that say nothing of a table of many simulations."""
+    valid = "valid: with one stream, and without --sweep and --show"
+    _refuse(_find_given(options), {"details", *_OF_MEASURES}, "a table of many simulations", valid)
+
+
+def refuse_for_times(options: Iterable[Any]) -> None:
+    """Refuse options that say nothing of the time of batches, which needs no arrivals and no queues."""
+    given = _find_given(options)
+    if not given.keys() & {"details", "output"}:
+        valid = "valid: with --details or --output, or without --cost and --work"
+        _refuse(given, {*_OF_QUEUES, *_OF_MEASURES}, "the time of batches", valid)
+
+
+def _find_given(options: Iterable[Any]) -> dict[str, Any]:
+    """The options that aren't their defaults: name → value."""
+    every = ((each, getattr(of, each.name)) for of in options for each in fields(of))
+    return {each.name: value for each, value in every if value != each.default}
+
+
+def _refuse(given: Iterable[str], refused: Iterable[str], what: str, valid: str) -> None:
+    """Refuse the first given option that is one of these."""
+    for name in given:
+        if name in refused:
+            option = name.removeprefix("as_").replace("_", "-")
+            raise UsageError(f"--{option} says nothing of {what}; {valid}")

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,7 +16,15 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.cli.simulation.simulation import WINDOWS
-from unskew.apps.cli.simulation.time_model import KEY, BatchTimeModel, Prediction, Range, SimulatedBatches
+from unskew.apps.cli.simulation.time_model import (
+    KEY,
+    BatchTimeModel,
+    Prediction,
+    Range,
+    SimulatedBatches,
+    describe_recommendation,
+    recommend_grouping,
+)
 from unskew.apps.metrics.partition_arrivals import find_hot
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import fewest_replicas, straggler_ratio
@@ -255,12 +264,10 @@ def make_time_table(predictions: Mapping[str, Prediction], key: SimulatedBatches
     shown.add_column("grouping", no_wrap=True)
     for column in ("max/\nmean", "workers\na key", "a batch,\ns", "the stream", "speedup over\nKEY"):
         shown.add_column(column, justify="right", no_wrap=True)
-    for label in sorted(predictions, key=lambda label: (label != KEY, -predictions[label].speedup.value)):
-        found = predictions[label]
-        uneven = np.mean([batch.most * workers / batch.tuples for batch in found.course.batches])
+    for label, found in _rank_predictions(predictions):
         shown.add_row(
             f"[{get_colour(found.course.grouping)}]■[/] " + label.replace(":", "\n  "),
-            f"{uneven:.2f}",
+            f"{found.course.straggling:.2f}",
             f"{found.course.replication:.2f}",
             f"{found.batch.value:.3g}",
             _format_duration(float(found.course.seconds().sum())),
@@ -268,6 +275,35 @@ def make_time_table(predictions: Mapping[str, Prediction], key: SimulatedBatches
             end_section=label == KEY,
         )
     return shown
+
+
+def describe_times(predictions: Mapping[str, Prediction], key: SimulatedBatches, sources: int) -> dict[str, Any]:
+    """What the table of times says, as JSON has it, and the advice. Times are in seconds."""
+    return {
+        "tuples": sum(batch.tuples for batch in key.batches),
+        "keys": key.keys,
+        "batches": len(key.batches),
+        "sources": sources,
+        "workers": key.workers,
+        "recommended": recommend_grouping(predictions),
+        "advice": describe_recommendation(predictions, key),
+        "groupings": [
+            {
+                "grouping": label,
+                "straggling": found.course.straggling,
+                "replication": found.course.replication,
+                "batch": asdict(found.batch),
+                "stream": float(found.course.seconds().sum()),
+                "speedup": asdict(found.speedup),
+            }
+            for label, found in _rank_predictions(predictions)
+        ],
+    }
+
+
+def _rank_predictions(predictions: Mapping[str, Prediction]) -> list[tuple[str, Prediction]]:
+    """KEY's, then the others, the fastest first."""
+    return sorted(predictions.items(), key=lambda item: (item[0] != KEY, -item[1].speedup.value))
 
 
 def _describe_costs(clock: BatchTimeModel) -> str:

@@ -123,6 +123,11 @@ class SimulatedBatches:
         """Workers a key."""
         return dist_cost(self.replicas, self.keys)
 
+    @property
+    def straggling(self) -> float:
+        """The largest load of a batch ÷ the mean load: the mean over the batches."""
+        return float(np.mean([batch.most * self.workers / batch.tuples for batch in self.batches]))
+
 
 @dataclass(frozen=True)
 class Range:

@@ -191,7 +191,7 @@ def test_moving_states_may_take_time(tmp_path):
     assert p99["0.5"]["KEY"] == p99["0"]["KEY"]
 
 
-@pytest.mark.parametrize("more", [(), ("--sweep", "seed=0,1")], ids=["one", "many"])
+@pytest.mark.parametrize("more", [(), ("--sweep", "seed=0,1"), ("--cost", "1")], ids=["one", "many", "times"])
 def test_only_objects_are_on_the_standard_output_with_json(tmp_path, more):
     folder = tmp_path / "out[a]"
     stream = ("zipf", "--groupings", "KEY", "--tuples", "100")

@@ -1,5 +1,6 @@
 """`unskew simulate --cost` and `--work`: how long batches take, and whether a grouping is worth it."""
 
+import json
 import sys
 from functools import partial
 
@@ -271,3 +272,10 @@ def test_the_command_prints_advice_and_details_only_when_asked():
     assert plain.stdout in detailed.stdout
     assert "replication" in detailed.stdout
     assert "imbalance: highest load − mean load." in detailed.stdout, "words are explained beside the table"
+    described = json.loads(unskew("simulate", *arguments, "--json").stdout)
+    assert (described["tuples"], described["workers"], described["recommended"]) == (20_000, 10, "PLANNED")
+    assert described["advice"] in plain.stdout
+    assert described["groupings"][0]["grouping"] == "KEY"
+    for each in described["groupings"]:
+        assert each["speedup"]["low"] <= each["speedup"]["value"] <= each["speedup"]["high"]
+        assert f"{each['straggling']:.2f}" in plain.stdout
