@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from tests.pages import AWAY, PAGES, ROOT, blocks, logical, prose
-from unskew.apps.cli.joined_options import list_parts
+from unskew.apps.cli.field_options import list_parts
 from unskew.apps.cli.main import app
 
 

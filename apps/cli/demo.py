@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
+from unskew.apps.cli.option_groups import BootstrapOption, KafkaConfigOption
 from unskew.apps.settings import Settings
 from unskew.dashboards import checked_in
 from unskew.deploy.servers import embedded_broker, stack

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unskew.apps.cli.cluster_checks import CheckResult, list_cluster_checks
-from unskew.apps.cli.connection_options import BootstrapOption, JsonOption, KafkaConfigOption
+from unskew.apps.cli.option_groups import BootstrapOption, JsonOption, KafkaConfigOption
 from unskew.deploy.installation import jars
 from unskew.deploy.installation.machine import (
     DISK_GB,

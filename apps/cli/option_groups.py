@@ -9,15 +9,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, fields
 from inspect import isfunction, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
-from unskew.apps.cli.joined_options import describe_parts, list_parts, read_parts
+from unskew.apps.cli.field_options import describe_parts, list_parts, read_parts
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError, suggest_names
-from unskew.kafka.connection import Connection
+from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
 from unskew.log_format import VARIABLE as LOG_FORMAT_VARIABLE
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STREAM, WORK, style_of
@@ -256,6 +256,25 @@ class EndOptions:
         numbers = [text for text in given if text != "drained"]
         seconds = [parse_value("--until", text, float, "drained, or a number of seconds") for text in numbers]
         return {"run_time": min(seconds, default=None), "until_drained": "drained" in given}
+
+
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        metavar="HOST:PORT,...",
+        help=f"Kafka brokers. Default: ${BOOTSTRAP_VARIABLE}, else the broker that `unskew kafka start` started.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+KafkaConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kafka-config",
+        metavar="FILE",
+        help="File of Kafka settings: lines NAME=VALUE, named as in librdkafka, such as security.protocol=SASL_SSL.",
+    ),
+]
 
 
 @dataclass(frozen=True)

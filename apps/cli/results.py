@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from unskew.apps.cli.connection_options import BootstrapOption, KafkaConfigOption
+from unskew.apps.cli.option_groups import BootstrapOption, KafkaConfigOption
 from unskew.errors import UsageError
 from unskew.kafka.connection import Connection
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.apps.cli.connection_options import JsonOption
+from unskew.apps.cli.option_groups import JsonOption
 from unskew.deploy.servers import stack
 from unskew.deploy.servers.server import describe_move
 from unskew.errors import EnvironmentFault, UsageError

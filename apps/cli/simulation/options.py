@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from unskew.apps.cli.connection_options import JsonOption
-from unskew.apps.cli.option_groups import OperatorOptions, parse_parameters
+from unskew.apps.cli.option_groups import JsonOption, OperatorOptions, parse_parameters
 from unskew.apps.settings import parse_numbers, spell_grouping
 from unskew.errors import UsageError
 from unskew.shell import parse_pair

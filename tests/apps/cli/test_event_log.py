@@ -10,7 +10,7 @@ from tests.apps.local_settings import settings
 from tests.apps.metrics.live_view import report
 from tests.commands import unskew
 from tests.pages import PAGES
-from unskew.apps.cli.event_log import EventWriter
+from unskew.apps.cli.execution import EventWriter
 from unskew.apps.driver.job_summary import JobTally
 from unskew.apps.driver.streaming_job import JobOutcome
 from unskew.apps.metrics.display import Display
