@@ -17,11 +17,6 @@ def dashboards(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
     return {name: json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
 
 
-def parse_dashboards(files: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Parse the files' JSON."""
-    return {name: json.loads(text) for name, text in files.items()}
-
-
 def write(files: Mapping[str, str], folder: Path) -> Iterator[str]:
     """Write the files that differ, remove those that aren't dashboards any more, and yield the names of both."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter, Arrivals
-from unskew.apps.metrics.query_progress import compute_lags, get_processing_rate
+from unskew.apps.metrics.query_progress import compute_lags, get_rate
 from unskew.errors import UsageError
 from unskew.grouping import measures
 from unskew.grouping.registry import get_colour
@@ -123,7 +123,7 @@ class LiveView:
 
     def progress(self, progress: Mapping[str, Any]) -> None:
         """Take in Spark's progress of a batch."""
-        self._rate.append(get_processing_rate(progress))
+        self._rate.append(get_rate(progress, "processedRowsPerSecond"))
         if waiting := compute_lags(progress):
             self._lag.append(sum(waiting.values()))
         self._arrivals = self._meter.add(progress) or self._arrivals

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from unskew.apps.checkpoint.checkpoint import Checkpoint
@@ -11,15 +12,9 @@ from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample, Value
 from unskew.apps.metrics.outputs import Outputs
 from unskew.apps.metrics.partition_arrivals import ArrivalMeter, Arrivals
-from unskew.apps.metrics.query_progress import (
-    compute_lags,
-    get_held_back,
-    get_input_rate,
-    get_processing_rate,
-    get_taken_offsets,
-)
+from unskew.apps.metrics.query_progress import compute_lags, get_held_back, get_rate, get_taken_offsets
 from unskew.apps.metrics.recovery import LastLag, Recovery
-from unskew.apps.metrics.task_reports import PlanSummary, StateSummary
+from unskew.apps.metrics.task_reports import StateSummary
 from unskew.apps.metrics.worker_demand import WorkerDemand
 from unskew.apps.settings import Settings
 from unskew.grouping import measures
@@ -52,7 +47,7 @@ def sample_batch(report: "BatchReport") -> Iterator[Sample]:
     for rebalance in report.rebalances:
         yield sample_rebalance(rebalance, time)
     if report.plan is not None:
-        yield sample_plan(report.plan, time)
+        yield Sample(catalogue.PLANNER, time, asdict(report.plan))
     yield sample_run(report.totals, time)
     for window, totals in report.windows:
         yield from sample_window(window, totals)
@@ -125,12 +120,6 @@ def sample_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
     return Sample(catalogue.REBALANCE, time_ms, values)
 
 
-def sample_plan(plan: PlanSummary, time_ms: int) -> Sample:
-    """The sample of a batch's plan."""
-    values = {"waves": plan.waves, "added": plan.added, "split": plan.split, "waited": plan.waited}
-    return Sample(catalogue.PLANNER, time_ms, values)
-
-
 def sample_run(totals: Totals, time_ms: int) -> Sample:
     """The sample of the run up to now."""
     values = {"tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped}
@@ -197,8 +186,8 @@ def sample_progress(
     windows = [operator for operator in progress["stateOperators"] if operator["operatorName"] == _WINDOWS]
     if windows:
         values["state_rows"] = sum(operator["numRowsTotal"] for operator in windows)
-    values["input_rate"] = get_input_rate(progress)
-    values["processed_rate"] = get_processing_rate(progress)
+    values["input_rate"] = get_rate(progress, "inputRowsPerSecond")
+    values["processed_rate"] = get_rate(progress, "processedRowsPerSecond")
     offsets, waiting, held = get_taken_offsets(progress), compute_lags(progress), get_held_back(progress)
     if waiting:
         values["lag"] = sum(waiting.values())

@@ -74,17 +74,8 @@ def add_held_back(progress: Mapping[str, Any], ends: EndOffsets, stopped: Callab
     cast("dict[str, Any]", get_kafka_source(progress))[_HELD_BACK] = held
 
 
-def get_input_rate(progress: Mapping[str, Any]) -> float:
-    """Messages per second that arrived between the last two triggers. As ``get_processing_rate``."""
-    return _get_rate(progress, "inputRowsPerSecond")
-
-
-def get_processing_rate(progress: Mapping[str, Any]) -> float:
-    """Messages per second of the batch. 0 if Spark leaves the rate out. Without a Kafka source, rows of all sources."""
-    return _get_rate(progress, "processedRowsPerSecond")
-
-
-def _get_rate(progress: Mapping[str, Any], name: str) -> float:
+def get_rate(progress: Mapping[str, Any], name: str) -> float:
+    """Messages per second, by Spark's name of the rate. 0: it leaves that out. Without Kafka, rows of all sources."""
     return (get_kafka_source(progress) or progress).get(name) or 0.0
 
 

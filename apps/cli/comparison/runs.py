@@ -127,7 +127,10 @@ def run_comparison(
             chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
             console.print(f"{name} with {chosen}", soft_wrap=True)
     courses: list[RunRecord] = []
-    with _forget_after(runs), Outputs(destinations) as outputs:
+    with ExitStack() as stack:
+        for settings in runs:  # their checkpoints go, so the topics with the numbers of their batches do, too
+            stack.callback(delete_commits_topic, settings)
+        outputs = stack.enter_context(Outputs(destinations))
         if outputs.exporter is not None:
             console.print(f"metrics for Prometheus: {outputs.exporter.url}", soft_wrap=True)
         for course in _run_groupings(runs, outputs):
@@ -137,7 +140,8 @@ def run_comparison(
                     f"{common.source_type}; the reasons: {find_command_name()} results {common.topic}-rejected"
                 )
             courses.append(course)
-            console.print(_format_record(course), soft_wrap=True)
+            mark = f"[{get_colour(course.grouping)}]■[/]"
+            console.print(f"{mark} {course.grouping}: {course.summary}", soft_wrap=True)
     if outputs.balance:
         console.print(outputs.balance, soft_wrap=True)
     if courses:
@@ -151,16 +155,6 @@ def run_comparison(
         )
         console.print(f"  and its balance: {find_command_name()} results {topics['distribution']}", soft_wrap=True)
     return courses
-
-
-@contextmanager
-def _forget_after(runs: Sequence[Settings]) -> Iterator[None]:
-    """Runs whose checkpoints are removed after the block: the topics with the numbers of their batches are, too."""
-    try:
-        yield
-    finally:
-        for settings in runs:
-            delete_commits_topic(settings)
 
 
 def _run_groupings(runs: Sequence[Settings], outputs: Outputs) -> Iterator[RunRecord]:
@@ -184,10 +178,6 @@ def _run_groupings(runs: Sequence[Settings], outputs: Outputs) -> Iterator[RunRe
             if not outcome.drained:
                 return
             yield recorder.record()
-
-
-def _format_record(course: RunRecord) -> str:
-    return f"[{get_colour(course.grouping)}]■[/] {course.grouping}: {course.summary}"
 
 
 def _require_messages(settings: Settings) -> None:
