@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from unskew.errors import UserError
 from unskew.kafka.connection import Connection
@@ -27,41 +28,42 @@ _CREATES = {
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check: its subject, what was found, whether that is enough, and what to do if not."""
+    """The result of a check: what was found, whether that is enough, and what to do if not."""
 
-    subject: str
     found: str
     fine: bool = True
     advice: str = ""
 
 
-def list_cluster_checks(
-    connection: Connection, topic: str | None, checkpoint: str | None
-) -> list[Callable[[], CheckResult]]:
-    """The checks of a cluster, and of a topic and a checkpoint if they are given."""
-    checks: list[tuple[str, Callable[[], CheckResult]]] = [("brokers", lambda: _check_brokers(connection))]
+Check: TypeAlias = Callable[[], CheckResult]
+
+
+def list_cluster_checks(connection: Connection, topic: str | None, checkpoint: str | None) -> dict[str, Check]:
+    """Subject → check: those of a cluster, and of a topic and a checkpoint if they are given."""
+    checks: dict[str, Check] = {"brokers": lambda: _check_brokers(connection)}
     if topic is not None:
-        checks += [
-            ("replication", lambda: _check_replication(connection, topic)),
-            ("retention", lambda: _check_retention(connection, topic)),
-            ("rights", lambda: _check_rights(connection, topic)),
-            ("clock", lambda: _check_clock(connection, topic)),
-        ]
+        of_topic = {
+            "replication": _check_replication,
+            "retention": _check_retention,
+            "rights": _check_rights,
+            "clock": _check_clock,
+        }
+        checks |= {subject: partial(check, connection, topic) for subject, check in of_topic.items()}
     if checkpoint is not None:
-        checks.append(("checkpoint", lambda: _check_checkpoint(checkpoint)))
-    return [lambda subject=subject, check=check: _guard(subject, check) for subject, check in checks]
+        checks["checkpoint"] = lambda: _check_checkpoint(checkpoint)
+    return {subject: partial(_guard, check) for subject, check in checks.items()}
 
 
-def _guard(subject: str, check: Callable[[], CheckResult]) -> CheckResult:
+def _guard(check: Check) -> CheckResult:
     """A check that can't be made is one that fails, and the others go on."""
     from confluent_kafka import KafkaException
 
     try:
         return check()
     except UserError as error:
-        return CheckResult(subject, "not known", fine=False, advice=str(error))
+        return CheckResult("not known", fine=False, advice=str(error))
     except KafkaException as error:
-        return CheckResult(subject, "not known", fine=False, advice=error.args[0].str())
+        return CheckResult("not known", fine=False, advice=error.args[0].str())
 
 
 def _describe_topic(connection: Connection, topic: str) -> Any:
@@ -90,7 +92,7 @@ def _check_brokers(connection: Connection) -> CheckResult:
     advice = (
         "" if brokers >= _REPLICAS else f"{_REPLICAS} brokers or more, so that a topic can have {_REPLICAS} replicas"
     )
-    return CheckResult("brokers", f"{brokers} at {connection.bootstrap_servers}", not advice, advice)
+    return CheckResult(f"{brokers} at {connection.bootstrap_servers}", not advice, advice)
 
 
 def _check_replication(connection: Connection, topic: str) -> CheckResult:
@@ -108,13 +110,13 @@ def _check_replication(connection: Connection, topic: str) -> CheckResult:
         advice.append(f"min.insync.replicas below {least}: else producers stop with the first broker that does")
     if behind:
         advice.append(f"{behind} partitions have a replica that isn't in sync: look at the brokers")
-    return CheckResult("replication", found, not advice, "; ".join(advice))
+    return CheckResult(found, not advice, "; ".join(advice))
 
 
 def _check_retention(connection: Connection, topic: str) -> CheckResult:
     settings = _read_settings(connection, topic)
     if not settings:
-        return CheckResult("retention", "not known", advice="the right to DESCRIBE_CONFIGS of the topic shows it")
+        return CheckResult("not known", advice="the right to DESCRIBE_CONFIGS of the topic shows it")
     kept_ms, policy = int(settings["retention.ms"]), settings["cleanup.policy"]
     kept = "for ever" if kept_ms < 0 else f"{kept_ms / 3_600_000:g} h"
     size = int(settings["retention.bytes"])
@@ -124,7 +126,7 @@ def _check_retention(connection: Connection, topic: str) -> CheckResult:
         advice.append("retention.ms of a day or more: a run that is down for longer than this misses messages")
     if "compact" in policy:
         advice.append("cleanup.policy=delete: a compacted topic loses messages before they are counted")
-    return CheckResult("retention", found, not advice, "; ".join(advice))
+    return CheckResult(found, not advice, "; ".join(advice))
 
 
 def _check_rights(connection: Connection, topic: str) -> CheckResult:
@@ -137,13 +139,13 @@ def _check_rights(connection: Connection, topic: str) -> CheckResult:
         )
     )
     if of_topic is None or of_cluster is None:
-        return CheckResult("rights", "not known: the brokers don't tell")
+        return CheckResult("not known: the brokers don't tell")
     lacking = {"READ", "DESCRIBE"} - of_topic
     found = f"topic: {', '.join(sorted(of_topic)) or 'none'}; cluster: {', '.join(sorted(of_cluster)) or 'none'}"
     if lacking:
-        return CheckResult("rights", found, fine=False, advice=f"{', '.join(sorted(lacking))} of the topic {topic}")
+        return CheckResult(found, fine=False, advice=f"{', '.join(sorted(lacking))} of the topic {topic}")
     advice = "" if "CREATE" in of_cluster else "without CREATE, make the result topics, and the right to WRITE to them"
-    return CheckResult("rights", found, advice=advice)
+    return CheckResult(found, advice=advice)
 
 
 def _check_clock(connection: Connection, topic: str) -> CheckResult:
@@ -159,14 +161,14 @@ def _check_clock(connection: Connection, topic: str) -> CheckResult:
     times = [each.result().timestamp for each in admin.list_offsets(asked, request_timeout=_PATIENCE).values()]
     newest = max(times, default=-1)
     if newest < 0:
-        return CheckResult("clock", "not known: the topic has no message")
+        return CheckResult("not known: the topic has no message")
     by = {"LogAppendTime": "a broker's", "CreateTime": "a producer's"}
     whose = by.get(_read_settings(connection, topic).get("message.timestamp.type", ""), "another")
     ahead = newest / 1000 - time.time()
     if ahead > _AHEAD:
         advice = "set this machine's clock, or that one, by NTP"
-        return CheckResult("clock", f"{ahead:,.1f} s behind {whose} clock at least", fine=False, advice=advice)
-    return CheckResult("clock", f"not behind {whose} clock: the newest message is {-ahead:,.0f} s old")
+        return CheckResult(f"{ahead:,.1f} s behind {whose} clock at least", fine=False, advice=advice)
+    return CheckResult(f"not behind {whose} clock: the newest message is {-ahead:,.0f} s old")
 
 
 def _check_checkpoint(address: str) -> CheckResult:
@@ -177,4 +179,4 @@ def _check_checkpoint(address: str) -> CheckResult:
     state = f"with {len(names)} entries" if names else "empty, or not there yet"
     found = f"{location}, {state}; files are made once {_CREATES[location.scheme]} (not tried: that would write)"
     advice = "a disk that all machines share, or an object store, if this path is on one machine"
-    return CheckResult("checkpoint", found, advice=advice if location.scheme == "file" else "")
+    return CheckResult(found, advice=advice if location.scheme == "file" else "")

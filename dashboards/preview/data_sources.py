@@ -61,19 +61,8 @@ class Table:
 Answer = list[Series] | Table
 
 
-class InfluxDB:
-    """A data source in Flux: an InfluxDB 2.
-
-    Parameters
-    ----------
-    url, token, org, bucket : str
-        As in its data source in Grafana.
-
-    """
-
-    def __init__(self, url: str, token: str, org: str, bucket: str) -> None:
-        self.url, self.bucket = url, bucket
-        self._access = {"url": url, "token": token, "org": org, "timeout": 1000 * _TIMEOUT}
+class InfluxDB(InfluxTarget):
+    """A data source in Flux: an InfluxDB 2."""
 
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer to a panel's query.
@@ -86,7 +75,7 @@ class InfluxDB:
         """
         query = selection.in_flux(target["query"], self.bucket, width)
         try:
-            with InfluxDBClient(**self._access) as client:
+            with InfluxDBClient(self.url, self.token, org=self.org, timeout=1000 * _TIMEOUT) as client:
                 tables = client.query_api().query(query)
         except ApiException as error:
             raise EnvironmentFault(f"InfluxDB at {self.url} refuses: {_reason(error.body) or error.reason}") from error
@@ -182,8 +171,8 @@ class DataSources:
             No server is named, and no stack runs.
 
         """
-        target = InfluxTarget.of(url, token, org, bucket)
-        if target is None and prometheus is None:
+        influxdb = InfluxDB.of(url, token, org, bucket)
+        if influxdb is None and prometheus is None:
             raise _missing("InfluxDB", "--influx-url")
         if prometheus is None:
             found = stack.find_server("prometheus")
@@ -191,7 +180,6 @@ class DataSources:
                 raise _missing("Prometheus", "--prometheus-url")
             prometheus = found.url
         require_http("--prometheus-url", prometheus)
-        influxdb = InfluxDB(target.url, target.token, target.org, target.bucket) if target else None
         return cls(influxdb, Prometheus(prometheus))
 
     def suffice(self, dashboard: Mapping[str, Any]) -> bool:

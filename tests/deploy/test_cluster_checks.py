@@ -66,7 +66,7 @@ class Cluster:
 
 
 def checked(cluster, topic: str | None = "clicks", checkpoint=None):
-    return {found.subject: found for found in (check() for check in list_cluster_checks(cluster, topic, checkpoint))}
+    return {subject: check() for subject, check in list_cluster_checks(cluster, topic, checkpoint).items()}
 
 
 def test_a_good_cluster(tmp_path):
