@@ -3,12 +3,17 @@
 A panel is Grafana's JSON. What isn't in it is as Grafana has it by default.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
+
+import yaml
 
 from unskew.apps.metrics import catalogue
-from unskew.dashboards.grafana import alerts, flux, promql
+from unskew.dashboards.grafana import flux, promql
+from unskew.deploy.servers.stack import RULES
 from unskew.grouping.registry import COLOURS, FAMILIES
 
 #: Unit in ``unskew.apps.metrics.catalogue`` → Grafana's. The text after ``si:`` is shown as it is, behind k, M, …
@@ -44,7 +49,8 @@ ENDINGS: dict[str, Sequence[str]] = {
 }
 
 #: A panel, and a query of a panel, as Grafana's JSON has them.
-Panel = Query = dict[str, Any]
+Panel: TypeAlias = dict[str, Any]
+Query: TypeAlias = dict[str, Any]
 
 LABEL = 16  # characters of a key beside a bar
 
@@ -71,7 +77,7 @@ def lines(title: str, description: str, *shown: Any, alert: str | None = None, *
     defaults: dict[str, Any] = {"custom": {"axisSoftMin": 0, "lineWidth": _WIDE}}
     if alert is not None:
         description = f"{description} Dashed: where the alert {alert} begins."
-        steps = [{"color": "transparent", "value": None}, {"color": _ALARM, "value": alerts.figure(alert)}]
+        steps = [{"color": "transparent", "value": None}, {"color": _ALARM, "value": find_threshold(alert)}]
         defaults["thresholds"] = {"mode": "absolute", "steps": steps}
         defaults["custom"]["thresholdsStyle"] = {"mode": "dashed"}
     options = {"tooltip": {"mode": "multi", "sort": "desc"}}
@@ -84,7 +90,7 @@ def each(label: str, *panel: Any, **how: Any) -> Panel:
     The label is one of `ENDINGS`. It stands before its value at the end of the series' names.
     """
     made = lines(*panel, **how)
-    settings = [(ENDINGS[label][len(DASHES) :], "custom.lineWidth", _NARROW)]
+    settings: list[tuple[Sequence[str], str, Any]] = [(ENDINGS[label][len(DASHES) :], "custom.lineWidth", _NARROW)]
     for at, dashes in enumerate(DASHES[1:], 1):
         settings.append((ENDINGS[label][at :: len(DASHES)], "custom.lineStyle", {"fill": "dash", "dash": dashes}))
     for endings, setting, value in settings:
@@ -166,6 +172,27 @@ def now(subject: str, name: str, by: Sequence[str] = (), *where: str) -> tuple[s
     gauge = catalogue.get_metric(subject, name)
     unit = "percentunit" if gauge.unit == "percent" else UNITS[gauge.unit]
     return unit, promql.query(promql.now(gauge, by, *where), by)
+
+
+@cache
+def read_alerts() -> dict[str, dict[str, Any]]:
+    """Alert → its rule. ``deploy/rules`` alone has the figures above which alerts fire."""
+    files = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in RULES]
+    rules = [rule for file in files for group in file["groups"] for rule in group["rules"]]
+    return {rule["alert"]: rule for rule in rules if "alert" in rule}
+
+
+def find_threshold(alert: str) -> float:
+    """The number that the alert's last comparison has, in Prometheus' base units.
+
+    >>> find_threshold("FallingBehind"), find_threshold("LateRising")
+    (60.0, 0.01)
+    """
+    expression = read_alerts()[alert]["expr"].strip()
+    found = re.search(r"> ([\d.e+-]+)$", expression)
+    if found is None:
+        raise ValueError(f"{alert} doesn't end with a number to compare with: {expression}")
+    return float(found[1])
 
 
 def _make_panel(

@@ -12,7 +12,7 @@ from tests.waiting import awaited
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.catalogue import Sample
 from unskew.apps.metrics.outputs import Exporter
-from unskew.dashboards.grafana.alerts import annotations
+from unskew.dashboards.grafana.panels import read_alerts
 from unskew.deploy.servers.stack import RULES
 
 DEPLOY = RULES[0].parents[1]
@@ -48,9 +48,9 @@ def test_alerts_fire_when_they_should_and_not_before(promtool):
 def test_every_alert_is_tested_where_it_fires_and_where_it_does_not():
     tests = "".join(path.read_text() for path in CASES)
     # A case that expects an alert is also told what other runs' series mustn't cause; so one case may do for both.
-    assert set(annotations()) == set(re.findall(r"alertname: (\w+)", tests))
+    assert set(read_alerts()) == set(re.findall(r"alertname: (\w+)", tests))
     fires = re.findall(r"alertname: (\w+)\n +eval_time: \w+\n +exp_alerts:", tests)
-    assert set(annotations()) == set(fires)
+    assert set(read_alerts()) == set(fires)
 
 
 def _sections() -> dict[str, str]:
@@ -63,7 +63,7 @@ def test_every_alert_has_its_section_and_every_section_its_alert():
     pages = re.search(r'Documentation = "(.+/)docs/', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert pages
     links = {alert: f"{pages[1]}{RUNBOOKS}#{alert.lower()}" for alert in _sections()}
-    assert {alert: texts["runbook_url"] for alert, texts in annotations().items()} == links
+    assert {alert: rule["annotations"]["runbook_url"] for alert, rule in read_alerts().items()} == links
 
 
 @pytest.mark.parametrize("alert", _sections())
