@@ -91,9 +91,8 @@ def check_variables(dashboard: Dashboard) -> Iterator[str]:
         unknown = set(_VARIABLE.findall(uid + text)) - declared - _BUILT_IN
         yield from (f"{where} uses ${name}, which is not declared" for name in sorted(unknown))
     for where, target in _targets(dashboard):
-        yield from (
-            f"{where} does not heed ${name}" for name in ("run", "grouping") if f"{name}" not in _list_used(target)
-        )
+        used = _VARIABLE.findall(_text(target))
+        yield from (f"{where} does not heed ${name}" for name in ("run", "grouping") if name not in used)
 
 
 def about_metrics(dashboard: Dashboard) -> Iterator[str]:
@@ -147,16 +146,6 @@ def check_colours(dashboard: Dashboard) -> Iterator[str]:
                     yield f"{_name(panel)} does not name its series by grouping and run"
 
 
-def check_links(dashboard: Dashboard) -> Iterator[str]:
-    """The dashboards link to each other, with the selection, and mark the runs' events."""
-    tags = set(dashboard.get("tags") or [])
-    links = [link for link in dashboard.get("links") or [] if set(link["tags"]) & tags]
-    if not any(link["includeVars"] and link["keepTime"] for link in links):
-        yield "no link leads to the other dashboards with variables and time range"
-    if not dashboard.get("annotations", {}).get("list"):
-        yield "nothing marks what happened"
-
-
 #: All rules.
 RULES: tuple[Rule, ...] = (
     check_descriptions,
@@ -167,7 +156,6 @@ RULES: tuple[Rule, ...] = (
     check_rates,
     check_times,
     check_colours,
-    check_links,
 )
 
 
@@ -178,7 +166,7 @@ def _targets(dashboard: Dashboard) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{_name(panel)} (without a query)", {}
         asked = panel.get("datasource", {})
         yield from ((_name(panel), {"datasource": asked, **target}) for target in panel.get("targets") or [])
-    for mark in dashboard.get("annotations", {}).get("list", []):
+    for mark in dashboard["annotations"]["list"]:
         yield mark["name"], {"datasource": mark["datasource"], **mark["target"]}
 
 
@@ -191,10 +179,6 @@ def _units(panel: Mapping[str, Any]) -> Iterator[str]:
 def _text(target: Mapping[str, Any]) -> str:
     query = target.get("query") or target.get("expr") or ""
     return query["query"] if isinstance(query, dict) else query
-
-
-def _list_used(target: Mapping[str, Any]) -> set[str]:
-    return set(_VARIABLE.findall(_text(target)))
 
 
 def _name(panel: Mapping[str, Any]) -> str:

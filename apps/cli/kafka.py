@@ -17,31 +17,26 @@ from unskew.shell import parse_pairs
 
 app = typer.Typer(help="The embedded Kafka broker: start it, stop it, see whether it runs.", no_args_is_help=True)
 
-PortOption = Annotated[
-    int | None,
-    typer.Option(min=1, max=65535, help="Port for clients.", show_default="that of its last run, or a free one"),
-]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Directory for the broker's topics, settings and log. They are kept.", show_default="in UNSKEW_HOME"
-    ),
-]
-PropertyOption = Annotated[
-    list[str] | None,
-    typer.Option("--property", metavar="NAME=VALUE", help="A further property of the broker; repeatable."),
-]
-ForegroundOption = Annotated[
-    bool, typer.Option("--foreground", help="Stay in the foreground, and stop the broker on Ctrl-C.")
-]
-
 
 @app.command()
 def start(
-    port: PortOption = None,
-    data: DataOption = None,
-    properties: PropertyOption = None,
-    foreground: ForegroundOption = False,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="Port for clients.", show_default="that of its last run, or a free one"),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory for the broker's topics, settings and log. They are kept.", show_default="in UNSKEW_HOME"
+        ),
+    ] = None,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="NAME=VALUE", help="A further property of the broker; repeatable."),
+    ] = None,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay in the foreground, and stop the broker on Ctrl-C.")
+    ] = False,
 ) -> None:
     """Start a broker on this machine and leave it running. The other commands then use it."""
     extra = parse_pairs("--property", properties or [])

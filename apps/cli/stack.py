@@ -1,6 +1,7 @@
 """`unskew stack start|stop|status`: InfluxDB and Prometheus on this machine, without Docker."""
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -16,27 +17,18 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_DEFAULT_PORT = "that of its last run, or a free one"
-
+_port_option = partial(typer.Option, min=1, max=65535, show_default="that of its last run, or a free one")
 PartsArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="influxdb|prometheus", help="Which of the two.", show_default="both"),
-]
-InfluxPortOption = Annotated[
-    int | None,
-    typer.Option("--influxdb-port", min=1, max=65535, help="InfluxDB's port.", show_default=_DEFAULT_PORT),
-]
-PrometheusPortOption = Annotated[
-    int | None,
-    typer.Option("--prometheus-port", min=1, max=65535, help="Prometheus' port.", show_default=_DEFAULT_PORT),
 ]
 
 
 @app.command()
 def start(
     parts: PartsArgument = None,
-    influxdb_port: InfluxPortOption = None,
-    prometheus_port: PrometheusPortOption = None,
+    influxdb_port: Annotated[int | None, _port_option(help="InfluxDB's port.")] = None,
+    prometheus_port: Annotated[int | None, _port_option(help="Prometheus' port.")] = None,
 ) -> None:
     """Start InfluxDB and Prometheus, and leave them running. `unskew topology` then sends its metrics to them.
 

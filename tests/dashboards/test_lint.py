@@ -92,8 +92,6 @@ BROKEN = [
     ("check_times", "overview", asking("v.timeRangeStop)", "now())"), "does not keep to the time range"),
     ("check_colours", "overview", having(*COLOUR, value="#ffffff"), "has not SHUFFLE's colour"),
     ("check_colours", "overview", lacking(*DEFAULTS, "displayName"), "does not name its series"),
-    ("check_links", "overview", lambda dashboard: dashboard.pop("links"), "no link"),
-    ("check_links", "overview", lambda dashboard: dashboard["annotations"].update(list=[]), "nothing marks"),
 ]
 
 
