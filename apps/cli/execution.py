@@ -96,20 +96,9 @@ def execute_topology(
     live: bool,
     batch_timeout: float | None = None,
 ) -> None:
-    """Run the topology until it is drained, stopped by a signal, or fails. Then print its summary, and save it.
+    """Run the topology until it is drained, stopped by a signal, or fails. Then print its summary.
 
-    Parameters
-    ----------
-    settings : Settings
-        What to run.
-    destinations : Destinations
-        Where the metrics go.
-    summary : Path or None
-        The file to save the summary to (JSON). None: it isn't saved.
-    live : bool
-        Whether the display shows workers, balance, rate, lag and hot keys.
-    batch_timeout : float, optional
-        After how many seconds without a batch the process ends, with exit code 4. Default: never.
+    ``summary`` is a file to save it to, and ``batch_timeout`` that of the ``Watchdog`` (s).
 
     Raises
     ------

@@ -354,14 +354,7 @@ def parse_parameters(
 ) -> dict[str, dict[str, Any]]:
     """Grouping → those of the given parameters that it has, and their values.
 
-    Parameters
-    ----------
-    given : sequence of (str, str)
-        Names and values.
-    groupings : sequence of str
-        The groupings.
-    others : iterable of str
-        What else is valid as a name, for the error.
+    ``others`` is what else is valid as a name, for the error.
 
     Raises
     ------
@@ -410,14 +403,7 @@ def _spell_setting(setting: "Field[Any] | str") -> str:
 def load_operator(path: str | None, options: Mapping[str, str], others: Collection[str] = ()) -> Any:
     """The work at ``MODULE:NAME``: a function over batches, or a keyed operator with options; None without a path.
 
-    Parameters
-    ----------
-    path : str or None
-        The work.
-    options : mapping of str to str
-        What is given as ``--work-option``.
-    others : collection of str
-        The names of options that aren't the work's own, but the run's.
+    ``others`` are the names of options that aren't the work's own, but the run's.
 
     Raises
     ------

@@ -46,14 +46,7 @@ class PlanNode:
 
 
 class SqlPlan:
-    """The operators of a query's physical plan, found by their metrics' accumulators.
-
-    Parameters
-    ----------
-    description : str
-        The query's text or description.
-
-    """
+    """The operators of a query's physical plan, found by their metrics' accumulators."""
 
     def __init__(self, description: str) -> None:
         self.description = description
@@ -78,11 +71,7 @@ class SqlPlan:
 def find_stage_nodes(nodes: Iterable[tuple[PlanNode, Collection[str]]]) -> tuple[list[str], list[str]]:
     """The operators' names, without wrappers, and the columns of the shuffle that the stage reads.
 
-    Parameters
-    ----------
-    nodes : iterable of (PlanNode, collection of str)
-        Operators in order, and the stage's metrics of them. An operator may come several times.
-
+    The operators come in order, each with the stage's metrics of it. One may come several times.
     """
     names: dict[int, str] = {}
     keys: list[str] = []

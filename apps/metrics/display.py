@@ -54,19 +54,9 @@ _WAITING_EVERY = 15.0  # s
 def draw_worker_bars(
     loads: ArrayLike, grouping: str, notes: Sequence[tuple[str, Sequence[str]]] = (), most: int = _MOST_BARS
 ) -> Table:
-    """A table with a bar for each worker: its share of the load, against the largest share.
+    """A table with a bar for each worker, at most so many: its share of the load, against the largest share.
 
-    Parameters
-    ----------
-    loads : [W]
-        Each worker's tuples.
-    grouping : str
-        The grouping's name.
-    notes : sequence of (heading, [W] texts)
-        Further columns.
-    most : int
-        The largest number of bars.
-
+    ``notes`` are further columns: heading and a text for each worker.
     """
     shares = measures.load_shares(loads)
     largest = max(float(shares.max()), 1e-9)
@@ -192,18 +182,8 @@ class Display:
     """A run's progress on stderr, and its summary on stdout. It is a context manager.
 
     On a terminal, the progress is one line that is kept up to date, above the workers' loads. Elsewhere, lines are
-    printed from time to time.
-
-    Parameters
-    ----------
-    settings : Settings
-        The run.
-    opening : str
-        The text of the first line.
-    view : LiveView, optional
-        A view that is shown below the line instead of the workers' loads.
-    notice : callable, optional
-        Returns a text for the end of a line. Empty: there is none.
+    printed from time to time. They begin with the ``opening``, and end with what ``notice`` returns. A ``view`` is
+    shown below the line instead of the workers' loads.
 
     Raises
     ------

@@ -60,19 +60,9 @@ def sample_batch(report: "BatchReport") -> Iterator[Sample]:
 def sample_loads(
     loads: Sequence[int], busy: Sequence[float], time_ms: int, done: Mapping[str, Value] | None = None
 ) -> Iterator[Sample]:
-    """Samples of a batch and of its workers.
+    """Samples of a batch and of its workers: each one's tuples and time at work (s; empty: it isn't known).
 
-    Parameters
-    ----------
-    loads : [W]
-        The tuples of each worker.
-    busy : [W]
-        The time at work of each worker (s). Empty: it isn't known.
-    time_ms : int
-        The batch's time.
-    done : mapping, optional
-        Other values of the batch.
-
+    ``done`` has other values of the batch.
     """
     values: dict[str, Value] = {"tuples": sum(loads), **(done or {})}
     if values["tuples"]:
@@ -227,15 +217,9 @@ def flatten_internals(internals: Mapping[str, Any], prefix: str = "") -> Iterato
 
 
 class MetricsReporter:
-    """Gives the metrics of one run to the outputs. It is a listener of batches, and follows Spark's progress.
+    """Gives the metrics of one run to the outputs, which must be open.
 
-    Parameters
-    ----------
-    settings : Settings
-        The run.
-    outputs : Outputs
-        The outputs, which must be open.
-
+    It is a listener of batches, and follows Spark's progress.
     """
 
     def __init__(self, settings: Settings, outputs: Outputs) -> None:

@@ -46,14 +46,10 @@ _IDS = RandomIdGenerator()
 
 
 class Collector:
-    """A connection to a collector.
+    """A connection to a collector: ``otlp://HOST:PORT``, or ``otlps://`` with TLS.
 
-    Parameters
-    ----------
-    url : str
-        ``otlp://HOST:PORT``, or ``otlps://`` with TLS. Headers and certificates are those of OpenTelemetry's variables
-        ``OTEL_EXPORTER_OTLP_HEADERS`` and ``OTEL_EXPORTER_OTLP_CERTIFICATE``.
-
+    Headers and certificates are those of OpenTelemetry's variables ``OTEL_EXPORTER_OTLP_HEADERS`` and
+    ``OTEL_EXPORTER_OTLP_CERTIFICATE``.
     """
 
     def __init__(self, url: str) -> None:

@@ -16,17 +16,8 @@ _LAG = "lag.json"
 class LastLag:
     """A checkpoint's last known lag: the messages of all partitions that waited after a batch.
 
-    Its file is written as a whole, and only if the lag has changed. No count depends on it.
-
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-
-    Attributes
-    ----------
-    messages : int or None
-        The lag. None: no run has written one that can be read.
+    Its file is written as a whole, and only if the lag has changed. No count depends on it. If no run has written one
+    that can be read, ``messages`` is None.
 
     Raises
     ------
@@ -40,14 +31,7 @@ class LastLag:
         self.messages = self._read()
 
     def set(self, messages: int) -> None:
-        """Write the lag.
-
-        Raises
-        ------
-        EnvironmentFault
-            The checkpoint can't be written.
-
-        """
+        """Write the lag. Raises as the class does."""
         if messages != self.messages:
             self._folder.write(_LAG, orjson.dumps({"messages": messages}))
             self.messages = messages

@@ -31,15 +31,7 @@ def query(text: str) -> dict[str, str]:
 def read(*metrics: Metric, variables: Sequence[str] = RUN, where: str = "") -> str:
     """The points of one subject's metrics, of the selected runs in the time range.
 
-    Parameters
-    ----------
-    *metrics : Metric
-        All of one subject.
-    variables : sequence of str
-        Variables that select among the tags of their names.
-    where : str
-        A further condition on ``r``.
-
+    The variables select among the tags of their names. ``where`` is a further condition on ``r``.
     """
     (measurement,) = {metric.subject.name for metric in metrics}
     fields = " or ".join(f'r._field == "{metric.name}"' for metric in metrics)

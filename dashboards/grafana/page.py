@@ -45,29 +45,20 @@ _TAG_VALUES = (
 )
 
 #: Variable → its label and description.
-_VARIABLES = {"run": ("Run", COMMON["run"]), "grouping": ("Grouping", "groupingType"), "worker": ("Worker", "0 … W − 1")}
+_VARIABLES = {
+    "run": ("Run", COMMON["run"]),
+    "grouping": ("Grouping", "groupingType"),
+    "worker": ("Worker", "0 … W − 1"),
+}
 
 
 def page(
     uid: str, title: str, description: str, *rows: list[Panel], source: DataSource = "influxdb", workers: bool = False
 ) -> dict[str, Any]:
-    """A dashboard of those rows of panels.
+    """A dashboard of those rows of panels, of one height each. Its title is the question that it answers.
 
-    Parameters
-    ----------
-    uid : str
-        Its name in the dashboard's address.
-    title : str
-        The question that the dashboard answers.
-    description : str
-        How the dashboard answers it.
-    *rows : list of Panel
-        Panels of one height. They share the width of their row.
-    source : str
-        The data source of its panels, variables and marks: there is no need for another one.
-    workers : bool
-        Whether workers can be selected.
-
+    Panels, variables and marks have one data source: there is no need for another one. ``workers``: whether workers
+    can be selected.
     """
     panels, y = [], 0
     for row in rows:

@@ -47,20 +47,7 @@ _CHARACTERS = 8.0  # of a table, in the width of a column of the grid
 
 
 def draw(dashboard: Mapping[str, Any], panels: Sequence[Panel], marks: Sequence[Mark], selection: Selection) -> bytes:
-    """The picture, as PNG.
-
-    Parameters
-    ----------
-    dashboard : dict
-        The dashboard's JSON.
-    panels : sequence of Panel
-        Its panels with their data.
-    marks : sequence of Mark
-        The events that are drawn as vertical lines.
-    selection : Selection
-        Time range and values of variables, which are named above the panels.
-
-    """
+    """The picture of a dashboard's JSON, as PNG. Marks are vertical lines, and the selection is named at the top."""
     rows = max(panel.spec["gridPos"]["y"] + panel.spec["gridPos"]["h"] for panel in panels)
     height = _HEAD + rows * _ROW
     # A key with two dollar signs is no formula.

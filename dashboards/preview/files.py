@@ -36,18 +36,7 @@ def save(
 ) -> Iterator[Saved]:
     """Run the panels' queries, draw and write one dashboard after the other, and write the page at the end.
 
-    Parameters
-    ----------
-    names : iterable of str
-        The dashboards.
-    sources : DataSources
-        The servers.
-    selection : Selection
-        Time range and values of variables.
-    folder : Path
-        Where the files go.
-    reload : int
-        After how many seconds (s) a browser loads the page anew; 0: never.
+    ``reload`` is after how many seconds a browser loads the page anew; 0: never.
 
     Raises
     ------
@@ -108,20 +97,7 @@ def html(
     values: Mapping[str, Sequence[str]] | None = None,
     reload: int = 0,
 ) -> str:
-    """The page with all pictures, each with the numbers that it shows as text.
-
-    Parameters
-    ----------
-    dashboards : dict
-        Name → JSON.
-    pictures : dict
-        Name → PNG.
-    values : dict, optional
-        Name → what each of its panels shows, as text.
-    reload : int
-        After how many seconds (s) a browser loads the page anew; 0: never.
-
-    """
+    """The page with all pictures (PNG), each with what its panels show as text."""
     links = "".join(f'<a href="#{name}">{escape(dashboards[name]["title"])}</a>' for name in pictures)
     shown = values or {}
     sections = "".join(_section(name, dashboards[name], each, shown.get(name, ())) for name, each in pictures.items())

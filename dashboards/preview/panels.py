@@ -196,19 +196,11 @@ def shorten(text: str) -> str:
 
 
 def format_value(value: float | str | None, unit: str, decimals: int | None = None) -> str:
-    """A value as text, with its unit.
+    """A value as text, with its unit by Grafana's name. A text stays as it is, and None is shown as a dash.
 
-    Parameters
-    ----------
-    value : float, str or None
-        The value. A text stays as it is, and None is shown as a dash.
-    unit : str
-        Grafana's name of the unit. A unit that isn't known here is written after the number, as Grafana does.
-    decimals : int, optional
-        Digits after the point. By default there are three significant digits.
+    A unit that isn't known here is written after the number, as Grafana does. By default there are three significant
+    digits.
 
-    Examples
-    --------
     >>> (
     ...     format_value(12345.6, "short"),
     ...     format_value(0.00071, "s"),
@@ -218,7 +210,6 @@ def format_value(value: float | str | None, unit: str, decimals: int | None = No
     ('12.3 k', '710 µs', '7.44 %', '–')
     >>> format_value(12345.6, "si: tuples/s"), format_value(8, "furlongs")
     ('12.3 k tuples/s', '8 furlongs')
-
     """
     if value is None:
         return "–"

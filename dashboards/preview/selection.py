@@ -30,18 +30,7 @@ class Selection:
         return next((step for step in _STEPS if step >= exact), _STEPS[-1])
 
     def in_flux(self, query: str, bucket: str, width: int) -> str:
-        """A query as Grafana sends it to InfluxDB.
-
-        Parameters
-        ----------
-        query : str
-            The query, as it is in the dashboard.
-        bucket : str
-            The data source's bucket.
-        width : int
-            The panel's width, in columns of the grid.
-
-        """
+        """A query of a panel of that width, in columns of the grid, as Grafana sends it to InfluxDB."""
         literals = {
             "timeRangeStart": _flux_time(self.start),
             "timeRangeStop": _flux_time(self.stop),

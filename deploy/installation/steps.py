@@ -89,25 +89,10 @@ def run_with_progress(
     directory: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run a program, and show the progress of its output.
+    """Run a program, append its output to the log, and return its exit code.
 
-    Parameters
-    ----------
-    command
-        Program and arguments.
-    log
-        The file to append its output to.
-    progress
-        The progress of the step.
-    counts
-        Whether an output line means one more unit.
-    directory, environment
-        The program's directory, and its environment, which is ours by default.
-
-    Returns
-    -------
-    int
-        The program's exit code.
+    `counts` is whether an output line means one more unit of the progress. By default the program has our directory
+    and environment.
     """
     with (
         log.open("a", buffering=1) as record,  # by line, for readers meanwhile

@@ -40,10 +40,8 @@ class Broker(ServerProcess):
 
     Parameters
     ----------
-    data
-        Its directory of topics, settings and log. Brokers can't share one.
-    port
-        The port for clients. Default: the port of the directory's last run, or a free one.
+    data, port
+        The directory, of topics, settings and log, and the port of `ServerProcess`.
     properties
         More broker properties. `listeners` adds to the broker's.
     heap_mb
@@ -177,18 +175,9 @@ class Broker(ServerProcess):
 def _server_properties(
     records: Path, port: int, controller_port: int, extra: Mapping[str, str] | None = None, node: int = _CONTROLLER
 ) -> dict[str, str]:
-    """The broker's properties.
+    """The properties of the broker with this id in its cluster, whose topics' data are in `records`.
 
-    Parameters
-    ----------
-    records
-        The directory of topics' data.
-    port, controller_port
-        The ports of the broker for clients, and of the controller for brokers.
-    extra
-        Properties that extend or replace ours. `listeners` adds to those that the broker needs.
-    node
-        The broker's id in its cluster.
+    `extra` ones extend or replace ours. `listeners` adds to those that the broker needs.
     """
     extra = dict(extra or {})
     controls = node == _CONTROLLER

@@ -15,10 +15,7 @@ def start_broker(
 ) -> BrokerAddress:
     """Start a broker that outlives this process, for all commands to find, or return the running one.
 
-    Parameters
-    ----------
-    data, port, properties
-        As for `Broker`. Default: `default_data()`, the port of its last run or a free one, and no properties.
+    By default its data are in `default_data()`, and its port is that of its last run, or a free one.
 
     Raises
     ------
@@ -61,13 +58,7 @@ def require_none_other(address: BrokerAddress, data: Path | None, port: int | No
 
 
 def stop_broker() -> BrokerAddress | None:
-    """Shut down the running broker, and wait until it has ended. Its data stay.
-
-    Returns
-    -------
-    BrokerAddress or None
-        The stopped broker, if any ran.
-    """
+    """Shut down the running broker, and wait until it has ended. Its data stay. Returns it, if any ran."""
     address = find_broker()
     if address is not None:
         end_process(address.pid, lambda: find_broker() == address)

@@ -74,10 +74,8 @@ class InfluxDBServer(HttpServer):
 
     Parameters
     ----------
-    directory
-        The server's directory of data, log and token.
-    port
-        The port for clients. Default: the port of the directory's last run, or a free one.
+    directory, port
+        As for `ServerProcess`.
     token
         The clients' token. Default: the directory's, or a random one if the directory is new.
     org, bucket

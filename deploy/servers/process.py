@@ -25,12 +25,8 @@ class ChildProcess:
 
     Parameters
     ----------
-    command
-        Program and arguments.
-    log
-        The file to append both output streams to.
-    environment
-        Variables in addition to ours.
+    command, log, environment
+        Program and arguments, the file to append both output streams to, and variables in addition to ours.
     detached
         Whether the process outlives this one.
     keep_open
@@ -104,14 +100,7 @@ class ChildProcess:
 def end_process(pid: int, runs: Callable[[], bool], patience: float = 30) -> None:
     """End a server started by another process of ours: SIGTERM, then SIGKILL after `patience` seconds.
 
-    Parameters
-    ----------
-    pid
-        The server's process id.
-    runs
-        Whether the server still runs.
-    patience
-        Seconds until SIGKILL.
+    `runs` says whether it still runs.
     """
     deadline = time.monotonic() + patience
     os.kill(pid, signal.SIGTERM)

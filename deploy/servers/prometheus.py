@@ -82,8 +82,8 @@ class PrometheusServer(HttpServer):
 
     Parameters
     ----------
-    directory
-        The server's directory of samples, configuration and log.
+    directory, port
+        As for `ServerProcess`.
     targets
         Job → addresses `host:port` that Prometheus scrapes, each at `/metrics`.
     targets_from
@@ -93,8 +93,6 @@ class PrometheusServer(HttpServer):
         Files with recording rules and alerts.
     every
         Seconds between scrapes, and between evaluations of the rules.
-    port
-        The port for clients. Default: the port of the directory's last run, or a free one.
 
     Examples
     --------
@@ -123,12 +121,7 @@ class PrometheusServer(HttpServer):
     def query(self, expression: str, at: float | None = None) -> list[dict[str, Any]]:
         """The series of an instant query, each with its `metric` (labels) and `value` (time, text).
 
-        Parameters
-        ----------
-        expression
-            PromQL for an instant vector.
-        at
-            Unix time. Default: now.
+        `at` is a Unix time. Default: now.
 
         Raises
         ------

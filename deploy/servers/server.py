@@ -237,15 +237,7 @@ class HttpServer(ServerProcess):
 
 
 def describe_move(title: str, port: int) -> str:
-    """A line for the users of a server whose port has changed since its previous run.
-
-    Parameters
-    ----------
-    title
-        The server's name for users.
-    port
-        Its previous port.
-    """
+    """A line for the users of a server whose port has changed since its previous run."""
     return f"port {port}, which {title} had before, is taken by another program: clients need the new address"
 
 

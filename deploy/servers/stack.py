@@ -60,12 +60,7 @@ def find_server(part: str) -> StackServer | None:
 def start_server(part: str, port: int | None = None) -> StackServer:
     """Start a server that outlives this process, for all commands to find, or return the running one.
 
-    Parameters
-    ----------
-    part
-        One of `PARTS`.
-    port
-        The port for clients. Default: the port of its last run, or a free one.
+    By default its port is that of its last run, or a free one.
 
     Raises
     ------
@@ -96,13 +91,7 @@ def has_program(part: str) -> bool:
 
 
 def stop_server(part: str) -> StackServer | None:
-    """Shut down the server, and wait until it has ended. Its data stay.
-
-    Returns
-    -------
-    StackServer or None
-        The stopped server, if it ran.
-    """
+    """Shut down the server, and wait until it has ended. Its data stay. Returns it, if it ran."""
     found = find_server(part)
     if found is not None:
         end_process(found.pid, lambda: find_server(part) == found)

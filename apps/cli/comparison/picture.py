@@ -21,17 +21,8 @@ def draw_comparison(runs: Sequence[RunRecord], picture: Path, subtitle: str = ""
     """Draw runs over the same stream side by side.
 
     The upper row shows each worker's load. The lower row shows what changes in the course of the stream, beside the
-    sums: STD_DEV of the windows, and the workers' time in the batches.
-
-    Parameters
-    ----------
-    runs : sequence of RunRecord
-        At least one run, with at least one batch and one window.
-    picture : Path
-        The file to write. Its suffix determines the format.
-    subtitle : str
-        A description of the settings that the runs have in common.
-
+    sums: STD_DEV of the windows, and the workers' time in the batches. Each run needs a batch and a window at least.
+    The suffix of the file determines its format.
     """
     look: Any = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "text.parse_math": False}
     with mpl.rc_context(look):

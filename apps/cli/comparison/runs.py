@@ -86,7 +86,7 @@ def run_comparison(
     """Run each grouping until all messages are counted. Print and save their figures.
 
     All runs share one Spark session, which is warm before the first of them. A signal stops the comparison. It then
-    shows the finished runs.
+    shows the finished runs, and returns only these.
 
     Parameters
     ----------
@@ -95,15 +95,8 @@ def run_comparison(
         ``common.checkpoint``.
     groupings : mapping
         The grouping's name → its options.
-    folder : Path
-        The folder for the files.
-    destinations : Destinations
-        Where the runs' metrics go.
-
-    Returns
-    -------
-    list of RunRecord
-        The runs that were drained. These are all runs, unless a signal stopped the comparison.
+    folder, destinations : Path, Destinations
+        Where the files and the runs' metrics go.
 
     Raises
     ------
@@ -121,11 +114,10 @@ def run_comparison(
     tables.prepare_folder(folder)
     console = Console(highlight=False)
     console.print(f"{', '.join(groupings)} over {tables.describe_settings(common)}", soft_wrap=True)
-    for name, options in groupings.items():
-        if options:
-            defaults = get_parameters(name)
-            chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
-            console.print(f"{name} with {chosen}", soft_wrap=True)
+    for name in filter(groupings.get, groupings):  # those with options
+        defaults, options = get_parameters(name), groupings[name]
+        chosen = ", ".join(f"{option} {value} (default {defaults[option]})" for option, value in options.items())
+        console.print(f"{name} with {chosen}", soft_wrap=True)
     courses: list[RunRecord] = []
     with ExitStack() as stack:
         for settings in runs:  # their checkpoints go, so the topics with the numbers of their batches do, too

@@ -37,17 +37,9 @@ _MORE_METRICS = {
 
 
 def format_records(kind: str, windows: Windows, top: int) -> RenderableType:
-    """The records of a topic of this kind, as tables.
+    """At least one record of a topic of this kind (``reader.KINDS``), as tables.
 
-    Parameters
-    ----------
-    kind : str
-        One of ``unskew.apps.cli.result_topics.reader.KINDS``.
-    windows : Windows
-        The records to show, at least one.
-    top : int
-        The largest number of rows in a list of keys or messages. 0: all.
-
+    ``top`` is the largest number of rows in a list of keys or messages. 0: all.
     """
     if kind == "aggregator":
         return _format_counts(windows, top)

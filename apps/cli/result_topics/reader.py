@@ -100,14 +100,12 @@ class RecordSelection:
     It takes a topic's records in their order. The latest record is the one of the latest batch, which isn't always the
     last: a driver that was paused, or a producer that tries again, may have written an older record last. Among records
     of one batch, or of no batch, it is the one that was written last. Only the records of the selected windows are in
-    memory.
+    memory. If the topic's records don't belong to windows, all belong to one, named "".
 
     Parameters
     ----------
     window : str
         The selected windows: ``latest``, ``all``, or a text with which their start begins (``2026-01-31T12:00``).
-    windowed : bool
-        Whether the topic's records belong to windows. If not, all belong to one window, named "".
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """The stream to simulate: a generator, a dataset, a column of a file, or the present contents of a Kafka topic."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -122,12 +122,7 @@ class StreamSpec:
         raise UsageError(f"stream is {self.spec!r}; valid: {FORMS}")
 
     def read_some(self, *, recorded: bool) -> TimedKeys:
-        """The whole stream, as ``read``.
-
-        Parameters
-        ----------
-        recorded : bool
-            Whether its times are needed.
+        """The whole stream, as ``read``. ``recorded``: its times are needed.
 
         Raises
         ------

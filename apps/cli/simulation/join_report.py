@@ -28,18 +28,9 @@ _LITTLE = 1.1  # from which on a plan by cost is better than one by rows
 
 
 def print_join(given: Sequence[StreamSpec], workers: Sequence[int], batch: int | None, *, as_json: bool) -> None:
-    """Print what a join of two streams does, for each number of workers.
+    """Print what a join of two streams does, for each number of workers; or an object for each of them.
 
-    Parameters
-    ----------
-    given : sequence of two StreamSpec
-        The left stream, whose seed is that of all draws, and the right one.
-    workers : sequence of int
-        The numbers of workers.
-    batch : int or None
-        As ``JoinSimulation`` has it.
-    as_json : bool
-        Whether to print an object for each number of workers instead.
+    The left stream's seed is that of all draws. The ``batch`` is as ``JoinSimulation`` has it.
 
     Raises
     ------

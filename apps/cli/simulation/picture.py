@@ -63,13 +63,7 @@ def draw_by_workers(
 def draw_sweep(rows: Sequence[tuple[str, str, str, float, float]], file: Path) -> None:
     """Draw the worst window over the added states, a panel a stream.
 
-    Parameters
-    ----------
-    rows : sequence of (stream, label, grouping, states besides each key's first, worst max/mean)
-        The points.
-    file : path
-        The picture.
-
+    A row is (stream, label, grouping, states besides each key's first, worst max/mean).
     """
     streams = list(dict.fromkeys(row[0] for row in rows))
     across = min(5, len(streams))

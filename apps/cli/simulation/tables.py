@@ -88,14 +88,7 @@ class GroupingFigures(NamedTuple):
 
 
 def describe_partitions(messages: Mapping[int, int]) -> str:
-    """A line about a topic's partitions, of which no grouping makes even ones.
-
-    Parameters
-    ----------
-    messages : mapping
-        Kafka partition → its messages.
-
-    """
+    """A line about a topic's partitions and their messages, of which no grouping makes even ones."""
     loads = list(messages.values())
     text = f"Kafka: {len(loads)} partitions, the largest has {straggler_ratio(loads):.2f} times the mean"
     if found := [str(each) for each, is_hot in zip(messages, find_hot(loads), strict=True) if is_hot]:

@@ -183,16 +183,7 @@ def recommend_grouping(predictions: Mapping[str, Prediction]) -> str | None:
 
 
 def describe_recommendation(predictions: Mapping[str, Prediction], key: SimulatedBatches) -> str:
-    """One line: which grouping to choose (``recommend_grouping``), or why none.
-
-    Parameters
-    ----------
-    predictions : label → Prediction
-        Of all groupings.
-    key : SimulatedBatches
-        KEY's.
-
-    """
+    """One line: which grouping to choose (``recommend_grouping``), or why none. ``key`` has KEY's batches."""
     label = recommend_grouping(predictions)
     if label is None:
         best = max((each.speedup.value for each in predictions.values()), default=1.0)
