@@ -69,17 +69,8 @@ def is_version_2(program: Path) -> bool:
 class InfluxDBServer(HttpServer):
     """InfluxDB with an organisation, a bucket and an all-access token. As a context manager it runs inside the block.
 
-    The first start on a directory sets up InfluxDB. Later starts find organisation, bucket and token there. Points
-    survive `stop`, `kill` and `restart`.
-
-    Parameters
-    ----------
-    directory, port
-        As for `ServerProcess`.
-    token
-        The clients' token. Default: the directory's, or a random one if the directory is new.
-    org, bucket
-        The organisation and bucket to create in a new directory. An existing directory keeps its own.
+    The first start on a directory sets up InfluxDB, with a random token. Later starts find organisation, bucket and
+    token there. Points survive `stop`, `kill` and `restart`.
 
     Examples
     --------
@@ -91,21 +82,12 @@ class InfluxDBServer(HttpServer):
     name = "InfluxDB"
     health = "/health"
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        port: int | None = None,
-        token: str | None = None,
-        org: str = "unskew",
-        bucket: str = "unskew",
-    ) -> None:
+    def __init__(self, directory: Path, *, port: int | None = None) -> None:
         super().__init__(directory, port=port)
-        self._access = self.directory / "access.json"
-        kept = json.loads(self._access.read_text()) if self._access.is_file() else {}
-        self.token: str = token or kept.get("token") or secrets.token_urlsafe(32)
-        self.org: str = kept.get("org", org)
-        self.bucket: str = kept.get("bucket", bucket)
+        self._kept = self.directory / "access.json"
+        new = {"token": secrets.token_urlsafe(32), "org": "unskew", "bucket": "unskew"}
+        self._access: dict[str, str] = json.loads(self._kept.read_text()) if self._kept.is_file() else new
+        self.token, self.org, self.bucket = (self._access[name] for name in new)
 
     def _command(self) -> list[str | Path]:
         return [
@@ -122,14 +104,13 @@ class InfluxDBServer(HttpServer):
     def _ready(self) -> None:
         if not fetch_response(f"{self.url}/api/v2/setup")["allowed"]:
             return
-        access = {"token": self.token, "org": self.org, "bucket": self.bucket}
-        write_private(self._access, json.dumps(access))
+        write_private(self._kept, json.dumps(self._access))
         # The password is for the disabled web interface.
         login = {"username": "unskew", "password": secrets.token_urlsafe(32)}
         try:
-            fetch_response(f"{self.url}/api/v2/setup", {**access, **login})
+            fetch_response(f"{self.url}/api/v2/setup", {**self._access, **login})
         except OSError as error:
             raise EnvironmentFault(f"InfluxDB refuses to be set up: {error}") from error
 
     def _announcement(self) -> dict[str, str]:
-        return {**super()._announcement(), "token": self.token, "org": self.org, "bucket": self.bucket}
+        return {**super()._announcement(), **self._access}

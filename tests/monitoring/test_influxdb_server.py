@@ -28,8 +28,8 @@ def values(server: InfluxDBServer) -> list[int]:
 
 
 def test_points_survive_restart_kill_and_a_new_server_on_the_directory(tmp_path):
-    with InfluxDBServer(tmp_path, token="chosen", org="ours", bucket="kept") as server:
-        url = server.url
+    with InfluxDBServer(tmp_path) as server:
+        url, token = server.url, server.token
         write(server, 1)
         server.restart()
         write(server, 2)
@@ -39,7 +39,7 @@ def test_points_survive_restart_kill_and_a_new_server_on_the_directory(tmp_path)
         assert server.url == url
         write(server, 3)
     with InfluxDBServer(tmp_path) as again:
-        assert (again.token, again.org, again.bucket) == ("chosen", "ours", "kept")
+        assert (again.token, again.org, again.bucket) == (token, "unskew", "unskew")
         assert values(again) == [1, 2, 3]
 
 

@@ -206,10 +206,10 @@ class JoinSimulation:
         """The number of batches."""
         return len(self._cut_batches())
 
-    def find_hottest(self, count: int = 5) -> list[JoinedKey]:
-        """The keys with most load on both sides, pairs included."""
+    def find_hottest(self) -> list[JoinedKey]:
+        """The five keys with most load on both sides, pairs included."""
         left, right, pairs = self.sides.left, self.sides.right, self.sides.pairs
-        first = np.argsort(-(left + right + PAIR_COST * pairs), kind="stable")[:count].tolist()
+        first = np.argsort(-(left + right + PAIR_COST * pairs), kind="stable")[:5].tolist()
         figures = (each[first].tolist() for each in (left, right, pairs))
         return list(starmap(JoinedKey, zip(map(show_key, self.sides.keys.texts(first)), *figures, strict=True)))
 

@@ -182,10 +182,10 @@ def rank_groupings(
     return dict(sorted(answers.items(), key=lambda item: item[1].score))
 
 
-def find_hottest(keys: Keys, count: int = 5) -> list[tuple[str, float]]:
-    """The keys with most tuples, and their shares of all tuples."""
+def find_hottest(keys: Keys) -> list[tuple[str, float]]:
+    """The five keys with most tuples, and their shares of all tuples."""
     tuples = np.bincount(keys.codes)
-    first = np.argsort(-tuples, kind="stable")[:count].tolist()
+    first = np.argsort(-tuples, kind="stable")[:5].tolist()
     return list(zip(map(show_key, keys.texts(first)), (tuples[first] / len(keys.codes)).tolist(), strict=True))
 
 
