@@ -152,12 +152,13 @@ def _load_simulation(
     given: "StreamSpec", batches: BatchOptions, options: SimulationOptions, sources: int
 ) -> "Simulation":
     """The whole stream, to be simulated with these options."""
-    from unskew.apps.cli.simulation import simulation
+    from unskew.apps.cli.simulation.simulation import Simulation
+    from unskew.grouping import encode_keys
 
     arguments, read = options.arguments(), given.read_some(recorded=options.recorded)
     arguments["settings"]["batch"] = batches.batch
-    keys, times = simulation.encode_keys(read.keys), read.times if options.recorded else None
-    return simulation.Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
+    keys, times = encode_keys(read.keys), read.times if options.recorded else None
+    return Simulation(keys, times, costs=batches.costs, sources=sources, **arguments)
 
 
 def _sweep(

@@ -86,9 +86,8 @@ def store_jars(scheme: str) -> list[Path]:
     scheme = "abfs" if scheme == "abfss" else scheme
     if scheme not in _STORES:
         return []
-    return resolve_jars(
-        _store_description(scheme), scheme, f"what Spark needs for {scheme}://", *_STORES[scheme], _SUMS
-    )
+    description = DESCRIPTION.with_name(f"{scheme}.xml")
+    return resolve_jars(description, scheme, f"what Spark needs for {scheme}://", *_STORES[scheme], _SUMS)
 
 
 def has_all_jars() -> bool:
@@ -112,7 +111,8 @@ def pyspark_home() -> Path:
 
 def _pinned_version() -> str | None:
     """The version of the connector that `ivy.xml` names."""
-    return next((row.get("rev") for row in _parse_description().iterfind(_DEPENDENCIES) if _is_source(row)), None)
+    root = ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
+    return next((row.get("rev") for row in root.iterfind(_DEPENDENCIES) if _is_source(row)), None)
 
 
 def _pyspark_version() -> str:
@@ -122,21 +122,13 @@ def _pyspark_version() -> str:
     return installed.partition("+")[0]
 
 
-def _parse_description() -> ET.Element:
-    return ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
-
-
-def _store_description(scheme: str) -> Path:
-    return DESCRIPTION.with_name(f"{scheme}.xml")
-
-
 def _is_source(dependency: ET.Element) -> bool:
     return dependency.get("name", "").startswith(SOURCE)
 
 
 def _write_description(version: str) -> Path:
     """Write, once, an Ivy file like ours with only the connector of another Spark version."""
-    root = _parse_description()
+    root = ET.fromstring(DESCRIPTION.read_bytes())  # noqa: S314  our own file
     for parent in root.iterfind("dependencies"):
         for row in parent.findall("dependency"):
             if _is_source(row):
@@ -324,7 +316,7 @@ def _read_fault(log: Path) -> str:
 def lock_hashes() -> None:
     """Fetch all missing archives, and write all hashes to the file."""
     lines: list[str] = []
-    stores = [(_store_description(scheme), scheme) for scheme in _STORES]
+    stores = [(DESCRIPTION.with_name(f"{scheme}.xml"), scheme) for scheme in _STORES]
     for description, configuration in [(DESCRIPTION, "broker"), (DESCRIPTION, "connector"), *stores]:
         resolve_jars(description, configuration, "archives", *_ABOUT)
         hashes = _hash_archives(_archives_directory(description), configuration)

@@ -27,9 +27,10 @@ from evidence.balance.reachable import Places
 from evidence.balance.streams import STREAMS, WINDOW
 from evidence.balance.theory import most_of_windows, read_keys
 from evidence.tables import make_table, print_table
-from unskew.apps.cli.simulation.simulation import Contestant, FeedbackTiming, Simulation
+from unskew.apps.cli.simulation.simulation import Contestant, Simulation
 from unskew.grouping.keys import Keys
 from unskew.grouping.measures import straggler_ratio
+from unskew.grouping.simulator import FeedbackTiming
 
 #: Of BOUNDED_LOAD, the greatest first.
 SLACKS = (0.1, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01, 0.005, 0.002)

@@ -226,8 +226,8 @@ class SimulationOptions:
 
     def arguments(self) -> dict[str, Any]:
         """The simulation's arguments besides keys, their times and costs, and the number of sources."""
-        from unskew.apps.cli.simulation.simulation import FeedbackTiming
         from unskew.grouping.arguments import check_number
+        from unskew.grouping.simulator import FeedbackTiming
 
         # Checked here, where an error has the option's name and its unit.
         feedback = FeedbackTiming(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.grouping import add_sources, create, encode_keys
+from unskew.grouping import add_sources, create
 from unskew.grouping.keys import Keys
 from unskew.grouping.simulator import (
     FeedbackTiming,
@@ -20,8 +20,6 @@ from unskew.grouping.simulator import (
     make_workload,
     simulate,
 )
-
-__all__ = ["WINDOWS", "Contestant", "FeedbackTiming", "Simulation", "encode_keys"]
 
 #: The windows of a stream's second half in which loads are measured: what lasts, without what a scheme has to learn.
 WINDOWS = 10
