@@ -143,8 +143,7 @@ def preview(
     ] = None,
     output: Annotated[Path, typer.Option(help="Directory for the pictures and the page.")] = Path("out/dashboards"),
     follow: Annotated[
-        bool,
-        typer.Option("--follow", help="Draw again and again until Ctrl-C; the open page reloads by itself."),
+        bool, typer.Option("--follow", help="Draw again and again until Ctrl-C; the open page reloads by itself.")
     ] = False,
 ) -> None:
     """Draw the dashboards without Grafana, as pictures and one page, by running their queries on the servers."""

@@ -12,15 +12,11 @@ from unskew.deploy.servers.server import describe_move
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.loopback import fetch_response
 
-app = typer.Typer(
-    help="Start and stop InfluxDB and Prometheus on this machine, without Docker.",
-    no_args_is_help=True,
-)
+app = typer.Typer(help="Start and stop InfluxDB and Prometheus on this machine, without Docker.", no_args_is_help=True)
 
 _port_option = partial(typer.Option, min=1, max=65535, show_default="that of its last run, or a free one")
 PartsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="influxdb|prometheus", help="Which of the two.", show_default="both"),
+    list[str] | None, typer.Argument(metavar="influxdb|prometheus", help="Which of the two.", show_default="both")
 ]
 
 

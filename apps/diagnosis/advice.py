@@ -79,11 +79,7 @@ def advise(found: Finding) -> list[str]:
         f"More partitions keep a key's rows together: if the {found.share:.0%} are one key's, they don't help. "
         f"`unskew diagnose TABLE --key {column}` shows its hottest keys."
     )
-    return [
-        f"{call.format(keys=named, workers=found.tasks)}: {_predict(found)}.",
-        _advise_aqe(found),
-        partitions,
-    ]
+    return [f"{call.format(keys=named, workers=found.tasks)}: {_predict(found)}.", _advise_aqe(found), partitions]
 
 
 def _predict(found: Finding) -> str:

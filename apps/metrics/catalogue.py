@@ -118,11 +118,7 @@ _KIND = {"kind": "start, restart, scale_up, scale_down, rebalance"}
 WINDOW = Subject("window", "A closed window", "the window's end", {})
 WORKER = Subject("worker", "A worker in a closed window", "the window's end", _WORKER)
 HOT_KEY = Subject(
-    "hot_key",
-    "One of the ten keys with the most tuples in a closed window",
-    "the window's end",
-    _RANK,
-    is_ranking=True,
+    "hot_key", "One of the ten keys with the most tuples in a closed window", "the window's end", _RANK, is_ranking=True
 )
 OPEN_WINDOW = Subject(
     "open_window",
@@ -220,12 +216,7 @@ METRICS = (
     Metric(SOURCE, "lag_velocity", "messages/s", "by how much the lag grew per second, over the last minute"),
     Metric(SOURCE, "arrival_rate", "messages/s", "messages that arrived per second, over the last minute"),
     Metric(SOURCE, "share", "ratio", "the partition's share of the messages that arrived; 1 / S is even"),
-    Metric(
-        SOURCE,
-        "hot",
-        "number",
-        "1: its rate is above the mean + 2 standard deviations, and above 1.2 × the mean",
-    ),
+    Metric(SOURCE, "hot", "number", "1: its rate is above the mean + 2 standard deviations, and above 1.2 × the mean"),
     Metric(STATES, "finished", "records", "states that left in the batch: their window closed, or their TTL was over"),
     Metric(STATES, "fragments", "records", "states that workers sent to mergers in the batch"),
     Metric(

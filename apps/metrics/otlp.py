@@ -140,14 +140,7 @@ def _make_batch_spans(
     def make(name: str, start: int, end: int, parent: SpanContext | None = None) -> ReadableSpan:
         context = SpanContext(trace, _IDS.generate_span_id(), False, TraceFlags(TraceFlags.SAMPLED))
         return ReadableSpan(
-            name,
-            context,
-            parent,
-            resource,
-            attributes,
-            start_time=start,
-            end_time=end,
-            instrumentation_scope=_SCOPE,
+            name, context, parent, resource, attributes, start_time=start, end_time=end, instrumentation_scope=_SCOPE
         )
 
     batch = make("batch", begin, begin + int(float(sample.values["duration"]) * 1e9))

@@ -78,10 +78,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
 
 
 def run_comparison(
-    common: Settings,
-    groupings: Mapping[str, Mapping[str, Any]],
-    folder: Path,
-    destinations: Destinations = _NOWHERE,
+    common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path, destinations: Destinations = _NOWHERE
 ) -> list[RunRecord]:
     """Run each grouping until all messages are counted. Print and save their figures.
 

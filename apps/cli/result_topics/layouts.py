@@ -125,11 +125,7 @@ def _format_windows(windows: Windows) -> Table:
 
 
 def _format_metrics(event: dict[str, Any], window: str) -> Table:
-    table = Table(
-        box=None,
-        show_header=False,
-        pad_edge=False,
-    )
+    table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
     table.add_row("window (UTC)", shorten_window(window))

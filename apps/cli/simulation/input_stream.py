@@ -29,14 +29,7 @@ from unskew.shell import parse_pair, parse_value
 #: The generators that a stream may name.
 GENERATORS: dict[str, Callable[..., KeyStream]] = {
     make.__name__: make
-    for make in (
-        streams.zipf,
-        streams.uniform,
-        streams.hot,
-        streams.matched,
-        streams.lognormal,
-        streams.drifting,
-    )
+    for make in (streams.zipf, streams.uniform, streams.hot, streams.matched, streams.lognormal, streams.drifting)
 }
 _NAMED = {*GENERATORS, "kafka", "counts"}  # what a stream of another kind than a dataset or a file begins with
 FORMS = (
