@@ -18,7 +18,6 @@ from unskew.apps.cli.field_options import describe_parts, list_parts, read_parts
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError, suggest_names
 from unskew.kafka.connection import BOOTSTRAP_VARIABLE, Connection
-from unskew.log_format import VARIABLE as LOG_FORMAT_VARIABLE
 from unskew.loopback import LOOPBACK
 from unskew.option_style import GROUPING, METRICS, SPARK, STREAM, WORK, style_of
 from unskew.shell import parse_pairs, parse_value
@@ -297,21 +296,6 @@ Conf = Annotated[
         "by the checkpoint (default: the cores, on a cluster at least 4; W for keyed operators "
         "whose tuples have a cost).",
         rich_help_panel=SPARK,
-    ),
-]
-LogFormatOption = Annotated[
-    str,
-    typer.Option(
-        metavar="text|json",
-        envvar=LOG_FORMAT_VARIABLE,
-        help="Format of the output: text, or one line of JSON per event, on stderr.",
-        rich_help_panel=METRICS,
-    ),
-]
-LiveOption = Annotated[
-    bool,
-    typer.Option(
-        "--live", help="Watch workers, STD_DEV, rate, lag and hot keys in the terminal.", rich_help_panel=METRICS
     ),
 ]
 

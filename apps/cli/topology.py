@@ -12,8 +12,6 @@ from unskew.apps.cli.option_groups import (
     EndOptions,
     GroupingOptions,
     KafkaOptions,
-    LiveOption,
-    LogFormatOption,
     MetricsOptions,
     OperatorOptions,
     SourceOptions,
@@ -22,8 +20,8 @@ from unskew.apps.cli.option_groups import (
 )
 from unskew.apps.settings import Settings, spell_grouping
 from unskew.errors import UsageError
-from unskew.log_format import TEXT, choose_log_format
-from unskew.option_style import SPARK, is_option
+from unskew.log_format import TEXT, VARIABLE, choose_log_format
+from unskew.option_style import METRICS, SPARK, is_option
 from unskew.shell import parse_pairs
 
 
@@ -44,8 +42,21 @@ def topology(
     work: OperatorOptions,
     metrics: MetricsOptions,
     kafka: KafkaOptions,
-    live: LiveOption = False,
-    log_format: LogFormatOption = TEXT,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Watch workers, STD_DEV, rate, lag and hot keys in the terminal.", rich_help_panel=METRICS
+        ),
+    ] = False,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            metavar="text|json",
+            envvar=VARIABLE,
+            help="Format of the output: text, or one line of JSON per event, on stderr.",
+            rich_help_panel=METRICS,
+        ),
+    ] = TEXT,
     summary: Annotated[Path | None, typer.Option(help="File to write the final summary to (JSON).")] = None,
     checkpoint: Annotated[
         str | None,

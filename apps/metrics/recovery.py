@@ -44,24 +44,9 @@ class LastLag:
 
 
 class Recovery:
-    """Measures a run's recovery, batch by batch.
+    """Measures a run's recovery, batch by batch, if the lag before its stop is known. The run starts with this call.
 
     A run that is stopped before it has recovered isn't measured. The next run then recovers to the lag at that stop.
-
-    Parameters
-    ----------
-    before : int or None
-        The lag before the stop. None: it isn't known, so nothing is measured.
-    now : callable
-        The time (s), from any beginning. The run starts at the time of this call.
-
-    Examples
-    --------
-    >>> clock = iter([100.0, 107.0])
-    >>> recovery = Recovery(20, lambda: next(clock))
-    >>> recovery.after(500), recovery.after(15), recovery.after(10)
-    (None, 7.0, None)
-
     """
 
     def __init__(self, before: int | None, now: Callable[[], float] = time.monotonic) -> None:

@@ -23,7 +23,12 @@ def start_broker(
         It can't be started, or a broker with other data or another port is running.
     """
     if address := find_broker():
-        require_none_other(address, data, port)
+        other_data = data is not None and data.absolute() != address.data
+        if other_data or (port is not None and port != address.port):
+            raise EnvironmentFault(
+                f"a broker runs already at {address.bootstrap_servers} with its data in {address.data}; "
+                "stop it first: `unskew kafka stop`"
+            )
         return address
     broker = Broker(data or default_data(), port=port, properties=properties)
     broker.start(detached=True)
@@ -39,22 +44,6 @@ def announce_broker(broker: Broker) -> BrokerAddress:
     if address is None:
         raise EnvironmentFault(f"the broker ended right after its start; its log is {broker.log}")
     return address
-
-
-def require_none_other(address: BrokerAddress, data: Path | None, port: int | None) -> None:
-    """Refuse a running broker if the user wants another data directory or another port.
-
-    Raises
-    ------
-    EnvironmentFault
-        It has another one. The message says how to stop the broker.
-    """
-    other_data = data is not None and data.absolute() != address.data
-    if other_data or (port is not None and port != address.port):
-        raise EnvironmentFault(
-            f"a broker runs already at {address.bootstrap_servers} with its data in {address.data}; "
-            "stop it first: `unskew kafka stop`"
-        )
 
 
 def stop_broker() -> BrokerAddress | None:
