@@ -28,11 +28,7 @@ Ask = Callable[[str], Answer]
 def connect(address: str) -> Ask:
     """A function path → answer of the API at this address.
 
-    Raises
-    ------
-    UsageError
-        The address isn't a UI's.
-
+    Raises ``UsageError``: the address isn't a UI's.
     """
     if not re.match(r"https?://[^/]", address):
         raise UsageError(f"--ui is {address!r}; valid: http://HOST:PORT, of a running application or a history server")

@@ -259,11 +259,7 @@ METRICS = (
 def get_metric(subject: str, name: str) -> Metric:
     """The metric of that name.
 
-    Raises
-    ------
-    KeyError
-        There is none.
-
+    Raises ``KeyError``: there is none.
     """
     for found in METRICS:
         if (found.subject.name, found.name) == (subject, name):

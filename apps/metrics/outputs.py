@@ -247,10 +247,7 @@ class QueuedWriter:
 def require_http(option: str, url: str) -> None:
     """Check that a URL is a server's http or https address.
 
-    Raises
-    ------
-    UsageError
-        If it isn't.
+    Raises ``UsageError`` if it isn't.
     """
     if not url.startswith(("http://", "https://")):
         raise UsageError(f"{option} {url}: no address; valid: http://HOST:PORT or https://HOST:PORT")
@@ -268,10 +265,7 @@ class InfluxTarget:
     def __post_init__(self) -> None:
         """Check what can be checked without a server.
 
-        Raises
-        ------
-        UsageError
-            If the URL isn't one, or there is no token.
+        Raises ``UsageError`` if the URL isn't one, or there is no token.
         """
         require_http("InfluxDB's URL", self.url)
         if not self.token:
@@ -281,10 +275,7 @@ class InfluxTarget:
     def of(cls, url: str | None, token: str | None, org: str | None, bucket: str | None) -> Self | None:
         """The target that the options name, or else the running stack's. None if there is neither.
 
-        Raises
-        ------
-        UsageError
-            If the URL is invalid, or there is no token for it.
+        Raises ``UsageError`` if the URL is invalid, or there is no token for it.
         """
         if url is not None:
             return cls(url, token or "", org or "unskew", bucket or "unskew")
@@ -309,11 +300,7 @@ def make_influx_writer(target: InfluxTarget) -> QueuedWriter:
 def make_otlp_writer(url: str) -> QueuedWriter:
     """What sends samples to an OpenTelemetry collector.
 
-    Raises
-    ------
-    EnvironmentFault
-        The packages of the extra aren't installed.
-
+    Raises ``EnvironmentFault``: the packages of the extra aren't installed.
     """
     try:
         from unskew.apps.metrics.otlp import Collector
@@ -348,11 +335,7 @@ class Destinations:
     ) -> Self:
         """The destinations that a command's options name. For others it takes those of the running `unskew stack`.
 
-        Raises
-        ------
-        UsageError
-            The URL or the port is invalid, or there is a URL but no token.
-
+        Raises ``UsageError``: the URL or the port is invalid, or there is a URL but no token.
         """
         if prometheus_port is None and stack.find_server("prometheus"):
             prometheus_port = 0
@@ -374,13 +357,7 @@ class Outputs:
     def __enter__(self) -> Self:
         """Open the outputs.
 
-        Raises
-        ------
-        UsageError
-            The exporter's port is taken.
-        EnvironmentFault
-            A package is missing.
-
+        Raises ``UsageError``: the exporter's port is taken; ``EnvironmentFault``: a package is missing.
         """
         to = self._destinations
         if to.prometheus_port is not None:

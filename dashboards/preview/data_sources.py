@@ -67,11 +67,7 @@ class InfluxDB(InfluxTarget):
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer to a panel's query.
 
-        Raises
-        ------
-        EnvironmentFault
-            The server doesn't answer, or refuses the query.
-
+        Raises ``EnvironmentFault``: the server doesn't answer, or refuses the query.
         """
         query = selection.in_flux(target["query"], self.bucket, width)
         try:
@@ -105,11 +101,7 @@ class Prometheus:
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer to a panel's query.
 
-        Raises
-        ------
-        EnvironmentFault
-            The server doesn't answer, or refuses the query.
-
+        Raises ``EnvironmentFault``: the server doesn't answer, or refuses the query.
         """
         step = selection.interval(width)
         # Grafana rounds the times to whole steps too, so that a later query has the same points.
@@ -163,13 +155,8 @@ class DataSources:
     ) -> Self:
         """The servers that are named, or else those of the running stack. A named Prometheus may be the only one.
 
-        Raises
-        ------
-        UsageError
-            A URL is invalid, or there is a URL of InfluxDB but no token.
-        EnvironmentFault
-            No server is named, and no stack runs.
-
+        Raises ``UsageError``: a URL is invalid, or there is a URL of InfluxDB but no token; ``EnvironmentFault``: no
+        server is named, and no stack runs.
         """
         influxdb = InfluxDB.of(url, token, org, bucket)
         if influxdb is None and prometheus is None:

@@ -41,10 +41,7 @@ def connector_jars() -> list[Path]:
 
     They match the installed pyspark: a connector works only with its Spark version. Only the pinned version has hashes.
 
-    Raises
-    ------
-    EnvironmentFault
-        They can't be fetched (`resolve_jars`), or don't exist for that version.
+    Raises ``EnvironmentFault``: they can't be fetched (`resolve_jars`), or don't exist for that version.
     """
     pinned, installed = _pinned_version(), _pyspark_version()
     if pinned in (None, installed):
@@ -63,10 +60,7 @@ def connector_jars() -> list[Path]:
 def fetch_connector(version: str) -> list[Path]:
     """The archives of the Kafka connector of any Spark version, after fetching missing ones, without hashes.
 
-    Raises
-    ------
-    EnvironmentFault
-        They can't be fetched (`resolve_jars`).
+    Raises ``EnvironmentFault``: they can't be fetched (`resolve_jars`).
     """
     return resolve_jars(
         _write_description(version), "connector", f"Spark {version}'s Kafka connector", *_ABOUT_CONNECTOR
@@ -98,10 +92,7 @@ def has_all_jars() -> bool:
 def pyspark_home() -> Path:
     """The directory of pip's Spark.
 
-    Raises
-    ------
-    EnvironmentFault
-        If pyspark isn't installed in this environment.
+    Raises ``EnvironmentFault`` if pyspark isn't installed in this environment.
     """
     spec = importlib.util.find_spec("pyspark")  # importing it would take a second
     if spec is None or not spec.submodule_search_locations:
@@ -260,10 +251,7 @@ def _find_ivy() -> Path:
 def ivy_settings(directory: Path) -> Path | None:
     """A settings file for Ivy, written into `directory` if necessary. None: Ivy's default applies.
 
-    Raises
-    ------
-    EnvironmentFault
-        If the user names a file that doesn't exist.
+    Raises ``EnvironmentFault`` if the user names a file that doesn't exist.
     """
     if named := os.environ.get("UNSKEW_IVYSETTINGS"):
         path = Path(named).expanduser()

@@ -23,10 +23,7 @@ JAVA = (17, 21)
 def require_python() -> None:
     """Refuse a Python on which the pinned packages don't run.
 
-    Raises
-    ------
-    EnvironmentFault
-        It is another version. The message says what to install.
+    Raises ``EnvironmentFault``: it is another version. The message says what to install.
     """
     first, last = (".".join(map(str, version)) for version in PYTHON)
     if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
@@ -39,10 +36,7 @@ def require_python() -> None:
 def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
     """Refuse a disk without enough free space.
 
-    Raises
-    ------
-    EnvironmentFault
-        There is too little.
+    Raises ``EnvironmentFault``: there is too little.
     """
     free = shutil.disk_usage(existing_parent(directory)).free / 1e9
     if free < needed_gb:

@@ -39,12 +39,8 @@ class BatchTiming:
     def courses(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulatedBatches]:
         """Label → the batches under that grouping, with this number of workers. KEY is always one of them, the first.
 
-        Raises
-        ------
-        ValueError, TypeError
-            A grouping has no such parameter, or one is out of range, or it must know the whole stream beforehand, or
-            the stream has no tuples, or takes too long.
-
+        Raises ``ValueError`` or ``TypeError``: a grouping has no such parameter, or one is out of range, or it must
+        know the whole stream beforehand, or the stream has no tuples, or takes too long.
         """
         every = [Contestant(KEY, KEY, {}), *contestants]
         routers = {

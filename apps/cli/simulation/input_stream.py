@@ -95,11 +95,7 @@ class StreamSpec:
     def read(self) -> TimedKeys:
         """The first ``tuples`` keys of the stream.
 
-        Raises
-        ------
-        UsageError
-            No stream has that name, or it can't be read.
-
+        Raises ``UsageError``: no stream has that name, or it can't be read.
         """
         name, _, rest = self.spec.partition(":")
         if name in GENERATORS:
@@ -117,11 +113,7 @@ class StreamSpec:
     def read_some(self, *, recorded: bool) -> TimedKeys:
         """The whole stream, as ``read``. ``recorded``: its times are needed.
 
-        Raises
-        ------
-        UsageError
-            It has no tuples, or no times that are needed; or as ``read``.
-
+        Raises ``UsageError``: it has no tuples, or no times that are needed; or as ``read``.
         """
         read = self.read()
         if not len(read.keys):
@@ -136,11 +128,7 @@ class StreamSpec:
     def rows(self, *columns: str) -> Iterator[KeyedRows]:
         """The rows of a file that have a key, with further columns, some at a time.
 
-        Raises
-        ------
-        UsageError
-            The file has no such column.
-
+        Raises ``UsageError``: the file has no such column.
         """
         column = self.spec.rpartition(":")[2]
         time = "time" if self.timed and column != "time" else ""
@@ -166,11 +154,7 @@ class StreamSpec:
         Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
         come in the order of their times, a histogram's keys in a random one.
 
-        Raises
-        ------
-        UsageError
-            No stream has that name.
-
+        Raises ``UsageError``: no stream has that name.
         """
         name, _, rest = self.spec.partition(":")
         if name in GENERATORS:
@@ -211,11 +195,7 @@ def _cut_blocks(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.
 def _is_dataset(spec: str) -> bool:
     """Whether a dataset has this name. Unlike a generator, it has no parameters.
 
-    Raises
-    ------
-    UsageError
-        It is given some.
-
+    Raises ``UsageError``: it is given some.
     """
     name, _, rest = spec.partition(":")
     if name.upper() not in registry.DATASETS:
@@ -228,11 +208,7 @@ def _is_dataset(spec: str) -> bool:
 def make_generator(name: str, text: str) -> KeyStream:
     """A generator with parameters such as ``z=1.2,k=1000``.
 
-    Raises
-    ------
-    UsageError
-        The generator has no such parameter, or the value is invalid.
-
+    Raises ``UsageError``: the generator has no such parameter, or the value is invalid.
     """
     make = GENERATORS[name]
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
@@ -316,13 +292,8 @@ def read_with_columns(
     a message that the topology would reject has the key null. Without ``field`` it is the Kafka key. Each column's
     function gives its value of a message.
 
-    Raises
-    ------
-    UsageError
-        Kafka has no such topic, or none of its messages has that field.
-    EnvironmentFault
-        Kafka doesn't answer.
-
+    Raises ``UsageError``: Kafka has no such topic, or none of its messages has that field; ``EnvironmentFault``: Kafka
+    doesn't answer.
     """
     read = None if field is None else JsonFields.column(field).read
     keys: list[Any] = []

@@ -32,11 +32,7 @@ def print_join(given: Sequence[StreamSpec], workers: Sequence[int], batch: int |
 
     The left stream's seed is that of all draws. The ``batch`` is as ``JoinSimulation`` has it.
 
-    Raises
-    ------
-    UsageError
-        A stream has no row with a key.
-
+    Raises ``UsageError``: a stream has no row with a key.
     """
     console = Console()
     sides = pair_sides(*(each.read_some(recorded=False).keys for each in given))

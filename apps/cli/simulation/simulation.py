@@ -63,11 +63,8 @@ class Simulation:
     def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulationOutcome]:
         """Label → the outcome of the simulation with this number of workers.
 
-        Raises
-        ------
-        ValueError, TypeError
-            A grouping, or the simulator, has no such parameter, or one is out of range.
-
+        Raises ``ValueError`` or ``TypeError``: a grouping, or the simulator, has no such parameter, or one is out of
+        range.
         """
         offered, speeds = self._workload(workers), self._speeds(workers)
         settings = {**self.settings, "batch": self.settings.get("batch") or self._fit_batch(offered)}
