@@ -4,7 +4,7 @@ from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.flux import DIST_COST, STD_DEV, STRAGGLING, THROUGHPUT, THROUGHPUT_IS
 from unskew.dashboards.grafana.page import page
-from unskew.dashboards.grafana.panels import UNITS, Column
+from unskew.dashboards.grafana.panels import UNITS
 
 _NANO = 1e9
 
@@ -77,13 +77,20 @@ GROUPINGS = page(
                 )
             ),
             {
-                "series": Column("run"),
-                "tuples": Column("tuples", UNITS["tuples"]),
-                "std_dev": Column("STD_DEV", UNITS["percent"]),
-                "straggling": Column("slowest / mean worker", UNITS["ratio"]),
-                "dist_cost": Column("DIST_COST", UNITS["workers/key"]),
-                "routing": Column("routing a tuple", "ns"),
-                "throughput": Column("THROUGHPUT_RATIO", UNITS["tuples/s"]),
+                "series": "run",
+                "tuples": "tuples",
+                "std_dev": "STD_DEV",
+                "straggling": "slowest / mean worker",
+                "dist_cost": "DIST_COST",
+                "routing": "routing a tuple",
+                "throughput": "THROUGHPUT_RATIO",
+            },
+            {
+                "STD_DEV": UNITS["percent"],
+                "slowest / mean worker": UNITS["ratio"],
+                "DIST_COST": UNITS["workers/key"],
+                "routing a tuple": "ns",
+                "THROUGHPUT_RATIO": UNITS["tuples/s"],
             },
             height=8,
         ),

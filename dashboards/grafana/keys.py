@@ -3,7 +3,7 @@
 from unskew.apps.metrics.catalogue import get_metric
 from unskew.dashboards.grafana import flux, panels
 from unskew.dashboards.grafana.page import MARKS, page
-from unskew.dashboards.grafana.panels import UNITS, Column
+from unskew.dashboards.grafana.panels import UNITS
 
 _KINDS = [kind for kinds, _ in MARKS.values() for kind in kinds]
 
@@ -19,13 +19,7 @@ KEYS = page(
             "Tuples of a key in the windows in which it was among the ten hottest, the number of these windows, "
             "and the most workers that held it in one of them.",
             flux.query(flux.hottest_keys(40)),
-            {
-                "key": Column("key"),
-                "series": Column("run"),
-                "tuples": Column("tuples", UNITS["tuples"]),
-                "windows": Column("windows", UNITS["number"]),
-                "workers": Column("workers", UNITS["workers"]),
-            },
+            {"key": "key", "series": "run", "tuples": "tuples", "windows": "windows", "workers": "workers"},
             height=11,
         ),
         panels.bars(
@@ -75,7 +69,7 @@ KEYS = page(
             "What happened?",
             "Starts, restarts, and what the grouping changed: the marks on the other panels.",
             flux.query(flux.read_events(_KINDS)),
-            {"time": Column("time"), "title": Column("run"), "tags": Column("what"), "text": Column("in words")},
+            {"time": "time", "title": "run", "tags": "what", "text": "in words"},
             height=9,
             no_value="Nothing happened in this time range",
         ),

@@ -5,7 +5,6 @@ A panel is Grafana's JSON. What isn't in it is as Grafana has it by default.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -58,14 +57,6 @@ _ALARM = "#c4162a"
 
 #: What a panel says that has no data, if it says nothing else.
 EMPTY = "No run in this time range"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A table's column: its heading, and Grafana's name of its unit."""
-
-    heading: str
-    unit: str = "short"
 
 
 def lines(title: str, description: str, *shown: Any, alert: str | None = None, **how: Any) -> Panel:
@@ -142,21 +133,21 @@ def bars(x: str, *panel: Any, lying: bool = False, **how: Any) -> Panel:
     return _make_panel("barchart", options, *panel, custom=custom, **how)
 
 
-def rows(title: str, description: str, query: Query, columns: Mapping[str, Column] | None = None, **how: Any) -> Panel:
-    """A table.
-
-    ``columns`` has the query's columns in the order in which they are shown, what each is called and its unit; by
-    default they are as they come.
-    """
+def rows(
+    title: str,
+    description: str,
+    query: Query,
+    headings: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
+    **how: Any,
+) -> Panel:
+    """A table of the query's columns: their headings in order, if not as they come, and heading → its unit."""
     panel = _make_panel("table", {}, title, description, "short", query, custom={"filterable": True}, **how)
-    if columns:
-        panel["fieldConfig"]["overrides"] = [
-            _override("byName", column.heading, "unit", column.unit)
-            for column in columns.values()
-            if column.unit != "short"
-        ]
-        headings = {name: column.heading for name, column in columns.items() if column.heading != name}
-        options = {"indexByName": {name: at for at, name in enumerate(columns)}, "renameByName": headings}
+    for heading, unit in (units or {}).items():
+        panel["fieldConfig"]["overrides"].append(_override("byName", heading, "unit", unit))
+    if headings:
+        renamed = {name: heading for name, heading in headings.items() if heading != name}
+        options = {"indexByName": {name: at for at, name in enumerate(headings)}, "renameByName": renamed}
         panel["transformations"] = [{"id": "organize", "options": options}]
     return panel
 
