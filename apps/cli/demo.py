@@ -5,7 +5,6 @@ The commands' help needn't wait for pyspark and numba. So modules that import th
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,17 +39,8 @@ GROUPINGS: Mapping[str, Mapping[str, float]] = {
     "BOUNDED_LOAD": NARROWED,
     "PLANNED": {},
 }
-
-
-@dataclass(frozen=True)
-class Size:
-    """The number of messages, and of messages in a batch: a multiple of the sources, so that all batches are equal."""
-
-    records: int
-    batch: int
-
-
-FULL, QUICK = Size(64_000, 4_000), Size(24_000, 2_000)
+#: The number of messages, and of messages in a batch: a multiple of the sources, so that all batches are equal.
+FULL, QUICK = (64_000, 4_000), (24_000, 2_000)
 
 
 def demo(
@@ -67,10 +57,10 @@ def demo(
     from unskew.apps.cli.comparison.runs import make_checkpoints, run_comparison
     from unskew.apps.metrics.outputs import Destinations
 
-    size = QUICK if quick else FULL
+    records, batch = QUICK if quick else FULL
     connection, left = _connect_kafka(bootstrap_servers, kafka_config)
     lacking = _start_stack(left)
-    topic = _publish_stream(connection, size.records)
+    topic = _publish_stream(connection, records)
     _print_text(
         "DYNAMIC_KEY's periods and BOUNDED_LOAD's window are shortened: by default they are for streams of hours"
     )
@@ -86,7 +76,7 @@ def demo(
             connection=connection,
             checkpoint=location,
             window=WINDOW,
-            max_tuples=size.batch,
+            max_tuples=batch,
             until_drained=True,
         )
         courses = run_comparison(settings, GROUPINGS, output, Destinations.of())

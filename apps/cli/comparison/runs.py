@@ -37,7 +37,6 @@ from unskew.shell import find_command_name, record_stop_signal
 _WARM_UP = 15.0  # s after the first batch
 _LOOK_EVERY = 0.05  # s
 _FREE = "x1000000000"  # nearly; for groupings that must know what keys cost
-_NOWHERE = Destinations()
 
 
 def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]) -> None:
@@ -78,7 +77,7 @@ def warm_up(spark: SparkSession, settings: Settings, stopped: Callable[[], bool]
 
 
 def run_comparison(
-    common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path, destinations: Destinations = _NOWHERE
+    common: Settings, groupings: Mapping[str, Mapping[str, Any]], folder: Path, destinations: Destinations
 ) -> list[RunRecord]:
     """Run each grouping until all messages are counted. Print and save their figures.
 
