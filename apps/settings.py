@@ -222,11 +222,7 @@ class Settings:
     def __post_init__(self) -> None:
         """Check each value. ``Dataflow.of`` lets the topology's parts check them.
 
-        Raises
-        ------
-        UsageError
-            A bad value; the message names it and the valid ones.
-
+        Raises ``UsageError`` if a value is bad; the message names it and the valid ones.
         """
         _require_one_of("mode", self.mode, MODES)
         self._choose_time()
@@ -303,11 +299,7 @@ class Settings:
     def cost(self) -> "Cost":
         """A tuple's cost at its worker: the process duration divided by the speed, times the factor of its key's class.
 
-        Raises
-        ------
-        UsageError
-            The speed isn't xN, or the factors aren't numbers.
-
+        Raises ``UsageError`` if the speed isn't xN, or the factors aren't numbers.
         """
         from unskew.grouping.simulated_cost import Cost
 
@@ -411,11 +403,7 @@ def choose_mode(master: str | None) -> str:
 def spell_grouping(grouping_type: str) -> str:
     """The name of a grouping as the registry spells it.
 
-    Raises
-    ------
-    UsageError
-        No grouping has that name.
-
+    Raises ``UsageError`` if no grouping has that name.
     """
     from unskew.grouping import get_grouping
 
@@ -425,11 +413,7 @@ def spell_grouping(grouping_type: str) -> str:
 def parse_numbers(option: str, text: str, *, least: float = 0.0, whole: bool = False) -> list[float]:
     """``1,2.5`` or ``1..64`` as numbers.
 
-    Raises
-    ------
-    UsageError
-        The text isn't of that form, or a number is below ``least`` or not whole where it must be.
-
+    Raises ``UsageError`` if the text isn't of that form, or a number is below ``least`` or not whole where it must be.
     """
     try:
         if ".." in text:

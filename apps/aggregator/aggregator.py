@@ -141,21 +141,9 @@ def open_delivery(
 class WindowPublisher:
     """Publishes closed windows: what the tasks do with their rows.
 
-    Parameters
-    ----------
-    connection, topic
-        The cluster and the topic of the aggregator's records.
-    workers : int
-        W.
-    checkpoint : str or Location
-        The query's checkpoint location, next to which tasks write what exceeds ``most``.
-    commits : TransactionalPartitions, optional
-        Writes the records exactly once. Default: at least once.
-    number : BatchId, optional
-        The batch's number, set by ``run``.
-    most, piece : int
-        The most bytes that a task returns through Spark, and about how many per row.
-
+    The topic is that of the aggregator's records. With ``commits`` they are written exactly once, under the batch's
+    number, which ``run`` sets; without, at least once. What exceeds ``most`` bytes that a task returns through Spark,
+    in rows of about ``piece`` bytes, is written next to the query's checkpoint.
     """
 
     connection: Connection
@@ -225,13 +213,7 @@ class Packable(Protocol):
 class WindowPacker:
     """Packs a task's reports of windows into rows of about equal size, the same for the same windows.
 
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-    most, piece : int
-        The most bytes that go through Spark, and about how many per row.
-
+    At most ``most`` bytes go through Spark, in rows of about ``piece`` bytes. The rest goes next to the checkpoint.
     """
 
     def __init__(self, checkpoint: Where, most: int = _MOST, piece: int = _PIECE) -> None:

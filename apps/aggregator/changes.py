@@ -92,18 +92,10 @@ def merge_changes(first: WindowChanges, second: WindowChanges) -> WindowChanges:
 
 
 def observe_changes(rows: pa.RecordBatch, merged: pa.Table, number: int) -> Iterator[WindowChanges]:
-    """Derive the changes of windows from rows of the state.
+    """Derive the changes of windows from the rows of the state that a batch changed.
 
-    Parameters
-    ----------
-    rows : RecordBatch
-        Rows that a batch changed: start, end, latest (ms), key, slot, tuples, count, batch, as in
-        ``CountingStage._sum_changes``.
-    merged : Table
-        Those of them that are keys' totals, in the schema ``aggregator.MERGED``.
-    number : int
-        The batch's number.
-
+    These have start, end, latest (ms), key, slot, tuples, count, batch, as in ``CountingStage._sum_changes``. Those of
+    them that are keys' totals are ``merged``, in the schema ``aggregator.MERGED``.
     """
     order = np.argsort(rows.column("start").to_numpy(), kind="stable")
     names = ("start", "end", "latest", "slot", "tuples", "count", "batch")
@@ -139,19 +131,9 @@ def count_workers(rows: pa.RecordBatch) -> NDArray[np.int64]:
 class ChangePublisher:
     """Publishes changed totals: what the tasks do with the state's changed rows.
 
-    Parameters
-    ----------
-    connection, topic
-        The cluster, and the topic of the aggregator's records.
-    checkpoint : str or Location
-        The query's checkpoint location.
-    generation : int
-        A number greater than those of earlier checkpoints that wrote to the topic.
-    ahead_ms : int
-        How far batch time is ahead of Spark's.
-    commits : TransactionalPartitions, optional
-        As for ``WindowPublisher``. A task's writer is that of its state partition, which the checkpoint fixes.
-
+    The topic is that of the aggregator's records. The generation is greater than those of earlier checkpoints that
+    wrote to it. ``ahead_ms`` is how far batch time is ahead of Spark's. With ``commits``, a task's writer is that of
+    its state partition, which the checkpoint fixes.
     """
 
     connection: Connection

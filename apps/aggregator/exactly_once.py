@@ -45,17 +45,8 @@ class TransactionalPartitions:
     hash of the key, and adaptive execution doesn't merge partitions. (Without the number,
     ``spark.sql.shuffle.partitions`` would decide. A checkpoint fixes only the state's partitions.)
 
-    Parameters
-    ----------
-    connection : Connection
-        The cluster.
-    topic : str
-        The topic with the batch numbers.
-    roles : tuple of (str, int)
-        What the writers write, and the number of writers for each: as many tasks publish such records of a batch.
-    otherwise : str
-        What works without transactions, for errors.
-
+    The ``roles`` are what the writers write, and the number of writers for each: as many tasks publish such records of
+    a batch. ``otherwise`` says what works without transactions, for errors.
     """
 
     connection: Connection
@@ -84,13 +75,7 @@ class TransactionalPartitions:
 def list_roles(parts: int, *, keyed: bool = False) -> tuple[tuple[str, int], ...]:
     """The roles of a topology's writers, in the order of their partitions.
 
-    Parameters
-    ----------
-    parts : int
-        How many tasks publish the aggregator's records of a batch, and as many its results.
-    keyed : bool
-        Whether the run has results of a keyed operator.
-
+    As many tasks as ``parts`` publish the aggregator's records of a batch, and as many its results if it is ``keyed``.
     """
     results = [("results", parts)] if keyed else []
     return (("distribution", 1), ("rejected", min(parts, _REJECTING)), ("aggregator", parts), *results)
@@ -102,22 +87,10 @@ def load_or_create(
     """The writers of a checkpoint, which are recorded there once, so that a batch that runs again has the same.
 
     A checkpoint set back to an earlier state, such as a backup, plans batches anew whose numbers were already
-    published. It gets new writers, which have written nothing.
+    published. It gets new writers, which have written nothing. ``made`` creates them from what is recorded: a unique
+    ``id``, and ``parts``, of which a new checkpoint gets as many as given. No other driver may be using the checkpoint.
 
-    Parameters
-    ----------
-    checkpoint : Checkpoint
-        The checkpoint, which no other driver may be using.
-    parts : int
-        How many writers a new checkpoint gets.
-    made : callable
-        Creates them from what is recorded: a unique ``id``, and ``parts``.
-
-    Raises
-    ------
-    EnvironmentFault
-        The broker or the checkpoint can't be reached.
-
+    Raises ``EnvironmentFault`` if the broker or the checkpoint can't be reached.
     """
     found = checkpoint.read_record().get(COMMITS)
     if found is not None and _is_set_back(there := made(found), checkpoint):

@@ -117,14 +117,7 @@ def select_hottest(rows: pa.Table) -> list[HotKey]:
 
 
 class Observer:
-    """Observes a task's rows in order of windows. Only unfinished windows are in memory.
-
-    Parameters
-    ----------
-    workers : int
-        W.
-
-    """
+    """Observes a task's rows in order of windows. Only unfinished windows are in memory."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

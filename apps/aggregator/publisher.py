@@ -59,19 +59,10 @@ class ResendableMessages:
 class ResultPublisher:
     """Writes records to the run's result topics. Each call returns when Kafka has acknowledged all.
 
-    Parameters
-    ----------
-    settings : Settings
-        The run.
-    commits : TransactionalPartitions, optional
-        The checkpoint's writers, for exactly-once delivery. Default: at least once.
+    With the checkpoint's writers (``commits``) they are delivered exactly once, without at least once.
 
-    Raises
-    ------
-    EnvironmentFault
-        A result topic, or the client with the user's settings, refuses records of a possible size, or the broker
-        refuses transactions.
-
+    Raises ``EnvironmentFault`` if a result topic, or the client with the user's settings, refuses records of a possible
+    size, or the broker refuses transactions.
     """
 
     def __init__(self, settings: Settings, commits: TransactionalPartitions | None = None) -> None:
@@ -105,11 +96,8 @@ class ResultPublisher:
 
         Exactly-once delivery may iterate over messages again, so an iterator won't do.
 
-        Raises
-        ------
-        EnvironmentFault
-            Kafka refused messages, or didn't acknowledge them in time, or another driver is running.
-
+        Raises ``EnvironmentFault`` if Kafka refused messages, or didn't acknowledge them in time, or another driver is
+        running.
         """
         topic = self.topics[role]
         if self.commits is not None and number is not None:

@@ -32,15 +32,8 @@ def read_rejected(
     """The rejected messages of a batch as Kafka records: columns ``key`` and ``value`` (JSON).
 
     A value that isn't text is in ``valueBase64``, in base64. Of a large value it is the beginning, and ``valueLength``
-    is the whole's number of bytes.
-
-    Parameters
-    ----------
-    spark, settings, batch
-        The session, the run, and the batch to read again.
-    failures : mapping
-        (partition, offset) → reason, for messages with a key on which the user's work raised an error.
-
+    is the whole's number of bytes. Of messages with a key on which the user's work raised an error, ``failures`` has
+    the reason, by (partition, offset).
     """
     messages = (
         spark.read.format("kafka")

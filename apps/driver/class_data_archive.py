@@ -28,11 +28,7 @@ _DUMP = 300.0  # s, for a JVM to write its archive at its end
 def record() -> None:
     """Create the missing archives.
 
-    Raises
-    ------
-    EnvironmentFault
-        The broker or Spark can't run here.
-
+    Raises ``EnvironmentFault`` if the broker or Spark can't run here.
     """
     folder = class_data.archives_directory()
     folder.mkdir(parents=True, exist_ok=True)

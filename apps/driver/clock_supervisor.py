@@ -24,20 +24,7 @@ class ClockSupervisor:
     """Decides before each batch which lead batch time has over the clock, and when a query must restart for it.
 
     Call ``begin_query`` first. The thread that runs the batches calls ``change_lead``, and the one that waits for the
-    query ``is_set_back``.
-
-    Parameters
-    ----------
-    settings : Settings
-        The run's.
-    lease : Lease
-        The checkpoint's lease.
-
-    Attributes
-    ----------
-    restarts : bool
-        Whether the query must restart, because the lead has changed or the clock was set back.
-
+    query ``is_set_back``. The query must restart (``restarts``) when the lead has changed or the clock was set back.
     """
 
     def __init__(self, settings: Settings, lease: Lease) -> None:
@@ -73,13 +60,8 @@ class ClockSupervisor:
     def change_lead(self, batch: Batch) -> bool:
         """Whether batch time's lead over the clock changes before a batch, which then restarts with it.
 
-        Raises
-        ------
-        LeaseLost
-            Another driver has taken over the checkpoint.
-        EnvironmentFault
-            The topic or the checkpoint can't be read, or the lead can't be written.
-
+        Raises ``LeaseLost`` if another driver has taken over the checkpoint; ``EnvironmentFault`` if the topic or the
+        checkpoint can't be read, or the lead can't be written.
         """
         lead_ms = self._clock.ahead_ms
         if self._settings.time == "batch":

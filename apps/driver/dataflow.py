@@ -33,12 +33,8 @@ class Dataflow:
     def of(cls, settings: Settings) -> Self:
         """Create the dataflow of a run with these settings.
 
-        Raises
-        ------
-        UsageError
-            The source type or grouping doesn't exist, or lacks a field, format or option; or a setting is invalid for
-            the user's work.
-
+        Raises ``UsageError`` if the source type or grouping doesn't exist, or lacks a field, format or option; or a
+        setting is invalid for the user's work.
         """
         choose_splitter(settings)
         _require_grouping(settings)
@@ -75,20 +71,9 @@ class Dataflow:
     def rows(self, spark: SparkSession, query: QueryContext | None = None) -> DataFrame:
         """The whole dataflow as a streaming DataFrame, up to the rows of closed windows.
 
-        Parameters
-        ----------
-        spark : SparkSession
-            The session.
-        query : QueryContext, optional
-            Further parameters of the query.
-
-        Returns
-        -------
-        DataFrame
-            Of closed windows: window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are
-            heartbeats, to be left out. With a keyed operator, there is also ``result`` (a struct), null for counts. A
-            result has a key, worker −1, and a window, whose start is null if states outlive windows.
-
+        Its columns are window (struct of start, end), key, worker, tuples, count. Rows of worker −1 are heartbeats, to
+        be left out. With a keyed operator, there is also ``result`` (a struct), null for counts. A result has a key,
+        worker −1, and a window, whose start is null if states outlive windows.
         """
         query = query or QueryContext()
         splitter, read = open_topic(spark, self.settings, query.ahead_ms, count_bytes=query.count_bytes)

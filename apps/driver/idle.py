@@ -28,20 +28,11 @@ def choose_trigger(settings: Settings) -> str:
 
 
 class IdleWait:
-    """A context manager that waits at the end of a batch until the next one is needed.
+    """A context manager that waits at the end of a batch until the next one is needed, or the event ``halt`` is set.
 
     The heartbeat causes a batch at every trigger. One is needed when messages have come, or an open window has ended,
-    and from time to time for states, which expire and merge in batches.
-
-    Parameters
-    ----------
-    dataflow : Dataflow
-        The run's.
-    halt : threading.Event
-        Ends every wait.
-    draining : threading.Event
-        While it is set, batches without messages are needed, too: the run ends when the last windows are published.
-
+    and from time to time for states, which expire and merge in batches. While ``draining`` is set, batches without
+    messages are needed, too: the run ends when the last windows are published.
     """
 
     def __init__(self, dataflow: Dataflow, halt: threading.Event, draining: threading.Event) -> None:

@@ -26,18 +26,11 @@ _VARIABLES = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 def add_java_options(conf: Mapping[str, str], ours: list[str], *, local: bool) -> dict[str, str]:
-    """Spark's settings with our Java options before the user's, which have precedence.
+    """The user's Spark settings, with our Java options before the user's, which have precedence.
 
-    Parameters
-    ----------
-    conf : mapping
-        The user's Spark settings.
-    ours : list of str
-        Options that every driver needs.
-    local : bool
-        Whether tasks run in the driver. If so, on few cores, the JVM optimises code later than by default, and uses the
-        collector with the smallest heap, unless the user sets a collector or a memory.
-
+    ``ours`` are options that every driver needs. If tasks run in the driver (``local``) on few cores, the JVM optimises
+    code later than by default, and uses the collector with the smallest heap, unless the user sets a collector or a
+    memory.
     """
     options = list(ours)
     if local and available_cores() <= _FEW_CORES:

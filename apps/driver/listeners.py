@@ -29,23 +29,10 @@ _PATIENCE = 10.0  # s
 
 
 class Listeners(Generic[Message]):
-    """Calls each listener with the same message. A failing listener never fails the run.
+    """Calls each listener with the same message, in their order. A failing listener never fails the run.
 
-    A listener may fail because of a closed terminal or a full disk, say. Its first failure is logged, and it is called
-    again with the next message.
-
-    Parameters
-    ----------
-    what : str
-        What the messages are about, for the log.
-    listeners : sequence of callables
-        The listeners, in order of calls.
-
-    Attributes
-    ----------
-    failures : int
-        The number of failed calls so far.
-
+    A listener may fail because of a closed terminal or a full disk, say. Its first failure is logged, with ``what`` the
+    messages are about, and it is called again with the next message. ``failures`` is the number of failed calls so far.
     """
 
     def __init__(self, what: str, listeners: Sequence[Callable[[Message], None]]) -> None:

@@ -36,13 +36,8 @@ def require_topic(settings: Settings, *, begun: bool) -> None:
 
     A user-defined topic isn't created unless the settings say so.
 
-    Raises
-    ------
-    UsageError
-        The topic has another number of partitions than the run has sources, or is missing and may not be created.
-    EnvironmentFault
-        The broker can't be reached.
-
+    Raises ``UsageError`` if the topic has another number of partitions than the run has sources, or is missing and may
+    not be created; ``EnvironmentFault`` if the broker can't be reached.
     """
     may_create = settings.create_topic or settings.source_type.upper() != "COLUMN"
     found = count_partitions(settings.connection, settings.topic) if begun or not may_create else None
@@ -108,13 +103,8 @@ def require_own_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint, claimed: 
 
     ``claimed`` is the checkpoint's record of its run, or empty.
 
-    Raises
-    ------
-    UsageError
-        The checkpoint belongs to another run.
-    EnvironmentFault
-        The checkpoint can't be written, or its states were moved by another version's plan.
-
+    Raises ``UsageError`` if the checkpoint belongs to another run; ``EnvironmentFault`` if the checkpoint can't be
+    written, or its states were moved by another version's plan.
     """
     run, changing = _describe_run(dataflow, claimed)
     checkpoint.check(run, changing)
@@ -128,11 +118,7 @@ def require_own_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint, claimed: 
 def claim_checkpoint(dataflow: Dataflow, checkpoint: Checkpoint) -> None:
     """Claim the checkpoint for this run, once this driver has its lease. A run with another W may resume from it.
 
-    Raises
-    ------
-    UsageError
-        The checkpoint belongs to another run.
-
+    Raises ``UsageError`` if the checkpoint belongs to another run.
     """
     claimed, workers = checkpoint.read_record(), dataflow.settings.workers
     run, changing = _describe_run(dataflow, claimed)
@@ -176,19 +162,10 @@ def load_or_create_partitions(
 ) -> TransactionalPartitions | None:
     """The writers that publish the checkpoint's batches exactly once, or None if the settings say at least once.
 
-    Parameters
-    ----------
-    settings, checkpoint
-        The run, and its checkpoint, whose lease the driver has.
-    partitions : int
-        How many writers a new checkpoint gets for counts, and as many for results. One that has begun gets as many as
-        its state has partitions, whose tasks publish changes.
+    A new checkpoint, whose lease the driver has, gets as many writers for counts as ``partitions``, and as many for
+    results. One that has begun gets as many as its state has partitions, whose tasks publish changes.
 
-    Raises
-    ------
-    EnvironmentFault
-        The broker or the checkpoint can't be reached.
-
+    Raises ``EnvironmentFault`` if the broker or the checkpoint can't be reached.
     """
     if settings.delivery != "exactly-once":
         return None
@@ -217,11 +194,7 @@ def _make_partitions(settings: Settings, found: Mapping[str, Any]) -> Transactio
 def require_plans(dataflow: Dataflow) -> None:
     """Refuse a checkpoint whose keys another version's plan moved, which these routers can't follow.
 
-    Raises
-    ------
-    EnvironmentFault
-        The checkpoint has such a plan.
-
+    Raises ``EnvironmentFault`` if the checkpoint has such a plan.
     """
     loop = dataflow.loop()
     if loop is not None:
@@ -261,25 +234,11 @@ def require_same_topic(
 ) -> None:
     """Refuse to resume in a recreated topic, because the old one's offsets would skip its messages.
 
-    If the settings say to skip lost messages, the run resumes at these offsets. The new topic's messages before them
-    are reported and counted.
+    ``following`` has the offsets at which reading resumes, by partition, and ``found`` is the present topic's id, if
+    known. If the settings say to skip lost messages, the run resumes at these offsets. The new topic's messages before
+    them are reported and counted. If the driver has the checkpoint's lease (``held``), it may record the topic there.
 
-    Parameters
-    ----------
-    settings, checkpoint
-        The run, and its checkpoint, which has its topic's id.
-    following : partition → offset
-        The offsets at which reading resumes.
-    found : str, optional
-        The present topic's id, if known.
-    held : bool
-        Whether the driver has the checkpoint's lease, and may record the topic there.
-
-    Raises
-    ------
-    EnvironmentFault
-        It is another topic, and the settings don't say to skip messages.
-
+    Raises ``EnvironmentFault`` if it is another topic, and the settings don't say to skip messages.
     """
     noted, topic = checkpoint.read_record().get("topicId"), settings.topic
     if found in (None, noted):

@@ -54,19 +54,9 @@ def prepare_python() -> str:
 def choose_task_python(master: str, conf: Mapping[str, str]) -> str:
     """The Python that Spark starts for tasks: the user's choice, or one that the master's machines have.
 
-    Parameters
-    ----------
-    master : str
-        The master's URL.
-    conf : mapping
-        Spark's settings. ``spark.pyspark.python`` has precedence over ``spark.executorEnv.PYSPARK_PYTHON``, which has
-        precedence over the environment's ``PYSPARK_PYTHON``.
-
-    Returns
-    -------
-    str
-        A path, or for YARN and Kubernetes a name, because their containers don't have this machine's paths.
-
+    ``spark.pyspark.python`` has precedence over ``spark.executorEnv.PYSPARK_PYTHON``, which has precedence over the
+    environment's ``PYSPARK_PYTHON``. It is a path, or for YARN and Kubernetes a name, because their containers don't
+    have this machine's paths.
     """
     said = next(filter(None, [*map(conf.get, _CHOSEN), os.environ.get(_VARIABLE)]), None)
     if said is not None:
@@ -98,13 +88,8 @@ def _make_search_path() -> str:
 def require_python(spark: SparkSession, *, states: bool) -> None:
     """Start the executors' Python in a task on each core, to check its version and libraries.
 
-    Raises
-    ------
-    UsageError
-        The run has states, and the driver's machine lacks this Python, with which Spark plans batches.
-    EnvironmentFault
-        A task failed.
-
+    Raises ``UsageError`` if the run has states, and the driver's machine lacks this Python, with which Spark plans
+    batches; ``EnvironmentFault`` if a task failed.
     """
     from py4j.protocol import Py4JJavaError
 

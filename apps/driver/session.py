@@ -166,11 +166,7 @@ def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSes
 
     Settings that need a new Spark stay unchanged.
 
-    Raises
-    ------
-    UsageError
-        It is a Spark Connect session, or its Spark lacks the Kafka connector.
-
+    Raises ``UsageError`` if it is a Spark Connect session, or its Spark lacks the Kafka connector.
     """
     if is_remote(spark):
         raise UsageError("a topology can't run in a session of Spark Connect; valid: one of classic PySpark, or none")
@@ -197,11 +193,7 @@ def borrow_session(spark: SparkSession, settings: Settings) -> Iterator[SparkSes
 def require_no_session() -> None:
     """Refuse to create a session if there is one, because the run would use that, and stop it at its end.
 
-    Raises
-    ------
-    UsageError
-        This process has a Spark session, or a run is creating one.
-
+    Raises ``UsageError`` if this process has a Spark session, or a run is creating one.
     """
     # (`getActiveSession` is only this thread's.)
     if SparkContext._active_spark_context is not None or _MADE.locked():  # noqa: SLF001
@@ -252,24 +244,11 @@ def start_spark(
 ) -> SparkSession:
     """Start Spark.
 
-    Parameters
-    ----------
-    name : str
-        The application's name.
-    master : str
-        ``local[N]`` or a cluster's URL.
-    partitions : int
-        Number of partitions of the windowed state, fixed once a checkpoint is created.
-    conf : mapping, optional
-        Any Spark settings. They have precedence over ours.
-    location : Location, optional
-        The checkpoint's location. Default: this machine's files.
+    ``master`` is ``local[N]`` or a cluster's URL. The windowed state has as many partitions as ``partitions``, which is
+    fixed once a checkpoint is created. The user's settings (``conf``) have precedence over ours. The checkpoint's
+    ``location`` is in this machine's files by default.
 
-    Raises
-    ------
-    EnvironmentFault
-        Java or the jars are missing, or the master can't be reached.
-
+    Raises ``EnvironmentFault`` if Java or the jars are missing, or the master can't be reached.
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
@@ -419,11 +398,7 @@ def _make_location_settings(location: Location) -> Mapping[str, str]:
 def keep_session(spark: SparkSession, log_file: Path) -> Iterator[None]:
     """Use this session, and stop it at the end. If its JVM dies, the user gets one line, and the log the rest.
 
-    Raises
-    ------
-    EnvironmentFault
-        The JVM was killed or ran out of memory.
-
+    Raises ``EnvironmentFault`` if the JVM was killed or ran out of memory.
     """
     process: Popen[bytes] = get_jvm_process(spark)
     with _redirect_noise(log_file, spark):

@@ -60,11 +60,7 @@ def ship_to_executors(spark: SparkSession) -> None:
 def get_archive(folder: Callable[[], Path]) -> Path:
     """The archive of our package that this process sends: only one, because Spark refuses other files of that name.
 
-    Parameters
-    ----------
-    folder : function → Path
-        Creates the folder, if the archive isn't written yet. The folder must last as long as the process.
-
+    ``folder`` makes its folder, if the archive isn't written yet. It must last as long as the process.
     """
     with _writing:
         if not _written:

@@ -99,12 +99,9 @@ class StreamingJob:
     followers : sequence of callables
         Called with Spark's progress after each batch, from another thread.
 
-    Raises
-    ------
-    UsageError
-        A setting is invalid, the topic has another number of partitions, or the checkpoint belongs to another run.
-    EnvironmentFault
-        The broker can't be reached, the checkpoint can't be written, or the topic has lost messages.
+    Raises ``UsageError`` if a setting is invalid, the topic has another number of partitions, or the checkpoint belongs
+    to another run; ``EnvironmentFault`` if the broker can't be reached, the checkpoint can't be written, or the topic
+    has lost messages.
     """
 
     def __init__(
@@ -150,11 +147,7 @@ class StreamingJob:
     def drain(self) -> None:
         """End the run when all present messages of the topic are counted, and their windows published.
 
-        Raises
-        ------
-        EnvironmentFault
-            The broker can't be reached.
-
+        Raises ``EnvironmentFault`` if the broker can't be reached.
         """
         settings = self._settings
         self._drain = Drain(self._dataflow, end_offsets(settings.connection, settings.topic))
@@ -168,13 +161,8 @@ class StreamingJob:
         """Wait while another driver, which has taken the checkpoint from this one, continues it.
 
         A service manager restarts a driver that has ended for another one. If it took the checkpoint back, the two
-        would alternate for ever. The other one is running as long as it plans batches, at least one per minute.
-
-        Returns
-        -------
-        bool
-            Whether the run may begin; False if it was stopped meanwhile.
-
+        would alternate for ever. The other one is running as long as it plans batches, at least one per minute. Returns
+        whether the run may begin: it was not stopped meanwhile.
         """
         seen, since = None, time.monotonic()
         while (holder := self._lease.successor()) is not None and not self._stop.is_set():
@@ -195,14 +183,8 @@ class StreamingJob:
     def run(self, spark: SparkSession) -> JobOutcome:
         """Run until the topic is drained, the time is up, or the run is stopped.
 
-        Raises
-        ------
-        EnvironmentFault
-            The query failed.
-        UsageError
-            An executor doesn't see the checkpoint.
-        LeaseLost
-            Another driver has taken over the checkpoint.
+        Raises ``EnvironmentFault`` if the query failed; ``UsageError`` if an executor doesn't see the checkpoint;
+        ``LeaseLost`` if another driver has taken over the checkpoint.
         """
         settings = self._settings
         deadline = time.monotonic() + settings.run_time if settings.run_time is not None else math.inf

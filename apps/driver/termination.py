@@ -27,15 +27,9 @@ _CONTESTED = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are co
 
 
 class Drain:
-    """Checks whether all messages that the topic had at a time, such as the run's start, are counted.
+    """Checks whether all messages are counted that the topic had at a time, such as the run's start.
 
-    Parameters
-    ----------
-    dataflow : Dataflow
-        The run's.
-    ends : mapping
-        Partition → its end offset then.
-
+    ``ends`` has the partitions' end offsets then.
     """
 
     def __init__(self, dataflow: Dataflow, ends: Mapping[int, int]) -> None:

@@ -17,18 +17,11 @@ from unskew.spark.micro_batches import get_batch_number, get_partition
 
 
 def make_join_router(routing: Routing, side: int, *, outer: bool) -> Callable[[Iterator[pa.RecordBatch]], Any]:
-    """The router as a function for ``DataFrame.mapInArrow``: record batches → packets.
+    """The router as a function for ``DataFrame.mapInArrow``: record batches → packets. The routing's grouping isn't
+    used.
 
-    Parameters
-    ----------
-    routing : Routing
-        W, the seed, the checkpoint and the plans. Its grouping isn't used.
-    side : int
-        ``LEFT`` or ``RIGHT``. The rows' first column is their key, the second their time.
-    outer : bool
-        Whether each row gets two more columns after these, that tell it from all others of its side: ``origin``, of the
-        batch and the source, and ``number``.
-
+    The rows' first column is their key, the second their time. If ``outer``, each row gets two more columns after
+    these, that tell it from all others of its side: ``origin``, of the batch and the source, and ``number``.
     """
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -40,11 +40,7 @@ def make_question(address: PlannerAddress, **values: Any) -> bytes:
 def report_unreachable(address: PlannerAddress) -> Iterator[None]:
     """Inside the block the server is reached.
 
-    Raises
-    ------
-    EnvironmentFault
-        It isn't.
-
+    Raises ``EnvironmentFault`` if it isn't.
     """
     try:
         yield
@@ -58,11 +54,7 @@ def report_unreachable(address: PlannerAddress) -> Iterator[None]:
 def request_answer(to: Connection, question: bytes) -> tuple[bytes, bytes]:
     """Ask; the kind of the answer, and its data.
 
-    Raises
-    ------
-    EnvironmentFault
-        The planner has no plan.
-
+    Raises ``EnvironmentFault`` if the planner has no plan.
     """
     to.send_bytes(question)
     answer = to.recv_bytes()
@@ -73,31 +65,12 @@ def request_answer(to: Connection, question: bytes) -> tuple[bytes, bytes]:
 
 
 class PlannerSession:
-    """One attempt of a source to route its part of a batch.
+    """One attempt of a source to route its part of a batch of a query, whose id stays when it starts again.
 
-    As long as it isn't closed and hasn't sent its counts, the planner waits for it.
+    As long as it isn't closed and hasn't sent its counts, the planner waits for it. ``replicas`` is what the source's
+    router must load before it counts (``BatchGrouping.for_sources``), or None if its ``quotas`` are there.
 
-    Parameters
-    ----------
-    address : PlannerAddress
-        The planner's.
-    query : str
-        The query's id, which stays when it starts again from its checkpoint.
-    batch, source : int
-        Of which batch and source the attempt is.
-
-    Attributes
-    ----------
-    replicas : bytes or None
-        What the source's router must load before it counts (``BatchGrouping.for_sources``). None: its quotas are there.
-    quotas : Quotas or None
-        The source's quotas, once they are there.
-
-    Raises
-    ------
-    EnvironmentFault
-        The planner can't be reached.
-
+    Raises ``EnvironmentFault`` if the planner can't be reached.
     """
 
     def __init__(self, address: PlannerAddress, query: str, batch: int, source: int) -> None:
@@ -115,11 +88,7 @@ class PlannerSession:
     def request_quotas(self, counts: SourceCounts) -> Quotas:
         """Send the source's counts, and wait for its quotas.
 
-        Raises
-        ------
-        EnvironmentFault
-            The planner has ended, or has no plan for the source.
-
+        Raises ``EnvironmentFault`` if the planner has ended, or has no plan for the source.
         """
         try:
             self._ask(pack_value(counts))

@@ -45,47 +45,26 @@ Part: TypeAlias = tuple[pa.RecordBatch | None, pa.Array, "NDArray[np.int64] | No
 
 @dataclass(frozen=True)
 class Routing:
-    """The routing of all sources. Spark sends it to the tasks.
+    """The routing of all sources. Spark sends it to the tasks."""
 
-    Parameters
-    ----------
-    grouping : str
-        The grouping's name.
-    workers : int
-        W ≥ 1.
-    checkpoint : str or Location, optional
-        The query's checkpoint location, beside which the routers' states are kept. Without it, or in a batch query,
-        every batch starts with new routers.
-    options : dict
-        The scheme's own parameters.
-    seed : int
-        The scheme's seed.
-    reports : Reports, optional
-        Where the tasks send their reports.
-    streaming : bool
-        Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
-    cost : Cost
-        The tuples' cost, for schemes that need it before a tuple is executed, where the tuples don't bring it.
-    plans : batch → PlanState or None, optional
-        Gives the plan state at a batch's start, with the plan that the routers follow. None: there are no plans.
-    name : str
-        A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
-    planner : PlannerAddress, optional
-        The query's planner, if the grouping plans a stream's batches before they are routed. Without it, each source
-        plans its own part.
-
-    """
-
-    grouping: str
-    workers: int
+    grouping: str  #: The grouping's name.
+    workers: int  #: W ≥ 1.
+    #: The query's checkpoint location, beside which the routers' states are kept. Without it, or in a batch query,
+    #: every batch starts with new routers.
     checkpoint: Where | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    reports: Reports | None = None
+    options: dict[str, Any] = field(default_factory=dict)  #: The scheme's own parameters.
+    seed: int = 0  #: The scheme's seed.
+    reports: Reports | None = None  #: Where the tasks send their reports.
+    #: Whether the tasks belong to a stream's batches. With a checkpoint, each task then needs its batch's number.
     streaming: bool = False
+    #: The tuples' cost, for schemes that need it before a tuple is executed, where the tuples don't bring it.
     cost: Cost = FREE
+    #: Gives the plan state at a batch's start, with the plan that the routers follow. None: there are no plans.
     plans: Callable[[int], PlanState | None] | None = None
+    #: A name for these routers, if the same query has others. Each name has its own states in the checkpoint.
     name: str = ""
+    #: The query's planner, if the grouping plans a stream's batches before they are routed. Without it, each source
+    #: plans its own part.
     planner: PlannerAddress | None = None
 
     def check(self, *, costs: bool = False, feedback: bool = False) -> None:
@@ -142,27 +121,11 @@ def check_scheme_options(
     most_workers: int | None = None,
     sources: int | None = None,
 ) -> dict[str, Any]:
-    """The scheme's own parameters, from those of a user's function.
+    """The scheme's own parameters, from those of a user's function, which names some of them itself.
 
-    Parameters
-    ----------
-    grouping : str
-        The grouping's name, in capitals. If it is unknown, ``Routing.check`` says so.
-    options : mapping
-        The scheme's parameters that the function doesn't name itself.
-    cost : bool
-        Whether the tuples bring their cost.
-    weights : sequence of W floats, optional
-        The workers' speeds.
-    most_workers : int, optional
-        How many workers a key has at most.
-    sources : int, optional
-        The number of sources.
+    ``cost`` says that the tuples bring their cost. If the grouping, in capitals, is unknown, ``Routing.check`` says so.
 
-    Raises
-    ------
-    UsageError
-        The grouping can't use costs, weights or most_workers, or a value is invalid.
+    Raises ``UsageError`` if the grouping can't use costs, weights or most_workers, or a value is invalid.
 
     >>> check_scheme_options("KEY", {}, sources=4)
     {}

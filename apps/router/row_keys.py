@@ -59,18 +59,8 @@ _COMPARED = ("UTF8_BINARY", _LOWER)
 def make_key_column(df: DataFrame, key: Key) -> Column:
     """The key as a column that routers read: string, binary or integer.
 
-    Parameters
-    ----------
-    df : DataFrame
-        The rows.
-    key : str, Column, or a list of these
-        The key. Rows have the same key if they are equal in all columns of a list. Null equals null.
-
-    Raises
-    ------
-    UsageError
-        There is no such column, Spark can't compare values of its type, or the list is empty.
-
+    Rows have the same key if they are equal in all columns of a list. Null equals null. Raises ``UsageError`` if there
+    is no such column, Spark can't compare values of its type, or the list is empty.
     """
     parts = list_key_columns(key)
     kinds = [get_type(df, part) for part in parts]

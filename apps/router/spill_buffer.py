@@ -14,14 +14,8 @@ MOST = 64 << 20  # bytes in memory
 class SpillBuffer:
     """Record batches of one schema, in their order. It is a context manager, which gives its file up.
 
-    The file is an Arrow stream in the machine's temporary folder, read back by a memory map. It has no name there, so
-    that nothing is left of it if the process is killed.
-
-    Parameters
-    ----------
-    most : int
-        How many bytes are held in memory.
-
+    It keeps ``most`` bytes in memory. The file is an Arrow stream in the machine's temporary folder, read back by a
+    memory map. It has no name there, so that nothing is left of it if the process is killed.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -46,11 +40,7 @@ class SpillBuffer:
     def add(self, batch: pa.RecordBatch) -> None:
         """Hold a batch.
 
-        Raises
-        ------
-        OSError
-            The temporary folder is full.
-
+        Raises ``OSError`` if the temporary folder is full.
         """
         self._batches.append(batch)
         self._bytes += batch.nbytes

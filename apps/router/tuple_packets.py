@@ -266,11 +266,7 @@ def as_column(of: str | Column) -> Column:
 def make_cost_column(df: DataFrame, cost: str | Column) -> Column:
     """The cost of each row, double: from 0 to ``MOST_COST``. One that isn't so counts as 0.
 
-    Raises
-    ------
-    UsageError
-        There is no such column, or it isn't a number.
-
+    Raises ``UsageError`` if there is no such column, or it isn't a number.
     """
     value = _require_type(df, "cost", cost, "a number", NumericType).cast("double")
     return F.when((value >= 0) & (value <= F.lit(MOST_COST)), value).otherwise(F.lit(0.0))
@@ -279,11 +275,7 @@ def make_cost_column(df: DataFrame, cost: str | Column) -> Column:
 def make_source_column(df: DataFrame, source: str | Column) -> Column:
     """The source of each row, a whole number.
 
-    Raises
-    ------
-    UsageError
-        There is no such column, or it is of another type.
-
+    Raises ``UsageError`` if there is no such column, or it is of another type.
     """
     return _require_type(df, "source", source, "an integer", IntegralType)
 
@@ -291,11 +283,7 @@ def make_source_column(df: DataFrame, source: str | Column) -> Column:
 def make_time_column(df: DataFrame, time: str | Column) -> Column:
     """The time of each row, for schemes that use it.
 
-    Raises
-    ------
-    UsageError
-        There is no such column, or it isn't a timestamp.
-
+    Raises ``UsageError`` if there is no such column, or it isn't a timestamp.
     """
     return _require_type(df, "time", time, "a timestamp", TimestampType, TimestampNTZType)
 

@@ -35,11 +35,7 @@ _LEAST_MASKS = 2
 class CountingStage(WorkerStage):
     """Counts of tuples, or of the results of a function of the user's.
 
-    Raises
-    ------
-    UsageError
-        A setting is for keyed operators alone.
-
+    Raises ``UsageError`` if a setting is for keyed operators alone.
     """
 
     def __post_init__(self) -> None:

@@ -62,11 +62,7 @@ class FailedTuples:
     def add(self, place: TuplePosition, reason: str) -> None:
         """Add a tuple.
 
-        Raises
-        ------
-        StateFault
-            These are too many for an error that only some messages cause.
-
+        Raises ``StateFault`` if these are too many for an error that only some messages cause.
         """
         if len(self.tuples) >= MOST_FAILED:
             raise StateFault(
@@ -78,14 +74,7 @@ class FailedTuples:
 
 @dataclass(frozen=True)
 class FailureLog:
-    """The files of all workers. Spark sends it to the tasks.
-
-    Parameters
-    ----------
-    where : str or Location
-        The query's checkpoint location.
-
-    """
+    """The files of all workers in a query's checkpoint. Spark sends it to the tasks."""
 
     where: Where
 

@@ -20,17 +20,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerMonitors:
-    """The monitors of all workers. Spark sends it to the tasks.
+    """The monitors of all workers, which the routing's grouping wants. Spark sends it to the tasks.
 
     If a monitor keeps a state from batch to batch, the state is versioned as the routers' states are. It depends on
     measured times, so two attempts of a task may write different bytes. Each version is written as a whole, and no
     count depends on it.
-
-    Parameters
-    ----------
-    routing : Routing
-        The run's routing. Its grouping decides what is monitored.
-
     """
 
     routing: Routing

@@ -60,13 +60,7 @@ def make_message(
 def name_batch(generation: int, number: int, time_ms: int) -> dict[str, int]:
     """What a record says of its batch. Of the records of a Kafka key, that of the greatest batch is valid.
 
-    Parameters
-    ----------
-    generation : int
-        It is greater than those of the checkpoints that have written to the topic before.
-    number, time_ms : int
-        The batch's number and time.
-
+    The generation is greater than those of the checkpoints that have written to the topic before.
     """
     return {"generation": generation, "number": number, "time": time_ms}
 

@@ -42,14 +42,7 @@ class QueryContext:
 
 @dataclass(frozen=True)
 class WorkerStage(ABC):
-    """The stage of one run. It is checked when it is made.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the run.
-
-    """
+    """The stage of one run. Its settings are checked when it is made."""
 
     settings: Settings
 
@@ -101,22 +94,9 @@ class WorkerStage(ABC):
 
     @abstractmethod
     def rows(self, messages: DataFrame, splitter: Splitter, routing: Routing, query: QueryContext) -> DataFrame:
-        """The rows of closed windows.
+        """The rows of closed windows, as ``unskew.apps.driver.dataflow.Dataflow.rows`` has them.
 
-        Parameters
-        ----------
-        messages : DataFrame
-            The stream of messages, as ``unskew.apps.splitter.kafka_source.select_messages`` gives it.
-        splitter, routing
-            They make the messages tuples, and route these.
-        query : QueryContext
-            What else the query is told.
-
-        Returns
-        -------
-        DataFrame
-            As ``unskew.apps.driver.dataflow.Dataflow.rows``.
-
+        The messages are a stream, as ``unskew.apps.splitter.kafka_source.select_messages`` gives it.
         """
 
     @abstractmethod
@@ -129,27 +109,11 @@ class WorkerStage(ABC):
         *,
         may_close: bool,
     ) -> AbstractContextManager[DataFrame | None]:
-        """Execute a batch.
+        """Execute a batch, given its rows, and the checkpoint's record of its run (``Checkpoint.read_record``).
 
-        Parameters
-        ----------
-        rows : DataFrame
-            The batch's rows.
-        batch : Batch
-            The batch.
-        record : mapping
-            The checkpoint's record of its run (``Checkpoint.read_record``).
-        publish : callable
-            Writes records (columns ``key`` and ``value``) to the topic of a role.
-        may_close : bool
-            Whether the batch may close a window.
-
-        Returns
-        -------
-        context manager
-            It gives the counts of the windows that the batch closes, in which the batch's execution may still be
-            pending. None: there are none, and the batch is executed.
-
+        ``publish`` writes records (columns ``key`` and ``value``) to the topic of a role. The context manager gives the
+        counts of the windows that the batch closes, if it may close one. The batch's execution may still be pending in
+        them. None: there are none, and the batch is executed.
         """
 
     def summary(self, reports: TaskReports) -> StateSummary | None:

@@ -10,10 +10,6 @@ from unskew.apps.worker.stateful.stage import KeyedStage
 def make_stage(settings: Settings) -> WorkerStage:
     """The stage of a run's workers.
 
-    Raises
-    ------
-    UsageError
-        Its work can't have one of the settings.
-
+    Raises ``UsageError`` if its work can't have one of the settings.
     """
     return (KeyedStage if isinstance(settings.work, KeyedOperator) else CountingStage)(settings)

@@ -23,13 +23,8 @@ _WORKER, _REPORT = "__unskew_worker", "__unskew_report"
 class WorkerUsage:
     """What a worker has had of a batch.
 
-    Attributes
-    ----------
-    worker : int
-        Its number. −1: it had no tuples, so that it doesn't know its number.
-    busy : float
-        Its time at work (s), without the time that it waits for Spark to bring packets.
-
+    Its number (``worker``) is −1 if it had no tuples, so that it doesn't know it. Its time at work (``busy``, s) is
+    without the time that it waits for Spark to bring packets.
     """
 
     def __init__(self) -> None:
@@ -67,23 +62,9 @@ def map_at_workers(
 ) -> DataFrame:
     """What ``work`` makes of packets at workers that report what they had.
 
-    Parameters
-    ----------
-    arrived : DataFrame
-        The packets, each in the partition of its worker.
-    work, schema
-        As for ``balanced_map``.
-    names : list of str
-        The columns that ``work`` gets.
-    key : str
-        The key's column, which packets carry, too.
-    workers : int
-        W.
-    observation : Observation, optional
-        What Spark observes.
-    tell : WorkerUsage → None, optional
-        Called in a worker's task, at its end.
-
+    Each packet has arrived in the partition of its worker. ``work`` and ``schema`` are those of ``balanced_map``;
+    ``work`` gets the columns of these ``names``. Packets carry the key's column, too. A worker's task calls ``tell`` at
+    its end, and Spark may observe the same in an observation.
     """
     kinds = parse_result_type(arrived.sparkSession, schema)
     results = StructType([StructField(each.name, each.dataType) for each in kinds])
@@ -111,21 +92,9 @@ def parse_result_type(spark: SparkSession, schema: StructType | str) -> StructTy
 def track_usage(
     work: Callable[[Batches], Batches], arrived: Batches, names: list[str], key: str, worked: WorkerUsage
 ) -> Batches:
-    """Run ``work`` over a worker's packets, and note what the worker has had.
+    """Run the user's function over a worker's packets (of ``packets.SCHEMA``), and note what the worker has had.
 
-    Parameters
-    ----------
-    work : iterator of RecordBatch → iterator of RecordBatch
-        The user's function.
-    arrived : iterator of RecordBatch
-        The packets, of ``packets.SCHEMA``. Of a worker without tuples there are none.
-    names : list of str
-        The columns that ``work`` gets.
-    key : str
-        The key's column.
-    worked : WorkerUsage
-        Complete when the last batch has been taken.
-
+    Of a worker without tuples there are no packets. ``worked`` is complete when the last batch has been taken.
     """
 
     def fetch() -> Batches:

@@ -154,26 +154,15 @@ class _Share:
 class Worker:
     """The program of all workers. A task runs it for each worker whose packets it gets.
 
-    Parameters
-    ----------
-    work : Work, optional
-        Default: count the tuples, or sum their ``count`` if they have one.
-    cost : Cost
-        The simulated cost of tuples. Workers spend it asleep, so W workers wait side by side on any number of cores.
-    pane_ms : int, optional
-        Tuples carry their own ``time``, and are counted in panes of this length, of which windows consist. None: the
-        whole batch belongs to one pane, according to the batch's time.
-    reports : Reports, optional
-        Where each worker's report goes.
-    work_errors : str
-        ``fail``, or ``reject``: a message is rejected if the work raises on its tuple. Tuples then carry ``POSITION``.
-    failure_log : FailureLog, optional
-        Where each attempt finds what the first one rejected. None: each attempt rejects what fails in it.
-    monitors : WorkerMonitors, optional
-        The workers' monitors, which observe the tuples for the grouping's controller.
-    gives_loads : bool
-        Whether the partials say the ``batch``, and there is a partial without a key for each pane: the worker's load.
+    Without ``work`` it counts the tuples, or sums their ``count`` if they have one. Workers spend the simulated
+    ``cost`` of tuples asleep, so W workers wait side by side on any number of cores. Tuples carry their own ``time``,
+    and are counted in panes of ``pane_ms``, of which windows consist; None: the whole batch belongs to one pane,
+    according to the batch's time.
 
+    Errors of the work ``fail`` the task (``work_errors``), or ``reject`` the message. Tuples then carry ``POSITION``,
+    and each attempt finds in the ``failure_log`` what the first one rejected; without it, each attempt rejects what
+    fails in it. The ``monitors`` observe the tuples for the grouping's controller. If it ``gives_loads``, the partials
+    say the ``batch``, and there is a partial without a key for each pane: the worker's load.
     """
 
     work: Work | None = None

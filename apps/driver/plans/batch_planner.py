@@ -39,16 +39,7 @@ from unskew.spark.micro_batches import get_run_id
 
 @dataclass(frozen=True)
 class PlanClient:
-    """Requests the plan states of a query's batches in a source's task: batch → PlanState or None.
-
-    Parameters
-    ----------
-    address : PlannerAddress
-        The driver's service.
-    checkpoint : str or Location
-        The query's checkpoint location.
-
-    """
+    """Requests the plan states of a query's batches in a source's task: batch → PlanState or None."""
 
     address: PlannerAddress
     checkpoint: Where
@@ -56,11 +47,7 @@ class PlanClient:
     def __call__(self, batch: int) -> PlanState | None:
         """The state at the start of a batch, or None if there is no plan yet.
 
-        Raises
-        ------
-        EnvironmentFault
-            The driver can't be reached, or can't make the plan.
-
+        Raises ``EnvironmentFault`` if the driver can't be reached, or can't make the plan.
         """
         question = make_question(self.address, batch=batch, run=get_run_id())
         with report_unreachable(self.address), closing(connect_server(self.address)) as driver:
@@ -69,19 +56,10 @@ class PlanClient:
 
 
 class BatchPlanner:
-    """Makes the plans of one call, batch after batch.
+    """Makes the plans of one call, batch after batch, from the reports of the query's tasks.
 
-    Parameters
-    ----------
-    loop : PlanLoop
-        The query's feedback loop.
-    checkpoint : str or Location
-        The query's checkpoint location.
-    reports : Reports
-        Where the query's tasks send their reports.
-    planned : callable, optional
-        Called with the previous batch's reports, after a batch's plan state is written. No source waits for it.
-
+    ``planned`` is called with the previous batch's reports, after a batch's plan state is written. No source waits for
+    it.
     """
 
     def __init__(
@@ -121,13 +99,10 @@ class BatchPlanner:
         return Location.of(self._checkpoint).address
 
     def begin(self, batch: int, run: str) -> TaskReports | None:
-        """Write a batch's plan state at its sources' first request.
+        """Write a batch's plan state at its sources' first request, and return the previous batch's reports, for
+        ``planned``.
 
-        Returns
-        -------
-        TaskReports or None
-            The previous batch's reports, for ``planned``, or None if it wasn't the first request.
-
+        At a later request it returns None.
         """
         with self._beginning:
             known = self._run == run
@@ -163,24 +138,10 @@ def prepare_feedback(
     """The loop of a stream with a checkpoint, and its driver's listen address, or None if its grouping needs no
     feedback.
 
-    Nothing is written or started.
+    Nothing is written or started. ``moving``: states move with their keys, if the grouping moves keys.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        The session of this process that runs the stream.
-    routing : Routing
-        The routing.
-    moving : bool
-        Whether states move with their keys, if the grouping moves keys.
-
-    Raises
-    ------
-    UsageError
-        The grouping needs feedback, but this process has no driver, or the routing has a name.
-    EnvironmentFault
-        A plan moved the checkpoint's states that these routers can't follow.
-
+    Raises ``UsageError`` if the grouping needs feedback, but this process has no driver, or the routing has a name;
+    ``EnvironmentFault`` if a plan moved the checkpoint's states that these routers can't follow.
     """
     router = routing.router()
     if router.controller() is None or routing.checkpoint is None:
@@ -202,15 +163,8 @@ def add_feedback(
 ) -> Routing:
     """The routing of a stream with a checkpoint, with reports to the driver and plans if its grouping needs them.
 
-    The driver keeps the call as long as this process lasts. So check all arguments first.
-
-    Parameters
-    ----------
-    spark, routing, moving
-        As for ``prepare_feedback``, whose errors it raises.
-    planned
-        As for ``BatchPlanner``.
-
+    The driver keeps the call as long as this process lasts. So check all arguments first. ``moving`` and the errors are
+    those of ``prepare_feedback``, and ``planned`` is that of ``BatchPlanner``.
     """
     needed = prepare_feedback(spark, routing, moving=moving)
     return routing if needed is None else add_plans(spark, routing, *needed, planned)
@@ -223,19 +177,9 @@ def add_plans(
     place: ListenAddress,
     planned: Callable[[TaskReports], None] = lambda _: None,
 ) -> Routing:
-    """The routing of a stream with a checkpoint, with reports to the driver and plans made from them.
+    """The routing of a stream with a checkpoint, with reports to the driver and the plans that ``loop`` makes of them.
 
-    Parameters
-    ----------
-    spark, routing
-        The session of this process that runs the stream, and its routing.
-    loop : PlanLoop
-        Makes the plans.
-    place : ListenAddress
-        The driver's listen address.
-    planned
-        As for ``BatchPlanner``.
-
+    ``place`` is the driver's listen address, and ``planned`` that of ``BatchPlanner``.
     """
     assert routing.checkpoint is not None
     reports = Reports(spark.sparkContext)

@@ -31,11 +31,7 @@ class PlanLoop(Protocol):
 def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskReports) -> tuple[Rebalance, ...]:
     """End a batch: write the next batch's plan state, unless it exists.
 
-    Returns
-    -------
-    tuple of Rebalance
-        The plans that moved keys, if this batch is the first under them.
-
+    Returns the plans that moved keys, if this batch is the first under them.
     """
     begin_batch(loop, checkpoint, batch + 1, {batch: reports}, batch)
     before = PlanStateLog(checkpoint).at(batch) or PlanState(loop.workers)
@@ -45,7 +41,7 @@ def end_batch(loop: FeedbackLoop, checkpoint: Where, batch: int, reports: TaskRe
 def begin_batch(
     loop: PlanLoop, checkpoint: Where, batch: int, reports: Mapping[int, TaskReports], since: int | None
 ) -> bool:
-    """Begin a batch: write its plan state, unless it exists.
+    """Begin a batch: write its plan state, unless it exists. Returns whether this call wrote it.
 
     In a batch without rows no source requests a plan, but workers may be called. So tuples, times and monitors are the
     newest batch's with tuples. Releases are as of the newest batch that called the worker: while the plan is pending,
@@ -53,23 +49,8 @@ def begin_batch(
 
     Nothing waits for the end of a batch here, so reports may be lost with their driver after the batch is committed.
     The plan state then has no earlier releases, because workers' files may be newer. Workers that are called again
-    release anew, and report that.
-
-    Parameters
-    ----------
-    loop, checkpoint, batch
-        The query's loop, its checkpoint, and the batch.
-    reports : mapping
-        Number → the known reports of an earlier batch.
-    since : int or None
-        The batch of the previous plan state, if the reports of it and all later batches are known. None: some may be
-        lost.
-
-    Returns
-    -------
-    bool
-        Whether this call wrote the batch's plan state.
-
+    release anew, and report that. ``reports`` are the known ones, by batch. ``since`` is the batch of the previous plan
+    state, if the reports of it and of all later batches are known; None: some may be lost.
     """
     plans = PlanStateLog(checkpoint)
     if batch == 0:
@@ -117,11 +98,7 @@ def record_workers(checkpoint: Where, workers: int, batch: int) -> None:
 def require_known_plans(loop: FeedbackLoop, checkpoint: Where) -> None:
     """Refuse a checkpoint whose states a plan moved that the loop's routers can't follow.
 
-    Raises
-    ------
-    EnvironmentFault
-        The checkpoint has such a plan.
-
+    Raises ``EnvironmentFault`` if the checkpoint has such a plan.
     """
     state = PlanStateLog(checkpoint).newest() if loop.moving else None
     if state is None:

@@ -68,11 +68,7 @@ class PlanService:
     address : PlannerAddress
         Where it listens, and its tasks' secret.
 
-    Raises
-    ------
-    EnvironmentFault
-        It can't listen there.
-
+    Raises ``EnvironmentFault`` if it can't listen there.
     """
 
     def __init__(self, place: ListenAddress) -> None:
@@ -203,11 +199,7 @@ def get_plan_service(place: ListenAddress) -> PlanService:
 
     Nothing ends it: queries outlive their DataFrame, and others may be made from it.
 
-    Raises
-    ------
-    EnvironmentFault
-        It can't listen there.
-
+    Raises ``EnvironmentFault`` if it can't listen there.
     """
     with _opening:
         if place not in _opened:
@@ -235,12 +227,8 @@ def _open_socket(at: str, port: int, retries: int) -> socket.socket:
 def require_listen_address(spark: SparkSession, what: str, valid: str) -> ListenAddress:
     """The listen address of a server of this session, for what needs feedback from the workers.
 
-    Raises
-    ------
-    UsageError
-        This process has no driver (the message says what needs one, and what is valid without); or as
-        ``choose_listen_address``.
-
+    Raises ``UsageError`` if this process has no driver, saying what needs one and what is valid without, and as
+    ``choose_listen_address`` does.
     """
     place = choose_listen_address(spark)
     if place is None:
@@ -256,11 +244,7 @@ def choose_listen_address(spark: SparkSession) -> ListenAddress | None:
 
     None: this process has no driver (Spark Connect), or ``spark.unskew.planner.enabled`` is false.
 
-    Raises
-    ------
-    UsageError
-        ``spark.unskew.planner.port`` isn't a port.
-
+    Raises ``UsageError`` if ``spark.unskew.planner.port`` isn't a port.
     """
     if is_remote(spark) or spark.conf.get(ENABLED, "true") == "false":
         return None

@@ -125,17 +125,8 @@ def divide_frame(
 ) -> tuple[DataFrame, KeyDivision]:
     """Add the column ``WORKER`` according to ``divide_keys``. No plan is kept or followed.
 
-    Parameters
-    ----------
-    df, key
-        As for ``route_frame``.
-    counted : KeyLoads
-        The result of ``count_loads`` for these.
-    workers : int
-        W ≥ 1.
-    slack : float
-        PLANNED's.
-
+    ``counted`` is what ``count_loads`` returns for the DataFrame and its key, ``workers`` at least 1, and ``slack``
+    PLANNED's.
     """
     quotas, division = divide_keys(counted, workers, slack)
     routing = Routing("PLANNED", workers, seed=_SEED)
@@ -175,18 +166,10 @@ def route_frame(df: DataFrame, key: Column, routing: Routing, name: str, cost: C
 def route_pair(
     left: DataFrame, left_key: Column, right: DataFrame, right_key: Column, routing: Routing, cost: Column | None = None
 ) -> tuple[DataFrame, DataFrame]:
-    """Add the column ``WORKER`` to a join's two DataFrames, so that equal keys meet.
+    """Add the column ``WORKER`` to a join's two DataFrames, so that equal keys, which are of one type, meet.
 
-    The first is counted and routed as by ``route_frame``. A row of the second goes to every worker that may have rows
-    of its key in the first: one, unless the plan splits the key.
-
-    Parameters
-    ----------
-    left, left_key, routing, cost
-        As for ``route_frame``, whose errors it raises.
-    right, right_key
-        The second DataFrame and its key, of the first one's type.
-
+    The left one is counted and routed as by ``route_frame``, whose errors it raises. A row of the right one goes to
+    every worker that may have rows of its key in the left one: one, unless the plan splits the key.
     """
     plans = _open_plans(left.sparkSession, routing)
     hashed = _hash_keys(left, left_key, routing, cost)
@@ -321,33 +304,16 @@ def _separate_hot_keys(
     tracked: int,
     planner: PlannedBySpark,
 ) -> SourceCounts | None:
-    """Separate hot keys from their buckets.
+    """Separate hot keys from their buckets. A bucket and its hot keys have the bucket's load together.
 
-    Parameters
-    ----------
-    counted : SourceCounts
-        The exact counts of buckets and remembered keys.
-    keys : uint64[n]
-        The frequent keys: all whose count is above twice the sketch's greatest error.
-    estimates : float64[n]
-        Their counts, which may be too high by the error.
-    tracked : int
-        How many keys the sketch tracked.
-    planner : PlannedBySpark
-        The planner whose counts they are.
+    The ``keys`` (uint64[n]) are the frequent ones: all whose estimated count (float64[n]) is above twice the greatest
+    error of the sketch, which tracked as many keys as ``tracked``. An estimate may be too high by the error. The result
+    is None if keys that leave a worker may be overestimated by more than ``_ERROR`` of the mean load, so that too much
+    would remain at the worker.
 
-    Returns
-    -------
-    SourceCounts or None
-        A bucket and its hot keys have the bucket's load together. None: keys that leave a worker may be overestimated
-        by more than ``_ERROR`` of the mean load, so that too much would remain at the worker.
-
-    Notes
-    -----
     The sketch is that of Anderson et al., *A High-Performance Algorithm for Identifying Frequent Items in Data
     Streams*, IMC 2017. Its error is at most the others' load / (tracked/3 − hot keys) with near certainty (theorem 4).
     It lists only keys whose estimate is above twice the error.
-
     """
     workers, total = planner.workers, counted.tuples
     least = (estimates.min(initial=np.inf) - 1) / 2

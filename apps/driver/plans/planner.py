@@ -132,21 +132,7 @@ class DataFramePlans:
 
 
 class Planner(PlanService):
-    """Serves one DataFrame's queries until ``close``.
-
-    Parameters
-    ----------
-    routers, checkpoint, name
-        As for ``DataFramePlans``.
-    place : ListenAddress
-        Where it listens.
-
-    Raises
-    ------
-    EnvironmentFault
-        It can't listen there.
-
-    """
+    """Serves one DataFrame's queries until ``close``. Raises ``EnvironmentFault`` if it can't listen at ``place``."""
 
     def __init__(self, routers: Routers, checkpoint: Where | None, place: ListenAddress, name: str = "") -> None:
         self._plans = DataFramePlans(routers, checkpoint, name)
@@ -162,14 +148,7 @@ class Planner(PlanService):
 
 
 class BatchPlans:
-    """The plans of one query's batches, in sequence. The caller has the planner's lock.
-
-    Parameters
-    ----------
-    routers, checkpoint, name
-        As for ``Planner``.
-
-    """
+    """The plans of one query's batches, in sequence. The caller has the planner's lock."""
 
     def __init__(self, routers: Routers, checkpoint: Where | None, name: str) -> None:
         self._routers, self._checkpoint, self._name = routers, checkpoint, name
@@ -288,17 +267,8 @@ class BatchPlans:
 class WaveLog:
     """The plans of waves in a checkpoint's files ``unskew/waves/NAME-ROUTER/BATCH-WAVE``.
 
-    Routers with other parameters or another W have separate waves, so that none adopts what it can't follow.
-
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-    identity : str
-        The routers' ``Grouping.identity``.
-    name : str
-        The planner's name.
-
+    Routers with other parameters or another W (``Grouping.identity``) have separate waves, so that none adopts what it
+    can't follow.
     """
 
     def __init__(self, checkpoint: Where, identity: str, name: str = "") -> None:

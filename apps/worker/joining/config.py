@@ -23,45 +23,25 @@ _LEAST_SLICE_US = 1_000_000
 
 @dataclass(frozen=True)
 class JoinConfig:
-    """The configuration of all workers of a join.
+    """The configuration of all workers of a join."""
 
-    Parameters
-    ----------
-    key : DataType
-        The keys' type.
-    columns : (Schema, Schema)
-        The columns of the left and right rows in their packets, after the key and the time.
-    names : (list of str, list of str)
-        The user's names of these columns, without the key's columns if they come at the end.
-    before_us, after_us : int
-        The bounds of a right row's time: from the left one's less ``before_us`` to the left one's plus ``after_us``.
-    routing : Routing
-        The join's routing: W, the seed, the checkpoint, the plans, and where the tasks report.
-    where : callable, optional
-        Which pairs count. None: all.
-    outer : (bool, bool)
-        Whether left and right rows without a partner are published, too.
-    partitions : int, optional
-        The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
-    most : int
-        The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
-        checkpoint.
-    observe : Observation, optional
-        The observation in which Spark collects the workers' reports.
-
-    """
-
-    key: pa.DataType
+    key: pa.DataType  #: The keys' type.
+    #: The columns of the left and right rows in their packets, after the key and the time.
     columns: tuple[pa.Schema, pa.Schema]
+    #: The user's names of these columns, without the key's columns if they come at the end.
     names: tuple[list[str], list[str]]
+    #: The bounds of a right row's time: from the left one's less ``before_us`` to the left one's plus ``after_us``.
     before_us: int
     after_us: int
-    routing: Routing
-    where: Condition | None = None
-    outer: tuple[bool, bool] = (False, False)
+    routing: Routing  #: The join's routing: W, the seed, the checkpoint, the plans, and where the tasks report.
+    where: Condition | None = None  #: Which pairs count. None: all.
+    outer: tuple[bool, bool] = (False, False)  #: Whether left and right rows without a partner are published, too.
+    #: The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
     partitions: int | None = None
+    #: The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
+    #: checkpoint.
     most: int = MOST
-    observe: Observation | None = None
+    observe: Observation | None = None  #: The observation in which Spark collects the workers' reports.
 
     # As in ``KeyedOperatorConfig``: rows have event times, and nothing is merged.
     event: bool = True

@@ -60,18 +60,7 @@ class JoinLoad:
 
 
 class JoinState:
-    """A worker's rows of both sides.
-
-    Parameters
-    ----------
-    config : JoinConfig
-        The workers' config.
-    store : Store
-        The worker's store.
-    worker : int
-        The worker's number.
-
-    """
+    """A worker's rows of both sides."""
 
     def __init__(self, config: JoinConfig, store: Store, worker: int) -> None:
         self._config, self._worker = config, worker

@@ -41,24 +41,9 @@ class FetchedSlice:
 
 
 class RowTable:
-    """The rows of one side.
+    """The rows of one side, in slices of a length (µs), in the worker's table of that number.
 
-    Parameters
-    ----------
-    store : Store
-        The worker's store.
-    number : int
-        The table's number at the worker.
-    schema : Schema
-        The rows' columns (``make_row_schema``).
-    slice_us : int
-        The length of a slice (µs).
-
-    Raises
-    ------
-    StateFault
-        The rows in the store have other columns.
-
+    Raises ``StateFault`` if the rows in the store have other columns.
     """
 
     def __init__(self, store: Store, number: int, schema: pa.Schema, slice_us: int) -> None:

@@ -40,24 +40,14 @@ def run_join_batch(
     batch: WorkerBatch,
     progress: OperatorProgress,
 ) -> Iterator[Parcel]:
-    """Execute a worker's part of a batch.
+    """Execute a worker's part of a batch. The packets have its rows with their side, in order of execution.
 
-    Parameters
-    ----------
-    config, store, worker, batch, progress
-        As for ``unskew.apps.worker.stateful.worker.run_batch``. In ``progress``, ``released`` is the newest plan under
-        which the worker has executed a batch, ``wrote`` the first such batch, and ``taken`` the newest plan whose
-        copies it has read.
-    packets : sequence of (int, bytes)
-        The worker's rows with their side, in order of execution.
+    The other arguments are those of ``unskew.apps.worker.stateful.worker.run_batch``. In ``progress``, ``released`` is
+    the newest plan under which the worker has executed a batch, ``wrote`` the first such batch, and ``taken`` the
+    newest plan whose copies it has read.
 
-    Raises
-    ------
-    EnvironmentFault
-        The checkpoint lacks the plans or copies that the worker needs.
-    StateFault
-        The kept rows have other columns, or the pairs' condition raises.
-
+    Raises ``EnvironmentFault`` if the checkpoint lacks the plans or copies that the worker needs; ``StateFault`` if the
+    kept rows have other columns, or the pairs' condition raises.
     """
     started = time.perf_counter()
     # 1. The batch's plan. The worker was called in the first batch of each plan, as all are in a batch with rows.
@@ -127,11 +117,7 @@ def _send_report(
 def _read_plan(config: JoinConfig, batch: WorkerBatch, progress: OperatorProgress) -> tuple[int, JoinTable]:
     """The number of the batch's plan, 0 if none, and its table.
 
-    Raises
-    ------
-    EnvironmentFault
-        It is neither the plan that the worker followed last, nor the next one.
-
+    Raises ``EnvironmentFault`` if it is neither the plan that the worker followed last, nor the next one.
     """
     state = None if config.checkpoint is None else PlanStateLog(config.checkpoint).at(batch.number)
     active = state.active if state is not None else None

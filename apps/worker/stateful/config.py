@@ -28,11 +28,7 @@ from unskew.spark.micro_batches import count_state_partitions
 class TupleCounter(KeyedOperator):
     """The topology's operator, which counts a key's tuples in a window, and publishes when it closes.
 
-    Parameters
-    ----------
-    weighted : bool
-        Whether tuples have a column ``count``. If not, each counts 1.
-
+    A tuple counts as often as its column ``count`` says if tuples are ``weighted``, else once.
     """
 
     state = pa.schema([("tuples", pa.int64()), ("count", pa.int64())])
@@ -110,11 +106,7 @@ class MergePeriod:
     def of(cls, given: Duration) -> "MergePeriod":
         """Parse a duration of at least 1 ms, or a number of batches, such as ``5 batches``.
 
-        Raises
-        ------
-        UsageError
-            It is neither.
-
+        Raises ``UsageError`` if it is neither.
         """
         found = re.fullmatch(r"\s*(\d+)\s*(b|batch|batches)\s*", given) if isinstance(given, str) else None
         if found and int(found[1]):
@@ -169,72 +161,35 @@ class DataflowConfig(Protocol):
 
 @dataclass(frozen=True)
 class KeyedOperatorConfig:
-    """The configuration of all workers and mergers.
+    """The configuration of all workers and mergers."""
 
-    Parameters
-    ----------
-    work : KeyedOperator
-        The user's operator.
-    key : DataType
-        The keys' type.
-    workers : int
-        W.
-    split : bool
-        Whether the grouping may split keys. A split key's fragments go to a merger, which publishes the results.
-    mergers : int
-        The number of mergers. A key's hash chooses its merger.
-    event : bool
-        Whether tuples have a ``time``. If not, they have the batch's.
-    window_ms, ttl_ms : int, optional
-        How long states live: for a window, or this long after their key's last tuple.
-    merge_every : MergePeriod, optional
-        How often fragments are merged. Default: when their window closes.
-    counted_ms : int, optional
-        The length of the windows in which tuples are also counted per key. None: they aren't counted.
-    weighted : bool
-        Whether tuples have a ``count``.
-    cost : Cost
-        The simulated cost of tuples, as for ``unskew.apps.worker.worker.Worker``.
-    reports : Reports, optional
-        Where workers and mergers send their reports.
-    routing : Routing, optional
-        The run's routing, if plans may move keys. None: there are no plans.
-    monitors : WorkerMonitors, optional
-        The workers' monitors, which observe the tuples for the grouping's controller.
-    checkpoint : str or Location, optional
-        The query's checkpoint location, which each task must see.
-    partitions : int, optional
-        The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
-    most : int
-        The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
-        checkpoint.
-    observe : Observation, optional
-        The observation in which Spark collects the workers' reports.
-    slide_ms : int, optional
-        How often a window begins (ms), if windows overlap; also of those in which tuples are counted. None: after its
-        length.
-
-    """
-
-    work: KeyedOperator
-    key: pa.DataType
-    workers: int
+    work: KeyedOperator  #: The user's operator.
+    key: pa.DataType  #: The keys' type.
+    workers: int  #: W.
+    #: Whether the grouping may split keys. A split key's fragments go to a merger, which publishes the results.
     split: bool
-    mergers: int = 1
-    event: bool = False
-    window_ms: int | None = None
-    ttl_ms: int | None = None
-    merge_every: MergePeriod | None = None
+    mergers: int = 1  #: The number of mergers. A key's hash chooses its merger.
+    event: bool = False  #: Whether tuples have a ``time``. If not, they have the batch's.
+    window_ms: int | None = None  #: How long states live (ms): for a window,
+    ttl_ms: int | None = None  #: or this long after their key's last tuple.
+    merge_every: MergePeriod | None = None  #: How often fragments are merged. Default: when their window closes.
+    #: The length of the windows in which tuples are also counted per key. None: they aren't counted.
     counted_ms: int | None = None
-    weighted: bool = False
-    cost: Cost = FREE
-    reports: Reports | None = None
-    routing: Routing | None = None
+    weighted: bool = False  #: Whether tuples have a ``count``.
+    cost: Cost = FREE  #: The simulated cost of tuples, as for ``unskew.apps.worker.worker.Worker``.
+    reports: Reports | None = None  #: Where workers and mergers send their reports.
+    routing: Routing | None = None  #: The run's routing, if plans may move keys. None: there are no plans.
+    #: The workers' monitors, which observe the tuples for the grouping's controller.
     monitors: WorkerMonitors | None = None
-    checkpoint: Where | None = None
+    checkpoint: Where | None = None  #: The query's checkpoint location, which each task must see.
+    #: The number of the state's partitions for which workers' tokens were chosen, and which the query must have.
     partitions: int | None = None
+    #: The most bytes that Spark's operator returns through Spark per call. The rest goes to files next to the
+    #: checkpoint.
     most: int = MOST
-    observe: Observation | None = None
+    observe: Observation | None = None  #: The observation in which Spark collects the workers' reports.
+    #: How often a window begins (ms), if windows overlap; also of those in which tuples are counted. None: after its
+    #: length.
     slide_ms: int | None = None
 
     @property
@@ -293,20 +248,9 @@ class KeyedOperatorConfig:
 
 
 def require_state_partitions(checkpoint: Where | None, partitions: int | None) -> None:
-    """Check the checkpoint and the number of state partitions of the calling task's query.
+    """Check that the calling task's query has that checkpoint, and that number of state partitions.
 
-    Parameters
-    ----------
-    checkpoint : str or Location, optional
-        The query's checkpoint location.
-    partitions : int, optional
-        The expected number of the state's partitions.
-
-    Raises
-    ------
-    UsageError
-        The task doesn't see the checkpoint, or the state has another number of partitions.
-
+    Raises ``UsageError`` if the task doesn't see the checkpoint, or the state has another number of partitions.
     """
     if checkpoint is not None:
         require_visible(checkpoint)
@@ -325,11 +269,7 @@ def parse_lifetime(
 
     With a TTL, the window is ignored. A TTL must be at least the operator's.
 
-    Raises
-    ------
-    UsageError
-        The TTL is shorter than the operator's, or there is neither.
-
+    Raises ``UsageError`` if the TTL is shorter than the operator's, or there is neither.
     """
     least = work.ttl_ms
     of = type(work).__name__
@@ -352,11 +292,7 @@ def parse_window_slide(
 
     ``name`` is the user's name of the slide.
 
-    Raises
-    ------
-    UsageError
-        There is a slide though states live for a TTL, or it doesn't divide the window.
-
+    Raises ``UsageError`` if there is a slide though states live for a TTL, or it doesn't divide the window.
     """
     if slide is None:
         return None
@@ -372,11 +308,7 @@ def parse_window_slide(
 def splits_keys(work: KeyedOperator, grouping: str, workers: int, valid: Sequence[str] = STICKY) -> bool:
     """Whether the grouping splits keys, so that states must be merged. ``valid`` are the groupings that split none.
 
-    Raises
-    ------
-    UsageError
-        The grouping splits keys, but the operator has no merge.
-
+    Raises ``UsageError`` if the grouping splits keys, but the operator has no merge.
     """
     split = grouping not in SINGLE_OWNER and workers > 1 and not work.local_state
     if split and not work.mergeable:
@@ -395,11 +327,7 @@ def choose_merge_period(
     In event time, fragments without a window are merged in every batch by default. So a key's results depend on all its
     tuples until then, and on no clock.
 
-    Raises
-    ------
-    UsageError
-        ``merge_every`` isn't a period, or the grouping doesn't split keys.
-
+    Raises ``UsageError`` if ``merge_every`` isn't a period, or the grouping doesn't split keys.
     """
     if not split:
         if merge_every is not None:

@@ -64,28 +64,10 @@ def route_to_workers(
 ) -> DataFrame:
     """Route tuples into packets with their worker's token.
 
-    Parameters
-    ----------
-    tuples : DataFrame
-        ``key``, the config's columns, ``time`` in event time, ``__time`` if the grouping uses it, but not those that
-        ``fields`` read.
-    routing : Routing
-        The grouping.
-    config : KeyedOperatorConfig
-        The workers' config.
-    tokens : list of int
-        The workers' tokens.
-    source : Column, optional
-        The source of each row. Default: the task's number.
-    cost : bool
-        Whether ``tuples`` has each tuple's cost as ``__cost``.
-    heartbeats : bool
-        Whether every task sends a heartbeat to every worker.
-    fields : JsonFields, optional
-        Reads keys and counts from messages, before routing.
-    messages : bool
-        Whether the rows are messages, which are rejected if they have no key.
-
+    They have ``key``, the config's columns, ``time`` in event time, ``__time`` if the grouping uses it, and each
+    tuple's cost as ``__cost`` if ``cost``, but not the columns that ``fields`` read from messages before routing. Rows
+    that are ``messages`` are rejected if they have no key. The ``source`` of a row is its task's number by default.
+    With ``heartbeats`` every task sends one to every worker.
     """
     carry = ["key", *config.columns]
     columns = list(carry if fields is None else fields.unread(carry))
@@ -165,23 +147,12 @@ def apply_operators(
 ) -> DataFrame:
     """Apply workers and mergers to packets; returns results and counts as rows of ``PARCELS``.
 
-    Parameters
-    ----------
-    streams : sequence of DataFrames
-        The packets of each stream (``route_to_workers``), one with heartbeats. In event time each has a watermark, and
-        Spark takes the least: no tuple is late because another stream is ahead.
-    config : DataflowConfig
-        The workers' config.
-    tokens : list of int
-        The workers' tokens. The first ones are also the mergers'.
-    batch_time : Column
-        The batch's time.
-    lateness_ms : int, optional
-        In event time, how late a tuple may be. In batch time, None if no watermark is needed. With a watermark, Spark
-        runs an additional batch without rows after each batch.
-    operator : type
-        The workers' operator.
+    One of the streams of packets (``route_to_workers``) has heartbeats. In event time each has a watermark, and Spark
+    takes the least: no tuple is late because another stream is ahead. The first of the workers' tokens are also the
+    mergers'.
 
+    ``lateness_ms`` is how late a tuple may be in event time. In batch time, it is None if no watermark is needed. With
+    a watermark, Spark runs an additional batch without rows after each batch.
     """
     if config.event:
         streams = [packets.withWatermark(_LATEST, f"{lateness_ms} milliseconds") for packets in streams]
@@ -222,19 +193,10 @@ def unpack_results(
     columns: Callable[[int, int, pa.RecordBatch], list[pa.Array]],
     checkpoint: Where | None,
 ) -> DataFrame:
-    """Unpack the rows of parcels.
+    """Unpack the rows of parcels, which ``apply_operators`` returns, to rows of a schema.
 
-    Parameters
-    ----------
-    parcels : DataFrame
-        The result of ``apply_operators``.
-    schema : StructType
-        The schema of the result.
-    columns : (kind, sender, rows of a parcel) → list of Array
-        Returns the result's columns, which are cast to the schema's types.
-    checkpoint : str or Location, optional
-        The query's checkpoint location, which has the parcels that exceeded the limit.
-
+    ``columns`` (kind, sender, rows of a parcel) returns the result's columns, which are cast to the schema's types.
+    Parcels that exceeded the limit are in the query's checkpoint.
     """
     arrow = convert_schema_to_arrow(schema)
 

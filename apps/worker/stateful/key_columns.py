@@ -47,11 +47,7 @@ class KeyColumns:
     def of(cls, df: DataFrame, key: Key) -> "KeyColumns":
         """The columns of a DataFrame's key.
 
-        Raises
-        ------
-        UsageError
-            The column doesn't exist, or its type isn't supported.
-
+        Raises ``UsageError`` if the column doesn't exist, or its type isn't supported.
         """
         parts = list_key_columns(key)
         fields = [get_field(df, part) for part in parts]

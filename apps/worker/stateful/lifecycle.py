@@ -20,14 +20,7 @@ T = TypeVar("T")
 
 
 class OperatorCalls:
-    """Calls a keyed operator.
-
-    Parameters
-    ----------
-    work : KeyedOperator
-        The user's operator.
-
-    """
+    """Calls the user's keyed operator."""
 
     def __init__(self, work: KeyedOperator) -> None:
         self.work = work
@@ -174,11 +167,7 @@ def _narrow_failure(
 def _fit_batch(batch: pa.RecordBatch, schema: pa.Schema, what: str, rows: int | None) -> pa.RecordBatch:
     """Cast a batch to a schema's types.
 
-    Raises
-    ------
-    ValueError
-        The batch doesn't fit the schema.
-
+    Raises ``ValueError`` if the batch doesn't fit the schema.
     """
     if not isinstance(batch, pa.RecordBatch):
         raise ValueError(f"{what} are {type(batch).__name__}; valid: RecordBatch")  # noqa: TRY004
@@ -203,22 +192,9 @@ _LONG_AGO = np.iinfo(np.int64).min
 class Lifecycle:
     """Creates, updates, merges and closes the states of one operator in one table.
 
-    Parameters
-    ----------
-    table : StateTable
-        The states.
-    calls : OperatorCalls
-        The operator.
-    ttl_ms : int, optional
-        How long after its key's last tuple a state expires (ms).
-
-    Attributes
-    ----------
-    results : list of (window, RecordBatch)
-        The operator's results: the window, and a batch with the key and the operator's columns.
-    finished, merged : int
-        The number of states closed or expired, and of keys whose fragments were merged.
-
+    A state expires ``ttl_ms`` after its key's last tuple. ``results`` are the operator's: the window, and a batch with
+    the key and the operator's columns. ``finished`` is the number of states closed or expired, and ``merged`` that of
+    keys whose fragments were merged.
     """
 
     def __init__(self, table: StateTable, calls: OperatorCalls, ttl_ms: int | None = None) -> None:
@@ -231,23 +207,10 @@ class Lifecycle:
     def update(
         self, window: int, keys: Keys, tuples: pa.RecordBatch, now: Now, *, over_ms: int | None, whole: bool
     ) -> None:
-        """Update the states with tuples.
+        """Update the states of k keys with the tuples of a window, which have ``time`` and the operator's columns.
 
-        Parameters
-        ----------
-        window : int
-            The tuples' window.
-        keys : Keys
-            The tuples' k keys.
-        tuples : RecordBatch
-            ``time`` and the operator's columns.
-        now : Now
-            The time.
-        over_ms : int, optional
-            States that had expired by then are closed first, and their keys start anew.
-        whole : bool
-            Whether the keys aren't split. If so, results are published.
-
+        States that had expired by ``over_ms`` are closed first, and their keys start anew. If the keys are ``whole``,
+        not split, results are published.
         """
         for own, part in self._portions(window, keys, tuples):
             self._update(window, own, part, now, over_ms=over_ms, whole=whole)

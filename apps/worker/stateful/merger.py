@@ -27,26 +27,9 @@ _STATES = 0
 def merge_fragments(
     config: KeyedOperatorConfig, store: Store, merger: int, parcels: Sequence[Parcel], batch: WorkerBatch
 ) -> Iterator[Parcel]:
-    """Merge a batch's fragments with a merger's states.
+    """Merge a batch's fragments with a merger's states. The parcels are the workers' for it, in order.
 
-    Parameters
-    ----------
-    config : KeyedOperatorConfig
-        The mergers' config.
-    store : Store
-        The merger's store.
-    merger : int
-        The merger's number.
-    parcels : sequence of Parcel
-        The workers' parcels for it, in order.
-    batch : WorkerBatch
-        The batch.
-
-    Raises
-    ------
-    StateFault
-        The operator failed.
-
+    Raises ``StateFault`` if the operator failed.
     """
     started = time.perf_counter()
     progress = OperatorProgress.read(store) if config.mergers_keep else OperatorProgress()

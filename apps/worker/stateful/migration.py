@@ -41,18 +41,10 @@ _RECEIVERS = b"unskew.receivers"
 class StateTransfers:
     """The files of states in transit between workers, by plan.
 
-    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``. If a worker has written its file before
-    others have released their states, it takes its states back in the next batch that calls it, and releases them anew
-    at that batch's end. So a sender's valid file is the newest one of earlier batches. A plan's valid files are given
-    as sender → batch.
-
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-    *folder : str
-        The folder below ``<checkpoint>/unskew``. Default: ``moves``.
-
+    A plan's files are ``<checkpoint>/unskew/moves/<number>/<sender>-<batch>``, or in another folder than ``moves``. If
+    a worker has written its file before others have released their states, it takes its states back in the next batch
+    that calls it, and releases them anew at that batch's end. So a sender's valid file is the newest one of earlier
+    batches. A plan's valid files are given as sender → batch.
     """
 
     def __init__(self, checkpoint: Where, *folder: str) -> None:
@@ -65,11 +57,7 @@ class StateTransfers:
     def to(self, receiver: int, plan: int, files: Mapping[int, int]) -> list[pa.RecordBatch]:
         """The rows, with ``WINDOW``, released to a worker under a plan.
 
-        Raises
-        ------
-        EnvironmentFault
-            A file isn't visible here, although the worker has waited for it.
-
+        Raises ``EnvironmentFault`` if a file isn't visible here, although the worker has waited for it.
         """
         return [part for file in sorted(files.items()) for part in self._read(plan, file, receiver)]
 
@@ -134,24 +122,10 @@ def _sort_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Migration:
-    """One worker's part in a run's plans, in one batch.
+    """One worker's part in a run's plans, if there are any, in one batch.
 
-    Parameters
-    ----------
-    routing : Routing, optional
-        The run's routing. None: there are no plans.
-    worker, batch : int
-        The numbers of the worker and of the batch.
-    progress : OperatorProgress
-        The worker's progress after the previous batch.
-
-    Attributes
-    ----------
-    progress : OperatorProgress
-        The worker's progress after this batch, with the changes by plans.
-    seconds : float
-        The time that the migration took.
-
+    ``progress`` is given as the worker's after the previous batch, and is afterwards that after this batch, with the
+    changes by plans. ``seconds`` is the time that the migration took.
     """
 
     def __init__(self, routing: Routing | None, worker: int, batch: int, progress: OperatorProgress) -> None:
@@ -173,11 +147,8 @@ class Migration:
     def _require_plans(self, checkpoint: Location) -> None:
         """Refuse plans older than the worker's states, because routers and states would differ.
 
-        Raises
-        ------
-        EnvironmentFault
-            The worker has received or released states under a plan that the checkpoint no longer has.
-
+        Raises ``EnvironmentFault`` if the worker has received or released states under a plan that the checkpoint no
+        longer has.
         """
         plans = self._plans or PlanState(0)
         active, pending = (plan.number if plan is not None else 0 for plan in (plans.active, plans.pending))

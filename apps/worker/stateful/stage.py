@@ -55,11 +55,7 @@ class KeyedStage(WorkerStage):
 
     Counts leave when their window closes, like partials of stateless stages.
 
-    Raises
-    ------
-    UsageError
-        A setting is invalid with a keyed operator.
-
+    Raises ``UsageError`` if a setting is invalid with a keyed operator.
     """
 
     keyed: ClassVar[bool] = True
@@ -268,22 +264,14 @@ class KeyedStage(WorkerStage):
 def make_result_records(rows: DataFrame, identity: Sequence[str], batch: Batch, generation: int) -> DataFrame:
     """Convert a keyed operator's results to records: columns ``key`` and ``value``.
 
-    A record has its checkpoint's generation and its batch. Of a Kafka key's records, that of the latest batch of the
-    latest generation is valid, even if a producer's retry, or a paused driver, appends an older one after it. Of a
-    result too large for a record, an ``error`` is published instead, because the earlier result is no longer valid.
+    The rows have the columns window (null if states outlive windows), key, result (a struct). The fields that
+    distinguish results of a key and window (``identity``) are part of the Kafka key, so a result published again
+    overwrites itself. The batch's time is the timestamp of results without a window.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Columns window (null if states outlive windows), key, result (a struct).
-    identity : sequence of str
-        The fields that distinguish results of a key and window. They are part of the Kafka key, so a result published
-        again overwrites itself.
-    batch : Batch
-        The batch, whose time is the timestamp of results without a window.
-    generation : int
-        A number greater than those of earlier checkpoints that wrote to the topic.
-
+    A record has its checkpoint's generation, which is greater than those of earlier checkpoints that wrote to the
+    topic, and its batch. Of a Kafka key's records, that of the latest batch of the latest generation is valid, even if
+    a producer's retry, or a paused driver, appends an older one after it. Of a result too large for a record, an
+    ``error`` is published instead, because the earlier result is no longer valid.
     """
     named = name_batch(generation, batch.number, batch.time_ms)
     start = F.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'")  # our sessions are in UTC

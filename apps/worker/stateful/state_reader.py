@@ -27,21 +27,7 @@ _ROWS = "operator string, number int, window long, key string, bytes long, last 
 
 
 class States:
-    """The states of a checkpoint, as of its last batch.
-
-    Parameters
-    ----------
-    spark : SparkSession
-        The session that reads.
-    where : str or Location
-        The checkpoint.
-
-    Raises
-    ------
-    UsageError
-        The checkpoint has no states.
-
-    """
+    """The states of a checkpoint, as of its last batch. Raises ``UsageError`` if the checkpoint has none."""
 
     def __init__(self, spark: SparkSession, where: Where) -> None:
         checkpoint, location = Checkpoint(where), Location.of(where).address
@@ -73,18 +59,10 @@ class States:
         return reader.load(location).select("key.token", *columns, blob).where(F.col("table") == _WORK)
 
     def rows(self, *, full: bool = False, key: str | None = None) -> DataFrame:
-        """One row per state.
+        """One row per state, or only of the states of a key, from the buckets that may have it.
 
         The columns are Spark's operator (``worker``, ``merger``), its number, window, key, bytes, last tuple (ms), and
-        the state (JSON).
-
-        Parameters
-        ----------
-        full : bool
-            Whether to read the state itself.
-        key : str, optional
-            Only states of this key, from the buckets that may have it.
-
+        the state (JSON), which is read if ``full``.
         """
         parts = []
         for name, blobs in self._blobs:

@@ -66,14 +66,7 @@ class MemoryStore:
 
 
 class BufferedStore:
-    """A write-back buffer: a blob that changes twice in a batch is read and written once.
-
-    Parameters
-    ----------
-    store : Store
-        The underlying store.
-
-    """
+    """A write-back buffer over a store: a blob that changes twice in a batch is read and written once."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -102,14 +95,7 @@ class BufferedStore:
 
 
 class SparkStore:
-    """Spark's ``MapState`` in a group of ``transformWithState``.
-
-    Parameters
-    ----------
-    state : pyspark.sql.streaming.stateful_processor.MapState
-        A map from three numbers to a blob.
-
-    """
+    """Spark's ``MapState`` in a group of ``transformWithState``: a map from three numbers to a blob."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
@@ -233,21 +219,10 @@ LARGEST_STATE = 32 << 20
 
 
 class BucketStore:
-    """The buckets of one table.
+    """The buckets of one table of a store of blobs.
 
-    Parameters
-    ----------
-    store : Store
-        The store of blobs.
-    number : int
-        The table's number.
-    schema : Schema
-        The schema of its rows.
-    ttl_ms : int, optional
-        How long after its last tuple a row expires (ms).
-    due : function, optional
-        n rows → when each is due before it expires, int64[n], ms since the epoch.
-
+    A row expires ``ttl_ms`` after its last tuple. ``due`` says when each of n rows is due before it expires: int64[n],
+    ms since the epoch.
     """
 
     def __init__(
@@ -292,11 +267,7 @@ class BucketStore:
     ) -> None:
         """Store rows in their buckets, and remove buckets of ``fetched`` without a row.
 
-        Raises
-        ------
-        StateFault
-            A state is larger than ``LARGEST_STATE``.
-
+        Raises ``StateFault`` if a state is larger than ``LARGEST_STATE``.
         """
         narrow = bucket.astype(np.uint16) if len(index) <= 1 << 16 else bucket  # radix sort, if it fits
         order = np.argsort(narrow, kind="stable")

@@ -41,30 +41,13 @@ class FetchedBuckets:
 
 
 class StateTable:
-    """The states of one operator at one worker.
+    """The states of one operator at one worker, in the worker's table of that number.
 
-    Parameters
-    ----------
-    store : Store
-        The store of the buckets.
-    number : int
-        The table's number at its worker.
-    state : Schema
-        The columns of a state.
-    key : DataType
-        The keys' type.
-    ttl_ms : int, optional
-        How long after its last tuple a key expires (ms).
-    due : function, optional
-        When each of n rows is due before it expires (``store.Due``).
-    upgrade : function, optional
-        Rows with states of an older schema → rows with those of ``state``, or None if the schema is unknown.
+    A key expires ``ttl_ms`` after its last tuple. ``due`` says when each of n rows is due before it expires
+    (``store.Due``), and ``upgrade`` makes of rows with states of an older schema those of ``state``, or None if the
+    schema is unknown.
 
-    Raises
-    ------
-    StateFault
-        The states in the store have other columns, and can't be upgraded.
-
+    Raises ``StateFault`` if the states in the store have other columns, and can't be upgraded.
     """
 
     def __init__(
@@ -163,11 +146,7 @@ class StateTable:
     def put(self, window: int, touched: FetchedBuckets, last: NDArray[np.int64], states: pa.RecordBatch) -> None:
         """Store the keys' new states. A state whose columns are all null isn't stored.
 
-        Raises
-        ------
-        StateFault
-            A state is larger than ``store.LARGEST_STATE``.
-
+        Raises ``StateFault`` if a state is larger than ``store.LARGEST_STATE``.
         """
         index = self._indexes.get(window)
         if index is None:
@@ -197,11 +176,7 @@ class StateTable:
     def take_in(self, window: int, rows: pa.RecordBatch) -> None:
         """Add rows from other workers' tables, of this or an older schema.
 
-        Raises
-        ------
-        StateFault
-            The table already has a state of such a key, or the rows are another operator's.
-
+        Raises ``StateFault`` if the table already has a state of such a key, or the rows are another operator's.
         """
         rows = self._upgrade_rows(rows)
         keys = encode_keys(rows.column(KEY))
@@ -219,13 +194,8 @@ class StateTable:
     ) -> Iterator[tuple[int, pa.RecordBatch, NDArray[np.int32]]]:
         """Remove the rows of the keys that leave, and yield them by window, with each one's receiver.
 
-        Parameters
-        ----------
-        to : function
-            Hashes of keys, uint64[k] → their receivers, int32[k]; −1 if the key stays.
-        among : uint64[h], optional
-            The hashes of the keys that may leave, so that only their buckets are read. Default: all.
-
+        ``to`` maps hashes of keys, uint64[k], to their receivers, int32[k]; −1 if the key stays. Only the buckets of
+        the keys ``among`` (hashes, uint64[h]) are read. None: all.
         """
         for window, index in self._indexes.items():
             named = np.arange(len(index)) if among is None else np.unique(choose_buckets(among, len(index)))
@@ -243,18 +213,11 @@ class StateTable:
     def expire(
         self, at_ms: int, settled: Callable[[pa.RecordBatch], pa.RecordBatch], *, prompt: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Remove and yield the rows expired at a time. Rows that are due get new states.
+        """Remove and yield the rows expired at a time. Rows that are due get new states from ``settled``.
 
-        Parameters
-        ----------
-        at_ms : int
-            The time.
-        settled : function
-            Rows that are due → their new states. States whose columns are all null aren't stored.
-        prompt : bool
-            Whether to search all buckets in which a row expires or is due. If not, each bucket is searched 16 times per
-            TTL, spread over time: expired states leave at most TTL / 16 late, and no batch has to search all buckets.
-
+        States whose columns are all null aren't stored. If ``prompt``, all buckets are searched in which a row expires
+        or is due. If not, each bucket is searched 16 times per TTL, spread over time: expired states leave at most TTL
+        / 16 late, and no batch has to search all buckets.
         """
         assert self._ttl is not None
         every = max(1, self._ttl // _SWEEPS)

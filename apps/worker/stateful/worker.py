@@ -43,28 +43,9 @@ def run_batch(
     batch: WorkerBatch,
     progress: OperatorProgress,
 ) -> Iterator[Parcel]:
-    """Execute a worker's part of a batch.
+    """Execute a worker's part of a batch: its tuples, if any, in order of execution.
 
-    Parameters
-    ----------
-    config : KeyedOperatorConfig
-        The workers' config.
-    store : Store
-        The worker's store.
-    worker : int
-        The worker's number.
-    packets : sequence of bytes
-        The worker's tuples, if any, in order of execution.
-    batch : WorkerBatch
-        The batch.
-    progress : OperatorProgress
-        The worker's progress after the previous batch.
-
-    Raises
-    ------
-    StateFault
-        The operator failed.
-
+    ``progress`` is the worker's after the previous batch. Raises ``StateFault`` if the operator failed.
     """
     started = time.perf_counter()
     # 1. The batch's plans. If states arrive or leave, or fragments leave after their update, buckets change more than
@@ -259,12 +240,8 @@ def _drop_late(
     If states live for a window, a tuple is late once its window, or with a slide its last one, is closed. If they live
     for a TTL, it is late if it is older than the watermark at the end of the previous batch, ``closed_ms``.
 
-    Returns
-    -------
-    (RecordBatch, dict, int)
-        The tuples that aren't late; how many came of each counted window (with a slide: of which it is the last), by
-        its start in slides; how many are late though their window is open.
-
+    Returns the tuples that aren't late; how many came of each counted window (with a slide: of which it is the last),
+    by its start in slides; and how many are late though their window is open.
     """
     counted: dict[int, int] = {}
     if not config.event or not tuples.num_rows:
