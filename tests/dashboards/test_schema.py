@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 _COMPOSE = Path(__file__).parents[2] / "deploy" / "compose.yaml"
 _TYPESCRIPT = "5.9.3"
-#: The schema that the SDK's model was made from; what fits it fits all later ones.
+#: The oldest schema that the dashboards keep to; what fits it fits all later ones.
 _OLDEST = "12.4.11"
 
 _PANELS = {
