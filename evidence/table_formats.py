@@ -75,11 +75,7 @@ def find_coordinates(kind: str, spark: str) -> str | None:
 def fetch_archives(kind: str, spark: str) -> list[Path]:
     """The format's archives for a version of Spark. Missing ones are fetched first; none has a hash.
 
-    Raises
-    ------
-    EnvironmentFault
-        There are none for it, or they can't be fetched.
-
+    Raises ``EnvironmentFault`` if there are none for it, or they can't be fetched.
     """
     coordinates = find_coordinates(kind, spark)
     if coordinates is None:

@@ -116,11 +116,7 @@ class Broken(Exception):
 def _judged(patch: Path | None, tests: list[str], arguments: argparse.Namespace) -> tuple[str, str]:
     """Whether these tests kill the mutant, and the first that does.
 
-    Raises
-    ------
-    Broken
-        It can't be told.
-
+    Raises ``Broken`` if it can't be told.
     """
     if not tests:
         raise Broken("killers.toml names no test")
@@ -177,11 +173,7 @@ def _environment(folder: Path) -> dict[str, str]:
 def _require_import(folder: Path, environment: dict[str, str]) -> None:
     """Check that the product is imported from the worktree.
 
-    Raises
-    ------
-    Broken
-        It isn't.
-
+    Raises ``Broken`` if it isn't.
     """
     command = [sys.executable, "-c", "import unskew.apps; print(unskew.apps.__file__)"]
     found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -260,11 +260,7 @@ def missing(notes: Iterable[Path], there: Mapping[tuple[int, int], str]) -> int:
 def topic_records(connection: Connection, topic: str) -> Iterator[Record]:
     """All messages that a topic has now, without those of aborted transactions, read by a plain consumer.
 
-    Raises
-    ------
-    TimeoutError
-        No message has come for a minute, and some that the topic must have are missing.
-
+    Raises ``TimeoutError`` if no message has come for a minute, and some that the topic must have are missing.
     """
     ends = end_offsets(connection, topic)
     left = {partition for partition, end in ends.items() if end}

@@ -46,10 +46,7 @@ _DISK_GB = 4  # Go's and cargo's caches
 def influxd() -> Path:
     """The program that is `find_influxd`, else the one that is built now, once.
 
-    Raises
-    ------
-    EnvironmentFault
-        If what `$UNSKEW_INFLUXD` names is no InfluxDB 2, or there is none and it can't be had.
+    Raises ``EnvironmentFault`` if what `$UNSKEW_INFLUXD` names is no InfluxDB 2, or there is none and it can't be had.
     """
     return find_influxd() or built()
 
@@ -59,10 +56,7 @@ def built() -> Path:
 
     That takes some 5 minutes on two cores.
 
-    Raises
-    ------
-    EnvironmentFault
-        If Go, cargo or a C compiler is missing, or the build fails.
+    Raises ``EnvironmentFault`` if go, cargo or a C compiler is missing, or the build fails.
     """
     program = influxd_cache_path()
     directory = program.parent.parent

@@ -30,10 +30,7 @@ class Package:
     def got(self, *, fetch: bool = False) -> Path:
         """The program, which with ``fetch`` is installed if it isn't there yet.
 
-        Raises
-        ------
-        EnvironmentFault
-            It isn't there; with ``fetch``: it can't be installed.
+        Raises ``EnvironmentFault`` if it isn't there; with ``fetch``: it can't be installed.
         """
         directory = cache_directory() / self.program.name
         target = directory / self.name.rpartition("@")[2]

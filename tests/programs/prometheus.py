@@ -15,10 +15,8 @@ def prometheus_programs() -> PrometheusPrograms:
     """The programs that are `find_programs`, else those of Debian's package, which is unpacked into the user's cache,
     once.
 
-    Raises
-    ------
-    EnvironmentFault
-        If what `$UNSKEW_PROMETHEUS` names isn't there; or there are none, and there is no apt, or it can't fetch them.
+    Raises ``EnvironmentFault`` if what `$UNSKEW_PROMETHEUS` names isn't there; or there are none, and there is no apt,
+    or it can't fetch them.
     """
     found = find_programs()
     if found is None:
