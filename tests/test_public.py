@@ -38,6 +38,15 @@ def test_what_a_change_needs_is_there():
     assert not lacking, "\n".join(lacking)
 
 
+def test_the_functions_that_errors_name_are_there():
+    """An error may name a function of ours as its remedy."""
+    rooms = [room.resolve() for room in Path(unskew.__file__).parent.iterdir() if room.is_dir()]  # most are links
+    text = "".join(file.read_text(encoding="utf-8") for room in rooms for file in room.rglob("*.py"))
+    named = {*re.findall(r"\bunskew\.(\w+)\(", text)}
+    assert {"observed", "ship_to_executors"} <= named
+    assert named <= {*unskew.__all__}
+
+
 def test_the_library_is_imported_with_the_thin_client_of_spark_connect():
     """It has neither py4j nor pyspark's core. pyspark's own switch for its tests makes it treat this Spark as thin."""
     hidden = "import sys; sys.modules.update({'py4j': None, 'pyspark.core': None}); import unskew; "

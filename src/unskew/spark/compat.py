@@ -88,7 +88,8 @@ class _Function:
         return self.function(given)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        remedy = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
+        remedy = "unskew.ship_to_executors(spark) sends it, or install it there"
+        remedy = f"the executors' Python lacks the package unskew: {remedy}"
         return reduce_with_remedy(self.function, remedy)
 
 

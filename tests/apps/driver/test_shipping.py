@@ -131,7 +131,7 @@ def balanced():
 try:
     balanced()
 except Exception as error:
-    print("refused:", "unskew.ship(spark) sends it, or install it there" in str(error))
+    print("refused:", "unskew.ship_to_executors(spark) sends it, or install it there" in str(error))
 unskew.ship_to_executors(spark)
 unskew.ship_to_executors(spark)
 print("rows:", balanced())
@@ -164,8 +164,10 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
 
     pickled = cloudpickle.dumps(explain_import(doubled))
     assert list(pickle.loads(pickled)([1, 2])) == [2, 4]
-    said = "the executors' Python lacks the package unskew: unskew.ship(spark) sends it, or install it there"
-    assert loaded(bare, pickled, tmp_path) == f"ModuleNotFoundError: {said}"
+    said = "unskew.ship_to_executors(spark) sends it, or install it there"
+    assert loaded(bare, pickled, tmp_path) == (
+        f"ModuleNotFoundError: the executors' Python lacks the package unskew: {said}"
+    )
 
 
 @pytest.mark.parametrize(
