@@ -66,22 +66,17 @@ def simulate(
 
     Example: unskew simulate zipf hot kafka:events --workers 10,50 --groupings BOUNDED_LOAD --sweep slack=0.02,0.1
     """
-    if options.join is not None:
-        from unskew.apps.cli.simulation import join_report
+    if options.join is not None or options.write:
+        from unskew.apps.cli.simulation import join_report, write_report
         from unskew.apps.cli.simulation.input_stream import StreamSpec
 
-        refuse_other_options("join", (batches, work, options, shown))
-        rest = options.tuples, options.seed, kafka.connection
-        given = [StreamSpec(name, *rest, timed=False) for name in (options.streams[0], options.join)]
-        join_report.print_join(given, options.worker_counts, batches.batch, as_json=shown.as_json)
-        return
-    if options.write:
-        from unskew.apps.cli.simulation import write_report
-        from unskew.apps.cli.simulation.input_stream import StreamSpec
-
-        refuse_other_options("write", (batches, work, options, shown))
-        stream = StreamSpec(options.streams[0], options.tuples, options.seed, kafka.connection, timed=False)
-        write_report.print_writes(stream, options.worker_counts, as_json=shown.as_json)
+        refuse_other_options("write" if options.join is None else "join", (batches, work, options, shown))
+        make = partial(StreamSpec, tuples=options.tuples, seed=options.seed, connect=kafka.connection, timed=False)
+        stream, counts = make(options.streams[0]), options.worker_counts
+        if options.join is None:
+            write_report.print_writes(stream, counts, as_json=shown.as_json)
+        else:
+            join_report.print_join([stream, make(options.join)], counts, batches.batch, as_json=shown.as_json)
         return
     asked = batches.is_asked(work)
     swept = options.is_swept or shown.show is not None
