@@ -271,7 +271,9 @@ class Display:
             parts.append("waiting for the last windows to close")
         else:
             parts.append("idle")
-        parts += [f"{n:,} {what}" for what, n in _list_losses(report) if n]
+        totals = report.totals
+        losses = {"rejected": totals.rejected, "late": totals.late, "gone before they were read": totals.skipped}
+        parts += [f"{n:,} {what}" for what, n in losses.items() if n]
         parts += filter(None, [self._notice()])
         if self._stopping:
             parts.append("stopping")
@@ -323,11 +325,6 @@ class Display:
             console.print(
                 f"Rejected: {find_command_name()} results {topics['rejected']}", highlight=False, soft_wrap=True
             )
-
-
-def _list_losses(report: "BatchReport") -> list[tuple[str, int]]:
-    totals = report.totals
-    return [("rejected", totals.rejected), ("late", totals.late), ("gone before they were read", totals.skipped)]
 
 
 def summarise_rows(result: "JobSummary") -> list[tuple[str, str]]:

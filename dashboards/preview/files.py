@@ -90,13 +90,12 @@ dd { margin: 0; }
 def html(
     dashboards: Mapping[str, Mapping[str, Any]],
     pictures: Mapping[str, bytes],
-    values: Mapping[str, Sequence[str]] | None = None,
-    reload: int = 0,
+    values: Mapping[str, Sequence[str]],
+    reload: int,
 ) -> str:
     """The page with all pictures (PNG), each with what its panels show as text."""
     links = "".join(f'<a href="#{name}">{escape(dashboards[name]["title"])}</a>' for name in pictures)
-    shown = values or {}
-    sections = "".join(_section(name, dashboards[name], each, shown.get(name, ())) for name, each in pictures.items())
+    sections = "".join(_section(name, dashboards[name], each, values[name]) for name, each in pictures.items())
     again = f'<meta http-equiv="refresh" content="{reload}">' if reload else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>unskew: dashboards</title>'
@@ -108,11 +107,10 @@ def html(
 
 def _section(name: str, dashboard: Mapping[str, Any], picture: bytes, values: Sequence[str]) -> str:
     title = escape(dashboard["title"])
-    texts = list(values) or [""] * len(dashboard["panels"])
     meanings = "".join(
         f"<dt>{escape(panel['title'])}</dt><dd>{escape(panel['description'])}</dd>"
         + (f"<dd>{escape(text)}</dd>" if text else "")
-        for panel, text in zip(dashboard["panels"], texts, strict=True)
+        for panel, text in zip(dashboard["panels"], values, strict=True)
     )
     alternative = f"{title} {len(dashboard['panels'])} panels; their numbers are in the text below the picture."
     # A narrow window scrolls a picture rather than the page, by keys too.
