@@ -4,14 +4,11 @@ A planner turns ``KeyRecords`` into an ``Assignment``, from which ``plan_migrati
 list of moving keys. ``look_up`` is the assignment function F: routing table first, then hash (Equation 1).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from unskew.grouping.state import Value
 
 # Loads are sums of floats in changing order: exceeding a limit by less than this part of it doesn't count.
 _ROUNDING = 1e-9
@@ -132,83 +129,57 @@ def look_up(
     return np.where(table_keys[at] == hashes, table_workers[at], home)
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationPlan:
-    """The controller's broadcast: F' as the routing table A', and Δ(F, F'), the keys to migrate."""
-
-    #: uint64[N_A]: Hashes of the routing table's keys, ascending.
-    table_keys: NDArray[np.uint64]
-    #: int32[N_A]: The worker of each of them.
-    table_workers: NDArray[np.int32]
-    #: uint64[M]: Hashes of the keys in Δ(F, F'), ascending: all whose worker changes, also by expiry of entries
-    #: (``expire_entries``).
-    moved_keys: NDArray[np.uint64]
-    #: int32[M]: The worker with each moved key's state.
-    moved_from: NDArray[np.int32]
-    #: int32[M]: The worker that gets it.
-    moved_to: NDArray[np.int32]
-    #: float64[M]: S(k, w), the size of each moved key's state.
-    moved_sizes: NDArray[np.float64]
-    #: The size of all keys' states.
-    total_size: float
-
-    @property
-    def cost(self) -> float:
-        """M(w, F, F'), the size of the state that moves (Equation 2)."""
-        return float(self.moved_sizes.sum())
-
-    @property
-    def share(self) -> float:
-        """The cost as a share of all state, the "migration cost" of the paper's figures."""
-        return self.cost / self.total_size if self.total_size else 0.0
-
-    def expire_entries(self, keys: NDArray[np.uint64], workers: NDArray[np.int32], home: NDArray[np.int32]) -> Self:
-        """Send home the E keys (uint64[E]) whose entries expire.
-
-        They were in no interval of the window, so their state has size 0.
-        """
-        moved_keys = np.append(self.moved_keys, keys)
-        order = np.argsort(moved_keys)
-        return replace(
-            self,
-            moved_keys=moved_keys[order],
-            moved_from=np.append(self.moved_from, workers)[order],
-            moved_to=np.append(self.moved_to, home)[order],
-            moved_sizes=np.append(self.moved_sizes, np.zeros(len(keys)))[order],
-        )
-
-    def values(self) -> Mapping[str, Value]:
-        """The values of the controller's plan (``unskew.grouping.feedback.Plan``)."""
-        return {
-            "table_keys": self.table_keys,
-            "table_workers": self.table_workers,
-            "moved_keys": self.moved_keys,
-            "moved_from": self.moved_from,
-            "moved_to": self.moved_to,
-            "moved_sizes": self.moved_sizes,
-            "moved": len(self.moved_keys),
-            "migration": self.cost,
-            "migration_share": self.share,
-        }
+#: Keys of entries that expire, their workers and their homes: none.
+_NO_ENTRIES = np.empty(0, np.uint64), np.empty(0, np.int32), np.empty(0, np.int32)
 
 
 def plan_migration(
-    hashes: NDArray[np.uint64], keys: KeyRecords, destination: NDArray[np.int32], rest_size: float = 0.0
-) -> MigrationPlan:
-    """The plan that moves K keys to their destinations, int32[K].
+    hashes: NDArray[np.uint64],
+    keys: KeyRecords,
+    destination: NDArray[np.int32],
+    rest_size: float = 0.0,
+    expired: tuple[NDArray[np.uint64], NDArray[np.int32], NDArray[np.int32]] = _NO_ENTRIES,
+) -> dict[str, Any]:
+    """The controller's broadcast: F' as the routing table A', and Δ(F, F'), the keys to migrate.
 
-    ``hashes`` (uint64[K]) are the keys' hashes, ascending, and ``keys`` has a record for each.
+    Parameters
+    ----------
+    hashes : uint64[K], ascending
+        The hashes of K keys.
+    keys : KeyRecords
+        A record for each of them.
+    destination : int32[K]
+        Where they go.
+    rest_size : float
+        The size of the other keys' states, which no report names.
+    expired : uint64[E], int32[E], int32[E]
+        Keys whose entries expire, their workers and their homes. They were in no interval of the window, so their state
+        has size 0.
 
-    ``rest_size`` is the size of the other keys' states, which no report names.
+    Returns
+    -------
+    dict
+        The values of a plan (``unskew.grouping.feedback.Plan``): the table's keys, ascending, and their workers; the
+        keys whose worker changes, ascending, the worker with their state, the one that gets it, and its size S(k, w);
+        how many these are, M(w, F, F'), the size of all that moves (Equation 2), and its share of all state, the
+        "migration cost" of the paper's figures.
+
     """
-    routed = destination != keys.home
-    moved = destination != keys.current
-    return MigrationPlan(
-        hashes[routed],
-        destination[routed],
-        hashes[moved],
-        keys.current[moved],
-        destination[moved],
-        keys.memory[moved],
-        float(keys.memory.sum()) + rest_size,
-    )
+    routed, moved = destination != keys.home, destination != keys.current
+    moves = hashes[moved], keys.current[moved], destination[moved], keys.memory[moved]
+    gone = *expired, np.zeros(len(expired[0]))
+    moved_keys, moved_from, moved_to, moved_sizes = map(np.append, moves, gone)
+    order = np.argsort(moved_keys)
+    moved_sizes = moved_sizes[order]
+    migration, total = float(moved_sizes.sum()), float(keys.memory.sum()) + rest_size
+    return {
+        "table_keys": hashes[routed],
+        "table_workers": destination[routed],
+        "moved_keys": moved_keys[order],
+        "moved_from": moved_from[order],
+        "moved_to": moved_to[order],
+        "moved_sizes": moved_sizes,
+        "moved": len(order),
+        "migration": migration,
+        "migration_share": migration / total if total else 0.0,
+    }

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from unskew.grouping import create, encode_keys, get_parameters
 from unskew.grouping.table.assignment import look_up, max_overload, sum_by_position
-from unskew.grouping.table.controller import TableController
 from unskew.grouping.table.reports import empty_window
-from unskew.grouping.table.router import TableRouter
+from unskew.grouping.table.router import TableController, TableRouter
 
 TUPLES_PER_KEY = 100
 
@@ -161,5 +160,5 @@ def _plan(router: TableRouter, controller: TableController, totals: Totals) -> t
     seconds = time.process_time() - started
     keys, cost, _ = totals
     worker = look_up(keys, router.home(keys), controller.table_keys, controller.table_workers)
-    share = 0.0 if migration is None else migration.share
+    share = 0.0 if migration is None else migration["migration_share"]
     return seconds, share, len(controller.table_keys), max_overload(sum_by_position(worker, cost, router.workers))

@@ -26,7 +26,7 @@ def figure_4(_settings: Sizing) -> Report:
         destination = np.empty(6, np.int32)
         destination[assignment.record] = assignment.worker
         plan = plan_migration(np.arange(6, dtype=np.uint64), keys, destination)
-        moved = zip(cost[plan.moved_keys], plan.moved_to + 1, strict=True)
+        moved = zip(cost[plan["moved_keys"]], plan["moved_to"] + 1, strict=True)
         rows += [
             (scheme.name, "loads after", "10, 10", ", ".join(f"{load:g}" for load in assignment.loads())),
             (scheme.name, "entries of the routing table", entries, assignment.table()),

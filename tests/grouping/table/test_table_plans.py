@@ -63,7 +63,7 @@ def test_readj_ends_where_costs_are_no_whole_numbers(cost, workers, keys):
     scheme = Readj(workers, theta_max=0.0)
     destination = scheme.home(hashes)
     plan = scheme.controller().rebalance(hashes, np.full(keys, cost), np.ones(keys))
-    table = dict(zip(plan.table_keys.tolist(), plan.table_workers.tolist(), strict=True))
+    table = dict(zip(plan["table_keys"].tolist(), plan["table_workers"].tolist(), strict=True))
     destination = [table.get(key, home) for key, home in zip(hashes.tolist(), destination.tolist(), strict=True)]
     assert np.bincount(destination, minlength=workers).max() == -(-keys // workers)
 
