@@ -18,15 +18,10 @@ from unskew.grouping.papers.dalton import Dalton
 from unskew.grouping.papers.dynamic_key_decay import DynamicKeyDecay
 from unskew.grouping.papers.full_knowledge import FullKnowledge
 from unskew.grouping.papers.holistic import Holistic
-from unskew.grouping.papers.llfd import Llfd
-from unskew.grouping.papers.minmig import MinMig
-from unskew.grouping.papers.mintable import MinTable
-from unskew.grouping.papers.mixed_bf import MixedBruteForce
-from unskew.grouping.papers.off_greedy import OffGreedy
-from unskew.grouping.papers.on_greedy import OnGreedy
 from unskew.grouping.papers.porc import Porc
-from unskew.grouping.papers.potc import Potc
 from unskew.grouping.papers.readj import Readj
+from unskew.grouping.papers.sticky import OffGreedy, OnGreedy, Potc
+from unskew.grouping.papers.table_schemes import Llfd, MinMig, MinTable, MixedBruteForce
 from unskew.grouping.planned import Planned
 from unskew.grouping.posg import Posg
 from unskew.grouping.shuffle import Shuffle

@@ -76,9 +76,6 @@ class Readj(TableRouter):
         super().__init__(workers, seed=seed, theta_max=theta_max, window=window, degree=None, report_keys=report_keys)
         self.sigma = check_number("sigma", sigma, 0)
 
-    def priority(self, records: KeyRecords) -> NDArray[np.float64]:
-        return records.cost
-
     def assign(self, records: KeyRecords, limit: float) -> Assignment:
         least = self.sigma * records.total() / records.workers
         tracked = np.flatnonzero(records.cost >= least)

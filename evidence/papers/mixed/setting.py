@@ -8,8 +8,7 @@ from evidence.papers.mixed import sweeps
 from evidence.papers.mixed.follow import TUPLES_PER_KEY, Case
 from evidence.papers.page import Report, Sizing
 from unskew.grouping import create
-from unskew.grouping.papers.llfd import Llfd
-from unskew.grouping.papers.mintable import MinTable
+from unskew.grouping.papers.table_schemes import Llfd, MinTable
 from unskew.grouping.table import KeyRecords
 from unskew.grouping.table.assignment import plan_migration
 

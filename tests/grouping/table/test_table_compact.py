@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tests.grouping.table import plain_table
 from tests.grouping.table.table_cases import records, streams
-from unskew.grouping.papers.llfd import Llfd
-from unskew.grouping.papers.mintable import MinTable
+from unskew.grouping.papers.table_schemes import Llfd, MinTable
 from unskew.grouping.table import Mixed
 from unskew.grouping.table.compact import discretise_values, expand_groups, group_records
 

@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 from tests.grouping.table import plain_table
 from tests.grouping.table.plain_table import Stream
 from tests.grouping.table.table_cases import perfect, planned, records, streams
-from unskew.grouping.papers.llfd import Llfd
-from unskew.grouping.papers.minmig import MinMig
-from unskew.grouping.papers.mintable import MinTable
-from unskew.grouping.papers.mixed_bf import MixedBruteForce
 from unskew.grouping.papers.readj import Readj
+from unskew.grouping.papers.table_schemes import Llfd, MinMig, MinTable, MixedBruteForce
 from unskew.grouping.table import Mixed
 
 betas = st.sampled_from([0.5, 1.0, 1.5, 2.0])
