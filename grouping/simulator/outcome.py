@@ -11,7 +11,7 @@ from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.measures import dist_cost, imbalance_fraction, load_skew, std_dev
 from unskew.grouping.simulator.feedback import FeedbackChannel
 from unskew.grouping.simulator.sources import Sources
-from unskew.grouping.simulator.workers import Workers
+from unskew.grouping.simulator.workers import FifoWorkers
 from unskew.grouping.simulator.workload import Workload
 
 
@@ -123,7 +123,7 @@ def compute_outcome(
     workload: Workload,
     senders: Sources,
     sources: int,
-    workers: Workers,
+    workers: FifoWorkers,
     transit: FeedbackChannel | None,
     marks: NDArray[np.int64],
     waiting: NDArray[np.int64],

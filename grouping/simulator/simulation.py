@@ -13,7 +13,7 @@ from unskew.grouping.interface import Grouping
 from unskew.grouping.simulator.feedback import FeedbackChannel, FeedbackTiming, sum_transfers
 from unskew.grouping.simulator.outcome import SimulationOutcome, choose_marks, compute_outcome
 from unskew.grouping.simulator.sources import Sources, Substreams
-from unskew.grouping.simulator.workers import FifoWorkers, ForwardingWorkers, Workers
+from unskew.grouping.simulator.workers import FifoWorkers, ForwardingWorkers
 from unskew.grouping.simulator.workload import Speeds, Workload
 
 
@@ -84,7 +84,7 @@ def simulate(
     speeds = speeds or Speeds.constant(np.ones(router.workers))
     if speeds.factors.shape[1] != router.workers:
         raise ValueError(f"speeds are of {speeds.factors.shape[1]} workers, there are {router.workers}")
-    workers: Workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
+    workers = ForwardingWorkers(workload, speeds, router) if router.forwards else FifoWorkers(workload, speeds)
     samples_of = QueueSampler(workers, workload, choose_marks(len(workload), check_integer("samples", samples, 1)))
     controller, transit, ends = router.controller(), None, list[int]()
     feedback = feedback or FeedbackTiming()
@@ -113,7 +113,7 @@ def _find_batch_ends(workload: Workload, interval: float, batch: int | None) -> 
 class QueueSampler:
     """Lets the workers serve, and samples their queues after the numbers of tuples in ``marks``."""
 
-    def __init__(self, workers: Workers, workload: Workload, marks: NDArray[np.int64]) -> None:
+    def __init__(self, workers: FifoWorkers, workload: Workload, marks: NDArray[np.int64]) -> None:
         self.marks = marks
         self.waiting = np.zeros((len(marks), workers.count), np.int64)
         self._workers, self._workload, self._taken = workers, workload, 0
@@ -133,7 +133,7 @@ class QueueSampler:
 def _run_intervals(
     workload: Workload,
     senders: Sources,
-    workers: Workers,
+    workers: FifoWorkers,
     samples: QueueSampler,
     transit: FeedbackChannel,
     feedback: FeedbackTiming,
@@ -164,7 +164,9 @@ def _run_intervals(
         now, start, number = end, stop, number + 1
 
 
-def _observe_tuples(monitors: list[Monitor], substreams: Substreams, workers: Workers, start: int, stop: int) -> None:
+def _observe_tuples(
+    monitors: list[Monitor], substreams: Substreams, workers: FifoWorkers, start: int, stop: int
+) -> None:
     """Let each worker's monitor observe its tuples among [start, stop)."""
     here = workers.assigned[start:stop]
     order = start + np.argsort(here, kind="stable")

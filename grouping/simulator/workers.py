@@ -5,7 +5,7 @@ when its turn comes. The compiled queues compute when each tuple is finished, an
 """
 
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,56 +15,35 @@ from unskew.grouping.kernel_cache import kernel
 from unskew.grouping.simulator.workload import Speeds, Workload
 
 
-class Workers(Protocol):
-    """W workers and their queues."""
-
-    count: int  #: W.
-    assigned: NDArray[np.int32]  #: int32[n]: The worker of each tuple, written by the sources.
-    finishes: NDArray[np.float64]  #: float64[n], ms: When each tuple served so far is finished.
-    services: NDArray[np.float64]  #: float64[n], ms: The service time of each of these.
-    moved: int  #: The number of keys whose owner changed.
-
-    @property
-    def forward_count(self) -> int:
-        """How often a tuple was passed on to another worker so far."""
-        ...
-
-    def serve(self, start: int, stop: int, until: float) -> None:
-        """Take the tuples [start, stop), which arrive by ``until`` (ms), and serve up to that time."""
-        ...
-
-    def waiting(self, now: float) -> NDArray[np.int64]:
-        """The waiting tuples at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve_tuples``."""
-        ...
-
-    def on_plan(self, router: Grouping, seen: int) -> None:
-        """Handle a new plan that the routers have adopted after ``seen`` tuples."""
-        ...
-
-    def occupy(self, now: float, times: NDArray[np.float64]) -> None:
-        """Keep each worker busy with moving state for ``times`` (float64[W], ms).
-
-        From ``now`` on, or when the worker has finished its tuples.
-        """
-        ...
-
-    def is_final(self) -> bool:
-        """Whether no later plan can affect the tuples taken so far."""
-        ...
-
-
 class FifoWorkers:
-    """Workers that execute all tuples that they get."""
+    """W workers and their queues, which execute all tuples that they get.
+
+    Attributes
+    ----------
+    count : int
+        W.
+    assigned : int32[n]
+        The worker of each tuple, written by the sources.
+    finishes, services : float64[n], ms
+        When each tuple served so far is finished, and its service time.
+    moved : int
+        The number of keys whose owner changed.
+    forward_count : int
+        How often a tuple was passed on to another worker so far.
+
+    """
 
     moved = 0
+    forward_count = 0
 
     def __init__(self, workload: Workload, speeds: Speeds) -> None:
         self._workload, self._speeds = workload, speeds
         n, self.count = len(workload), speeds.factors.shape[1]
-        self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.empty(n), np.empty(n)
+        self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.full(n, np.nan), np.empty(n)
         self._queues = new_queues(n, self.count)
 
     def serve(self, start: int, stop: int, until: float) -> None:
+        """Take the tuples [start, stop), which arrive by ``until`` (ms), and serve up to that time."""
         workload, here = self._workload, slice(start, stop)
         self.services[here] = service_times(
             start, self.assigned[here], workload.costs[here], self._speeds.factors, self._speeds.starts
@@ -74,40 +53,39 @@ class FifoWorkers:
         )
 
     def waiting(self, now: float) -> NDArray[np.int64]:
+        """The waiting tuples at each worker: int64[W]. ``now`` is the ``until`` of the last ``serve_tuples``."""
         return count_waiting(self._queues, self.finishes, now)
 
     def on_plan(self, router: Grouping, seen: int) -> None:
-        return
+        """Handle a new plan that the routers have adopted after ``seen`` tuples."""
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
+        """Keep each worker busy with moving state for ``times`` (float64[W], ms).
+
+        From ``now`` on, or when the worker has finished its tuples.
+        """
         free = self._queues.free
         free[:] = np.where(times > 0, np.maximum(free, now) + times, free)
 
     def is_final(self) -> bool:
+        """Whether no later plan can affect the tuples taken so far."""
         return True
 
-    @property
-    def forward_count(self) -> int:
-        return 0
 
-
-class ForwardingWorkers:
+class ForwardingWorkers(FifoWorkers):
     """Workers that pass on a tuple if its key has another owner when its turn comes."""
 
     def __init__(self, workload: Workload, speeds: Speeds, router: Grouping) -> None:
-        self._workload = workload
-        n, self.count = len(workload), speeds.factors.shape[1]
-        self.assigned, self.finishes, self.services = np.empty(n, np.int32), np.full(n, np.nan), np.empty(n)
+        super().__init__(workload, speeds)
         self._forwarded = np.zeros(1, np.int64)
         given = workload.keys.codes, workload.arrivals, workload.costs, speeds.factors, speeds.starts
         self._stage = ServiceTrace(*given, self.assigned, self.services, self.finishes, self._forwarded)
-        self._queues = new_queues(n, self.count)
         self._busy = np.zeros(self.count, np.bool_)
         self._owners = self._find_owners(router)
-        self.moved = 0
 
     def serve(self, start: int, stop: int, until: float) -> None:
         advance_workers(self._stage, self._queues, self._busy, self._owners, start, stop, until)
+        self.forward_count = int(self._forwarded[0])
 
     def waiting(self, now: float) -> NDArray[np.int64]:
         return self._queues.length.copy()
@@ -119,15 +97,10 @@ class ForwardingWorkers:
         self._owners = owners
 
     def occupy(self, now: float, times: NDArray[np.float64]) -> None:
-        # Only tuples are passed on: partial results stay at former owners until the merge at the end.
-        return
+        return  # only tuples are passed on: partial results stay at former owners until the merge at the end
 
     def is_final(self) -> bool:
         return not self._busy.any()
-
-    @property
-    def forward_count(self) -> int:
-        return int(self._forwarded[0])
 
     def _find_owners(self, router: Grouping) -> NDArray[np.int32]:
         owners = router.owners(self._workload.keys)
