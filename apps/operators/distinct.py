@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.operators.interface import MergeableOperator, Now, make_results
+from unskew.apps.operators.interface import MergeableOperator, Now, ResultsAndStates, make_results
 from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists, reduce_entries, sort_entries
 from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.arguments import check_choice
@@ -74,21 +74,17 @@ class Distinct(MergeableOperator):
         self.id = id
         self.columns = (id,)
         self.types = {id: KINDS[kind]}
-        ids, time = pa.field("id", KINDS[kind]), pa.field("time", pa.int64())
+        ids, time = pa.field("id", KINDS[kind]), ("time", pa.int64())
         self.results = pa.schema([ids, time])
         # `told`: whether the id has been published. The name is that of a column in checkpoints.
-        self._kind = pa.list_(pa.struct([ids, time, pa.field("told", pa.bool_())]))
-        self.state = pa.schema([pa.field("ids", self._kind)])
+        self._kind = pa.list_(pa.struct([ids, time, ("told", pa.bool_())]))
+        self.state = pa.schema([("ids", self._kind)])
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """A set of one id for each tuple, not yet published."""
         n = tuples.num_rows
-        columns = [self.column(tuples, self.id), tuples.column("time"), pa.array(np.zeros(n, np.bool_))]
-        alone = pa.StructArray.from_arrays(columns, fields=list(self._kind.value_type))
-        offsets = pa.array(np.arange(n + 1, dtype=np.int32))
-        return pa.RecordBatch.from_arrays(
-            [pa.ListArray.from_arrays(offsets, alone, type=self._kind)], schema=self.state
-        )
+        ids = {"id": self.column(tuples, self.id), "time": tuples.column("time"), "told": np.zeros(n, np.bool_)}
+        return self._sets(pa.table({"slot": np.arange(n)} | ids), n)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The union of the sets. An id that was published in one of them keeps that time; others get their earliest."""
@@ -97,13 +93,10 @@ class Distinct(MergeableOperator):
         )
         return self._sets(sort_entries(_order_published_first(flat, 1), "id"), keys)
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Publish the ids that haven't been published, and forget the ids that are old enough."""
         flat = flatten_lists(after.column(0))
-        seen = pa.array(np.ones(flat.num_rows, np.bool_))
-        kept = flat.set_column(flat.column_names.index("told"), "told", seen)
+        kept = flat.set_column(flat.column_names.index("told"), "told", pa.array(np.ones(flat.num_rows, np.bool_)))
         if self.within_ms:
             recent = combine_column(kept, "time").to_numpy() > now.watermark_ms - self.within_ms
             kept = kept.filter(pa.array(recent))

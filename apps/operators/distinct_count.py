@@ -62,8 +62,8 @@ class DistinctCount(Summary, MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("registers", _REGISTERS)])
-    results = pa.schema([pa.field("count", pa.float64())])
+    state = pa.schema([("registers", _REGISTERS)])
+    results = pa.schema([("count", pa.float64())])
 
     def __init__(self, id: str = "id", log2_registers: int = 11, when: str = "change") -> None:  # noqa: A002
         super().__init__(when)
@@ -80,8 +80,7 @@ class DistinctCount(Summary, MergeableOperator):
         rest = hashes << np.uint64(self.bits)
         zeros = np.minimum(_leading_zeros(rest), 64 - self.bits)
         packed = ((register << np.uint64(6)) + zeros.astype(np.uint64)).astype(np.uint32)
-        offsets = pa.array(np.arange(tuples.num_rows + 1, dtype=np.int32))
-        lists = pa.ListArray.from_arrays(offsets, pa.array(packed), type=_REGISTERS)
+        lists = gather_lists(pa.array(np.arange(len(packed))), pa.array(packed), len(packed), _REGISTERS)
         return pa.RecordBatch.from_arrays([lists], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:

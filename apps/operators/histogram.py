@@ -19,8 +19,8 @@ from unskew.apps.operators.list_columns import (
 from unskew.grouping.arguments import check_fractions, check_integer
 from unskew.grouping.kernel_cache import kernel
 
-_BINS = pa.list_(pa.struct([pa.field("value", pa.float64()), pa.field("count", pa.int64())]))
-_QUANTILES = pa.list_(pa.float64())
+_BINS = pa.list_(pa.struct([("value", pa.float64()), ("count", pa.int64())]))
+_EXTREMES = [("min", pa.float64()), ("max", pa.float64())]
 
 
 class Histogram(Summary, MergeableOperator):
@@ -87,16 +87,8 @@ class Histogram(Summary, MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("min", pa.float64()), pa.field("max", pa.float64()), pa.field("bins", _BINS)])
-    results = pa.schema(
-        [
-            pa.field("count", pa.int64()),
-            pa.field("min", pa.float64()),
-            pa.field("max", pa.float64()),
-            pa.field("quantiles", _QUANTILES),
-            pa.field("bins", _BINS),
-        ]
-    )
+    state = pa.schema([*_EXTREMES, ("bins", _BINS)])
+    results = pa.schema([("count", pa.int64()), *_EXTREMES, ("quantiles", pa.list_(pa.float64())), ("bins", _BINS)])
 
     def __init__(
         self,

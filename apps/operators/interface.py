@@ -7,7 +7,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from unskew.errors import UsageError
 from unskew.grouping.arguments import check_choice
+
+#: The results of a method, if any, and the states after it.
+ResultsAndStates: TypeAlias = tuple[pa.RecordBatch | None, pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,7 @@ class KeyedOperator(ABC):
     local_state: bool = False
 
     @abstractmethod
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Process the tuples of a batch.
 
         Parameters
@@ -159,9 +160,7 @@ class KeyedOperator(ABC):
         """
         raise NotImplementedError
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Return the results of keys whose whole states have changed.
 
         At this call a key's state is whole. It follows ``update`` if the key is at one worker, and ``merge`` if keys
@@ -322,9 +321,7 @@ class MergeableOperator(KeyedOperator):
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """As ``KeyedOperator.merge``: every key has at least one state."""
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Merge the tuples' states into the old ones."""
         old = has_state(states)
         slots = np.concatenate([np.flatnonzero(old), tuples.column("slot").to_numpy()]).astype(np.int32)
@@ -374,9 +371,7 @@ class Summary(KeyedOperator):
     def result(self, states: pa.RecordBatch) -> pa.RecordBatch:
         """The results for k states: ``slot`` and the columns of ``results``."""
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Return the results of changed keys, unless results are published at the end."""
         return (self.result(after) if self.when == "change" else None), after
 
@@ -417,4 +412,4 @@ def make_results(work: KeyedOperator, slots: pa.Array, *columns: pa.Array) -> pa
 
 def result_schema(work: KeyedOperator) -> pa.Schema:
     """The schema of the results of an operator's methods: the slot, and the columns of ``work.results``."""
-    return pa.schema([pa.field("slot", pa.int32()), *work.results])
+    return pa.schema([("slot", pa.int32()), *work.results])

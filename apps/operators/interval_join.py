@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import KeyedOperator, Now, make_results
+from unskew.apps.operators.interface import KeyedOperator, Now, ResultsAndStates, make_results
 from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists
 from unskew.apps.operators.time_pairs import find_close_pairs, number_by_group
 from unskew.durations import Duration, parse_milliseconds
@@ -142,9 +142,7 @@ class IntervalJoin(KeyedOperator):
             "self": int(side is None),
         }
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Find the pairs of the new tuples, with each other and with kept ones."""
         old = flatten_lists(states.column(0))
         rows = pa.concat_tables([old, self._read(tuples)]).combine_chunks()
@@ -157,9 +155,7 @@ class IntervalJoin(KeyedOperator):
         pairs = pa.concat_batches(results) if results else None
         return pairs, self._keep(rows, states.num_rows, empty=True)
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Forget the tuples that can get no more partners, and publish those that an outer join has without one."""
         rows = flatten_lists(after.column(0))
         over = self._find_ends(rows) < now.watermark_ms

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.operators.interface import Now, Summary, make_results
+from unskew.apps.operators.interface import Now, ResultsAndStates, Summary, make_results
 from unskew.errors import EnvironmentFault
 from unskew.grouping.arguments import check_fractions, check_integer
 
@@ -62,10 +62,8 @@ class KllQuantiles(Summary):
 
     """
 
-    state = pa.schema([pa.field("sketch", pa.binary())])
-    results = pa.schema(
-        [pa.field("quantile", pa.float64()), pa.field("value", pa.float64()), pa.field("count", pa.int64())]
-    )
+    state = pa.schema([("sketch", pa.binary())])
+    results = pa.schema([("quantile", pa.float64()), ("value", pa.float64()), ("count", pa.int64())])
     identity = ("quantile",)
 
     def __init__(
@@ -79,9 +77,7 @@ class KllQuantiles(Summary):
         self.columns = (value,)
         self.types = {value: pa.float64()}
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Add each key's values to its sketch."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)

@@ -8,13 +8,14 @@ from unskew.apps.operators.interface import (
     KeyedOperator,
     MergeableOperator,
     Now,
+    ResultsAndStates,
     concat_batches,
     has_state,
     make_results,
 )
 from unskew.apps.operators.list_columns import combine_column, sort_entries
 
-_STATE = pa.schema([pa.field("time", pa.int64()), pa.field("version", pa.int64()), pa.field("value", pa.string())])
+_STATE = pa.schema([("time", pa.int64()), ("version", pa.int64()), ("value", pa.string())])
 
 
 class Latest(MergeableOperator):
@@ -50,7 +51,7 @@ class Latest(MergeableOperator):
     """
 
     state = _STATE
-    results = pa.schema([pa.field("value", pa.string()), pa.field("time", pa.int64())])
+    results = pa.schema([("value", pa.string()), ("time", pa.int64())])
 
     def __init__(self, value: str = "value", version: str = "") -> None:
         self.value, self.version = value, version
@@ -69,9 +70,7 @@ class Latest(MergeableOperator):
             [combine_column(flat, name).take(pa.array(last)) for name in _STATE.names], schema=_STATE
         )
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Publish the values that have changed."""
         changed = np.zeros(after.num_rows, np.bool_)
         for name in ("time", "value"):
@@ -128,7 +127,7 @@ class Enriched(KeyedOperator):
     """
 
     state = _STATE
-    results = pa.schema([pa.field("id", pa.string()), pa.field("time", pa.int64()), pa.field("value", pa.string())])
+    results = pa.schema([("id", pa.string()), ("time", pa.int64()), ("value", pa.string())])
     identity = ("id",)
 
     def __init__(self, value: str = "value", id: str = "id", version: str = "") -> None:  # noqa: A002
@@ -136,9 +135,7 @@ class Enriched(KeyedOperator):
         self.columns = (value, id, version) if version else (value, id)
         self.types = {value: pa.string(), id: pa.string(), version: pa.int64()}
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Order all tuples by time, and answer each question with the change before it."""
         old = has_state(states)
         rows = concat_batches(

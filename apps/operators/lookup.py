@@ -11,7 +11,7 @@ import tenacity
 from numpy.typing import NDArray
 
 from unskew.apps.operators.errors import StateFault, describe_keys, find_cause, locate_error
-from unskew.apps.operators.interface import KeyedOperator, Now, make_results
+from unskew.apps.operators.interface import KeyedOperator, Now, ResultsAndStates, make_results
 from unskew.grouping.arguments import check_choice, check_integer
 
 log = logging.getLogger(__name__)
@@ -71,15 +71,13 @@ class Lookup(KeyedOperator):
         self._values = pa.schema([pa.field(f"v{n}", kind) for n, kind in enumerate(found.types)])
         self.columns = ("key", *carried.names)
         self.types = dict(zip(carried.names, carried.types, strict=True))
-        self.state = pa.schema([pa.field("fetched", pa.int64()), pa.field("matched", pa.bool_()), *self._values])
+        self.state = pa.schema([("fetched", pa.int64()), ("matched", pa.bool_()), *self._values])
         self.results = pa.schema([*carried, *self._values])
         self.ttl_ms, self.missing_ttl_ms = ttl_ms, missing_ttl_ms
         self.how, self.on_error = check_choice("how", how, JOINS), check_choice("on_error", on_error, REACTIONS)
         self.retries = check_integer("retries", retries, 0)
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Look up the keys that aren't cached, and join each row to its key's."""
         slots = tuples.column("slot")
         unknown = self._find_unknown(states, now.batch_ms)

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unskew.apps.operators.interface import MergeableOperator, Now, concat_batches, make_results
+from unskew.apps.operators.interface import MergeableOperator, Now, ResultsAndStates, concat_batches, make_results
 from unskew.apps.operators.list_columns import (
     build_lists,
     combine_column,
@@ -17,7 +17,7 @@ from unskew.apps.operators.list_columns import (
     sort_entries,
 )
 
-_COUNTS = pa.list_(pa.struct([pa.field("class", pa.string()), pa.field("count", pa.int64())]))
+_COUNTS = pa.list_(pa.struct([("class", pa.string()), ("count", pa.int64())]))
 _QUESTIONS = pa.list_(pa.string())  # the documents to answer; the column `asked` in checkpoints
 
 #: A key that each document has once besides its words: its counters are the documents of each class.
@@ -76,10 +76,8 @@ class NaiveBayes(MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("counts", _COUNTS), pa.field("asked", _QUESTIONS)])
-    results = pa.schema(
-        [pa.field("document", pa.string()), pa.field("class", pa.string()), pa.field("count", pa.int64())]
-    )
+    state = pa.schema([("counts", _COUNTS), ("asked", _QUESTIONS)])
+    results = pa.schema([("document", pa.string()), ("class", pa.string()), ("count", pa.int64())])
     identity = ("document", "class")
 
     def __init__(self, label: str = "class", document: str = "document") -> None:
@@ -91,13 +89,11 @@ class NaiveBayes(MergeableOperator):
         """The count of one class for each tuple that trains, one question for each tuple that asks."""
         label, document = self.column(tuples, self.label), self.column(tuples, self.document)
         trains = label.is_valid().to_numpy(zero_copy_only=False)
-        labels = label.filter(pa.array(trains))
-        ones = pa.array(np.ones(len(labels), np.int64))
-        counts = pa.StructArray.from_arrays([labels, ones], fields=list(_COUNTS.value_type))
-        slots = np.arange(tuples.num_rows, dtype=np.int32)
+        trained, asked = (pa.array(np.flatnonzero(which)) for which in (trains, ~trains))
+        counts = {"slot": trained, "class": label.take(trained), "count": np.ones(len(trained), np.int64)}
         return self._states(
-            gather_lists(pa.array(slots[trains]), counts, len(slots), _COUNTS),
-            gather_lists(pa.array(slots[~trains]), document.filter(pa.array(~trains)), len(slots), _QUESTIONS),
+            build_lists(pa.table(counts), len(trains), _COUNTS),
+            gather_lists(asked, document.take(asked), len(trains), _QUESTIONS),
         )
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
@@ -114,9 +110,7 @@ class NaiveBayes(MergeableOperator):
             gather_lists(combine_column(flat, "slot"), combine_column(flat, "document"), keys, _QUESTIONS),
         )
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Answer the questions, and forget them."""
         counts = build_lists(flatten_lists(after.column("counts")), after.num_rows, _COUNTS, empty=False)
         return self._answers(after), self._states(counts, pa.nulls(after.num_rows, _QUESTIONS))
@@ -124,14 +118,8 @@ class NaiveBayes(MergeableOperator):
     def on_close(self, states: pa.RecordBatch, now: Now) -> pa.RecordBatch | None:
         """Publish the counters, and answer the questions that are left."""
         flat = flatten_lists(states.column("counts"))
-        no_document = pa.nulls(flat.num_rows, pa.string())
-        model = make_results(
-            self,
-            combine_column(flat, "slot"),
-            no_document,
-            combine_column(flat, "class"),
-            combine_column(flat, "count"),
-        )
+        slot, label, count = (combine_column(flat, name) for name in flat.column_names)
+        model = make_results(self, slot, pa.nulls(flat.num_rows, pa.string()), label, count)
         return concat_batches([model, self._answers(states)], model.schema)
 
     def _answers(self, states: pa.RecordBatch) -> pa.RecordBatch:

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.operators.interface import KeyedOperator, Now, has_state, result_schema
+from unskew.apps.operators.interface import KeyedOperator, Now, ResultsAndStates, has_state, result_schema
 from unskew.durations import Duration, parse_milliseconds
 
 #: A tuple, a state or a result of one key: column → value.
@@ -95,9 +95,7 @@ class PerKey(KeyedOperator):
         """Whether ``on_close`` was given."""
         return self._functions[3] is not None
 
-    def update(
-        self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def update(self, tuples: pa.RecordBatch, states: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Call ``update`` for each key."""
         update = self._functions[0]
         columns = [self.column(tuples, name) for name in self.columns]
@@ -124,9 +122,7 @@ class PerKey(KeyedOperator):
             mine[slot].append(state)
         return self._states([merge(each) if len(each) > 1 else each[0] for each in mine])
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Call ``on_merge``, if it was given, for each key."""
         settle = self._functions[2]
         if settle is None:

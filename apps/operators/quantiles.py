@@ -11,7 +11,7 @@ from unskew.apps.operators.interface import MergeableOperator, Summary, make_res
 from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists, reduce_entries, sort_entries
 from unskew.grouping.arguments import check_fractions, check_number
 
-_BUCKETS = pa.list_(pa.struct([pa.field("bucket", pa.int32()), pa.field("count", pa.int64())]))
+_BUCKETS = pa.list_(pa.struct([("bucket", pa.int32()), ("count", pa.int64())]))
 
 
 class Quantiles(Summary, MergeableOperator):
@@ -68,10 +68,8 @@ class Quantiles(Summary, MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("buckets", _BUCKETS)])
-    results = pa.schema(
-        [pa.field("quantile", pa.float64()), pa.field("value", pa.float64()), pa.field("count", pa.int64())]
-    )
+    state = pa.schema([("buckets", _BUCKETS)])
+    results = pa.schema([("quantile", pa.float64()), ("value", pa.float64()), ("count", pa.int64())])
     identity = ("quantile",)
 
     def __init__(
@@ -94,15 +92,9 @@ class Quantiles(Summary, MergeableOperator):
         """The count of one bucket per tuple, or none if the value isn't finite."""
         values = pc.fill_null(self.column(tuples, self.value), np.nan).to_numpy()
         fit = np.isfinite(values)
-        buckets = self._bucket(values[fit])
-        fields = list(_BUCKETS.value_type)
-        alone = pa.StructArray.from_arrays(
-            [pa.array(buckets), pa.array(np.ones(len(buckets), np.int64))], fields=fields
-        )
-        offsets = np.concatenate([[0], np.cumsum(fit)]).astype(np.int32)
-        return pa.RecordBatch.from_arrays(
-            [pa.ListArray.from_arrays(pa.array(offsets), alone, type=_BUCKETS)], schema=self.state
-        )
+        counts = {"bucket": self._bucket(values[fit]), "count": np.ones(fit.sum(), np.int64)}
+        alone = build_lists(pa.table({"slot": np.flatnonzero(fit)} | counts), len(values), _BUCKETS)
+        return pa.RecordBatch.from_arrays([alone], schema=self.state)
 
     def _bucket(self, values: NDArray[np.float64]) -> NDArray[np.int32]:
         """The first bits of each value: in the values' order, and 0 around zero."""

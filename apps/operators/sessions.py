@@ -7,14 +7,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.apps.operators.interface import MergeableOperator, Now, make_results
+from unskew.apps.operators.interface import MergeableOperator, Now, ResultsAndStates, make_results
 from unskew.apps.operators.list_columns import build_lists, combine_column, count_entries, flatten_lists
 from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.kernel_cache import kernel
 
-_SESSION = pa.list_(
-    pa.struct([pa.field("start", pa.int64()), pa.field("last", pa.int64()), pa.field("count", pa.int64())])
-)
+_SESSION = pa.list_(pa.struct([("start", pa.int64()), ("last", pa.int64()), ("count", pa.int64())]))
 
 
 class Sessions(MergeableOperator):
@@ -58,7 +56,7 @@ class Sessions(MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("sessions", _SESSION)])
+    state = pa.schema([("sessions", _SESSION)])
     results = pa.schema(list(_SESSION.value_type))
     identity = ("start",)
 
@@ -69,10 +67,8 @@ class Sessions(MergeableOperator):
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """A session per tuple."""
         time, n = tuples.column("time"), tuples.num_rows
-        fields = list(_SESSION.value_type)
-        alone = pa.StructArray.from_arrays([time, time, pa.array(np.ones(n, np.int64))], fields=fields)
-        offsets = pa.array(np.arange(n + 1, dtype=np.int32))
-        return pa.RecordBatch.from_arrays([pa.ListArray.from_arrays(offsets, alone, type=_SESSION)], schema=self.state)
+        alone = pa.table({"slot": np.arange(n), "start": time, "last": time, "count": np.ones(n, np.int64)})
+        return pa.RecordBatch.from_arrays([build_lists(alone, n, _SESSION)], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The union of all intervals that are no further apart than the gap."""
@@ -83,9 +79,7 @@ class Sessions(MergeableOperator):
         table = pa.table(dict(zip(flat.column_names, united, strict=True)))
         return pa.RecordBatch.from_arrays([build_lists(table, keys, _SESSION)], schema=self.state)
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Publish the sessions that are over, and forget them."""
         flat = flatten_lists(after.column(0))
         over = combine_column(flat, "last").to_numpy() + self.gap_ms < now.watermark_ms

@@ -52,23 +52,23 @@ class Statistics(Summary, MergeableOperator):
 
     state = pa.schema(
         [
-            pa.field("count", pa.int64()),
-            pa.field("unfit", pa.int64()),
-            pa.field("min", pa.float64()),
-            pa.field("max", pa.float64()),
-            pa.field("sum", exact_sums.EXPANSION),
-            pa.field("squares", exact_sums.EXPANSION),
+            ("count", pa.int64()),
+            ("unfit", pa.int64()),
+            ("min", pa.float64()),
+            ("max", pa.float64()),
+            ("sum", exact_sums.EXPANSION),
+            ("squares", exact_sums.EXPANSION),
         ]
     )
     results = pa.schema(
         [
-            pa.field("count", pa.int64()),
-            pa.field("sum", pa.float64()),
-            pa.field("min", pa.float64()),
-            pa.field("max", pa.float64()),
-            pa.field("mean", pa.float64()),
-            pa.field("variance", pa.float64()),
-            pa.field("unfit", pa.int64()),
+            ("count", pa.int64()),
+            ("sum", pa.float64()),
+            ("min", pa.float64()),
+            ("max", pa.float64()),
+            ("mean", pa.float64()),
+            ("variance", pa.float64()),
+            ("unfit", pa.int64()),
         ]
     )
 

@@ -3,7 +3,14 @@
 import numpy as np
 import pyarrow as pa
 
-from unskew.apps.operators.interface import MergeableOperator, Now, Summary, concat_batches, make_results
+from unskew.apps.operators.interface import (
+    MergeableOperator,
+    Now,
+    ResultsAndStates,
+    Summary,
+    concat_batches,
+    make_results,
+)
 from unskew.apps.operators.list_columns import (
     build_lists,
     combine_column,
@@ -16,7 +23,7 @@ from unskew.apps.operators.list_columns import (
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.keys import sum_by_key
 
-_ITEMS = pa.list_(pa.struct([pa.field("item", pa.string()), pa.field("count", pa.int64())]))
+_ITEMS = pa.list_(pa.struct([("item", pa.string()), ("count", pa.int64())]))
 
 
 class TopK(Summary, MergeableOperator):
@@ -68,15 +75,8 @@ class TopK(Summary, MergeableOperator):
 
     """
 
-    state = pa.schema([pa.field("total", pa.int64()), pa.field("error", pa.int64()), pa.field("items", _ITEMS)])
-    results = pa.schema(
-        [
-            pa.field("rank", pa.int32()),
-            pa.field("item", pa.string()),
-            pa.field("count", pa.int64()),
-            pa.field("error", pa.int64()),
-        ]
-    )
+    state = pa.schema([("total", pa.int64()), ("error", pa.int64()), ("items", _ITEMS)])
+    results = pa.schema([("rank", pa.int32()), ("item", pa.string()), ("count", pa.int64()), ("error", pa.int64())])
     identity = ("rank",)
 
     def __init__(self, item: str = "item", k: int = 10, counters: int = 0, when: str = "change") -> None:
@@ -91,10 +91,9 @@ class TopK(Summary, MergeableOperator):
         """The count of one item for each tuple."""
         n = tuples.num_rows
         ones = pa.array(np.ones(n, np.int64))
-        fields = list(_ITEMS.value_type)
-        alone = pa.StructArray.from_arrays([self.column(tuples, self.item), ones], fields=fields)
-        items = pa.ListArray.from_arrays(pa.array(np.arange(n + 1, dtype=np.int32)), alone, type=_ITEMS)
-        return pa.RecordBatch.from_arrays([ones, pa.array(np.zeros(n, np.int64)), items], schema=self.state)
+        alone = pa.table({"slot": np.arange(n), "item": self.column(tuples, self.item), "count": ones})
+        arrays = [ones, pa.array(np.zeros(n, np.int64)), build_lists(alone, n, _ITEMS)]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add up the counters. If there are more than m, subtract the (m + 1)th largest from all."""
@@ -114,9 +113,7 @@ class TopK(Summary, MergeableOperator):
             [pa.array(total), pa.array(error), build_lists(flat, keys, _ITEMS)], schema=self.state
         )
 
-    def on_merge(
-        self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now
-    ) -> tuple[pa.RecordBatch | None, pa.RecordBatch]:
+    def on_merge(self, before: pa.RecordBatch, after: pa.RecordBatch, now: Now) -> ResultsAndStates:
         """Publish the items in order, and the ranks that have become empty."""
         if self.when == "end":
             return None, after
