@@ -11,7 +11,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -24,45 +24,45 @@ _LOOK_EVERY = 0.5  # s
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
-class Folder(Protocol):
+class Folder(ABC):
     """A folder of files, each of which is written as a whole."""
 
     costly: bool  #: Whether each request costs money, so that needless ones should be avoided.
 
+    @abstractmethod
     def names(self) -> list[str]:
         """The names of the files and folders in it. If there is no such folder, there are none."""
-        ...
 
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """A file's bytes. Raises ``FileNotFoundError`` if there is no such file."""
-        ...
 
+    @abstractmethod
     def open(self, name: str) -> pa.NativeFile:
         """A file to read parts of."""
-        ...
 
+    @abstractmethod
     def write(self, name: str, data: bytes) -> None:
         """Write a file, or replace the one of that name. After the call the file survives a crash.
 
         A missing folder is made. A reader finds the whole old file or the whole new one, even after a crash.
         """
-        ...
 
+    @abstractmethod
     def create(self, name: str, data: bytes) -> bool:
         """Write a file as ``write`` does, unless there is one of that name. Return whether it was written.
 
         If several callers create the same file at the same moment, one of them writes it. A store without such an
         operation says so.
         """
-        ...
 
+    @abstractmethod
     def remove(self, name: str) -> None:
         """Remove a file, if it is still there."""
-        ...
 
+    @abstractmethod
     def clear(self) -> None:
         """Remove the folder and everything in it, if it exists."""
-        ...
 
 
 def read_patiently(read: Callable[[], T]) -> T:
@@ -149,15 +149,8 @@ def find_partials(names: Iterable[str]) -> dict[str, str]:
     return {name: match[1] for name, match in found if match}
 
 
-class LocalFolder:
-    """A folder on this machine, or on a network file system that is mounted here.
-
-    Parameters
-    ----------
-    path : str
-        The absolute path.
-
-    """
+class LocalFolder(Folder):
+    """A folder on this machine, or on a network file system that is mounted here."""
 
     costly = False
 
@@ -165,22 +158,18 @@ class LocalFolder:
         self._path = Path(path)
 
     def names(self) -> list[str]:
-        """As ``Folder``."""
         try:
             return [path.name for path in self._path.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``."""
         return (self._path / name).read_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``."""
         return pa.OSFile(str(self._path / name))
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``."""
         self._write_unfinished(name, data).replace(self._path / name)
         self._sync()
 
@@ -225,16 +214,14 @@ class LocalFolder:
             os.close(folder)
 
     def remove(self, name: str) -> None:
-        """As ``Folder``."""
         (self._path / name).unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(self._path)
 
 
-class ObjectFolder(ABC):
+class ObjectFolder(Folder):
     """A folder of a store of objects: those whose paths begin with its own. The client's errors are those of a disk."""
 
     costly = True
@@ -252,11 +239,9 @@ class ObjectFolder(ABC):
     def _delete(self, path: str) -> None: ...
 
     def names(self) -> list[str]:
-        """As ``Folder``."""
         return list_just_below(self._start, self._list_paths(recursive=False))
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``."""
         self._upload(self._start + name, data, replace=True)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -271,7 +256,6 @@ class ObjectFolder(ABC):
         return True
 
     def remove(self, name: str) -> None:
-        """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             self._delete(self._start + name)
 
@@ -281,21 +265,10 @@ class ObjectFolder(ABC):
             self.remove(path.removeprefix(self._start))
 
 
-class AddressedFolder:
+class AddressedFolder(Folder):
     """A folder whose errors are one line with its address, on the driver as in a task.
 
-    Parameters
-    ----------
-    folder : Folder
-        Any folder.
-    address : str
-        Its address, for the reader of an error.
-
-    Raises
-    ------
-    EnvironmentFault
-        By each method: the store can't be reached, or refuses the request.
-
+    Each method raises ``EnvironmentFault`` if the store can't be reached, or refuses the request.
     """
 
     def __init__(self, folder: Folder, address: str) -> None:
@@ -304,37 +277,30 @@ class AddressedFolder:
         self._address = address
 
     def names(self) -> list[str]:
-        """As ``Folder``."""
         with report_store_errors(self._address, "read"):
             return self._folder.names()
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``."""
         with report_store_errors(self._address, "read", FileNotFoundError):
             return self._folder.read(name)
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``."""
         with report_store_errors(self._address, "read", FileNotFoundError):
             return self._folder.open(name)
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``."""
         with report_store_errors(self._address, "written"):
             self._folder.write(name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``."""
         with report_store_errors(self._address, "written"):
             return self._folder.create(name, data)
 
     def remove(self, name: str) -> None:
-        """As ``Folder``."""
         with report_store_errors(self._address, "written"):
             self._folder.remove(name)
 
     def clear(self) -> None:
-        """As ``Folder``."""
         with report_store_errors(self._address, "written"):
             self._folder.clear()
 

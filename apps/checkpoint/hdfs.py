@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from unskew.apps.checkpoint.folders import name_partial
+from unskew.apps.checkpoint.folders import Folder, name_partial
 from unskew.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -22,17 +22,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = "6"
 
 
-class HdfsFolder:
-    """A folder of HDFS.
-
-    Parameters
-    ----------
-    client : hdfs_native.Client
-        The client of its name node.
-    path : str
-        The absolute path.
-
-    """
+class HdfsFolder(Folder):
+    """A folder of HDFS, by the client of its name node."""
 
     costly = False
 
@@ -53,22 +44,18 @@ class HdfsFolder:
         return cls(_connect_client(os.getpid(), host, tuple(sorted(access.items()))), path)
 
     def names(self) -> list[str]:
-        """As ``Folder``."""
         try:
             return [posixpath.basename(each.path) for each in self._client.list_status(self._path)]
         except FileNotFoundError:
             return []
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``."""
         return self._client.read(self._of(name)).read()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``."""
         return pa.PythonFile(self._client.read(self._of(name)), mode="r")
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``."""
         self._client.rename(self._write_unfinished(name, data), self._of(name), overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
@@ -94,12 +81,10 @@ class HdfsFolder:
         return unfinished
 
     def remove(self, name: str) -> None:
-        """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             self._client.delete(self._of(name))
 
     def clear(self) -> None:
-        """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             self._client.delete(self._path, recursive=True)
 

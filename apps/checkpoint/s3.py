@@ -23,6 +23,8 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from unskew.apps.checkpoint.folders import Folder
+
 # More than pyarrow's default, because a busy store may refuse for a moment (503).
 _ATTEMPTS = 6
 _PATIENCE = 30.0  # s
@@ -30,18 +32,10 @@ _REFUSED, _CONFLICT = 412, 409  # there is such an object; another write of it i
 _OF_CONNECTIONS = {"connection", "proxy-connection", "proxy-authorization", "keep-alive", "transfer-encoding", "expect"}
 
 
-class S3Folder:
+class S3Folder(Folder):
     """A folder of a bucket: the objects whose names have a common beginning.
 
-    Parameters
-    ----------
-    files : pyarrow.fs.S3FileSystem
-        The client.
-    path : str
-        The bucket and the folder.
-    creating : → pyarrow.fs.S3FileSystem
-        Makes the client whose writes are refused if there is such an object. Only the driver creates files so.
-
+    ``creating`` makes the client whose writes are refused if there is such an object. Only the driver creates files so.
     """
 
     costly = True
@@ -108,7 +102,6 @@ class S3Folder:
             self._files.delete_file(f"{self._path}/{name}")
 
     def clear(self) -> None:
-        """As ``Folder``."""
         with contextlib.suppress(FileNotFoundError):
             self._files.delete_dir(self._path)
 
