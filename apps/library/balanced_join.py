@@ -140,28 +140,16 @@ def balanced_join(
         if within is None or left_time is None or right_time is None:
             lacking = next(each for each in ("within", "left_time", "right_time") if of_streams[each] is None)
             raise UsageError(f"{lacking} is missing; valid: a join of streams has within, left_time and right_time")
-        from unskew.apps.library.stream_join import TimeBounds, join_streams  # what other joins do without
+        from unskew.apps.library.stream_join import join_streams  # what other joins do without
 
-        bounds = TimeBounds(within, after, left_time, right_time, lateness, max_ahead)
         return join_streams(
-            left, right, kinds, workers, how, checkpoint, bounds,
+            left, right, kinds, workers, how, checkpoint, within, after, left_time, right_time, lateness, max_ahead,
             where=where, observe=observe, most_workers=most_workers, seed=seed,
         )  # fmt: skip
     route = RouteOptions(
-        workers=workers,
-        grouping="PLANNED",
-        checkpoint=checkpoint,
-        source=None,
-        sources=None,
-        time=None,
-        max_ahead=max_ahead,
-        cost=cost,
-        weights=weights,
-        most_workers=most_workers,
-        seed=seed,
-        name=name,
-        options=options,
-    )
+        workers, "PLANNED", checkpoint, max_ahead=max_ahead, cost=cost, weights=weights, most_workers=most_workers,
+        seed=seed, name=name, options=options,
+    )  # fmt: skip
     plain = left.join(right, names, how)
     found = _count_broadcasts(plain)
     if found and found > _count_broadcasts(left) + _count_broadcasts(right):

@@ -1,7 +1,7 @@
 """The routing arguments that the library's functions share, checked and resolved in one place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -38,17 +38,17 @@ class RouteOptions:
 
     workers: int
     grouping: str
-    checkpoint: str | None
-    source: str | Column | None
-    sources: int | None
-    time: str | Column | None
-    max_ahead: Duration
-    cost: str | Column | None
-    weights: Sequence[float] | None
-    most_workers: int | None
-    seed: int
-    name: str
-    options: Mapping[str, Any]
+    checkpoint: str | None = None
+    source: str | Column | None = None
+    sources: int | None = None
+    time: str | Column | None = None
+    max_ahead: Duration = 3600.0
+    cost: str | Column | None = None
+    weights: Sequence[float] | None = None
+    most_workers: int | None = None
+    seed: int = 0
+    name: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         grouping = to_capitals(self.grouping)
@@ -61,8 +61,8 @@ class RouteOptions:
             sources=self.sources,
         )
         workers = check_integer("workers", self.workers, 1, held=2**31 - 1)
-        for field, value in {"workers": workers, "grouping": grouping, "options": options}.items():
-            object.__setattr__(self, field, value)
+        for name, value in {"workers": workers, "grouping": grouping, "options": options}.items():
+            object.__setattr__(self, name, value)
         _ = self.ahead_ms
 
     @property

@@ -49,35 +49,6 @@ from unskew.spark.micro_batches import make_batch_time
 GROUPING = "SPLIT_JOIN"
 
 
-@dataclass(frozen=True)
-class TimeBounds:
-    """Which times the rows of a pair may have, as the user gives it."""
-
-    #: A right row's time is at least the left one's less ``within``, and at most the left one's plus ``after``.
-    within: Duration
-    after: Duration | None
-    #: The sides' times.
-    left_time: str | Column
-    right_time: str | Column
-    #: How late a row may be, and how far ahead of the batch's time.
-    lateness: Duration
-    max_ahead: Duration
-
-    def parse(self) -> tuple[int, int, int, int]:
-        """``within`` and ``after`` in µs, as rows are compared, ``lateness`` and ``max_ahead`` in ms.
-
-        Raises
-        ------
-        UsageError
-            One of them isn't a duration.
-
-        """
-        before_us = round(1e6 * parse_seconds("within", self.within))
-        after_us = before_us if self.after is None else round(1e6 * parse_seconds("after", self.after))
-        lateness_ms = parse_milliseconds("lateness", self.lateness)
-        return before_us, after_us, lateness_ms, parse_milliseconds("max_ahead", self.max_ahead)
-
-
 def join_streams(
     left: DataFrame,
     right: DataFrame,
@@ -85,41 +56,38 @@ def join_streams(
     workers: int,
     how: str,
     checkpoint: str | None,
-    bounds: TimeBounds,
+    within: Duration,
+    after: Duration | None,
+    left_time: str | Column,
+    right_time: str | Column,
+    lateness: Duration,
+    max_ahead: Duration,
     *,
     where: Condition | None,
     observe: str | None,
     most_workers: int | None,
     seed: int,
 ) -> DataFrame:
-    """The pairs of two streams' rows.
+    """The pairs of two streams' rows. ``kinds``: the columns that must be equal, and the type by which they are
+    compared.
 
-    Parameters
-    ----------
-    left, right : DataFrame
-        The streams.
-    kinds : mapping
-        The columns that must be equal, and the type by which they are compared.
-    bounds : TimeBounds
-        Which times the rows of a pair may have.
-    how : str
-        ``inner``, ``left``, ``right`` or ``full``.
-    workers, checkpoint, where, observe, most_workers, seed
-        As for ``balanced_join``, whose errors it raises.
-
+    The other arguments and the errors are those of ``balanced_join``. ``how`` is ``inner``, ``left``, ``right`` or
+    ``full``.
     """
     spark = left.sparkSession
-    before_us, after_us, lateness_ms, ahead_ms = bounds.parse()
+    before_us = round(1e6 * parse_seconds("within", within))  # as rows are compared
+    after_us = before_us if after is None else round(1e6 * parse_seconds("after", after))
+    lateness_ms, ahead_ms = parse_milliseconds("lateness", lateness), parse_milliseconds("max_ahead", max_ahead)
     require_rocksdb(left, "balanced_join of streams")
     place = require_listen_address(spark, "balanced_join of streams", "keyed_map with IntervalJoin and KEY")
     outer = how in ("left", "full"), how in ("right", "full")
     sides = [
-        _Side.of(left, kinds, bounds.left_time, outer=outer[LEFT]),
-        _Side.of(right, kinds, bounds.right_time, outer=outer[RIGHT]),
+        _Side.of(left, kinds, left_time, outer=outer[LEFT]),
+        _Side.of(right, kinds, right_time, outer=outer[RIGHT]),
     ]
     columns, taken = _name_results(sides, [*kinds])
     # The grouping has no part in it, but what checks and resolves the arguments is the same.
-    route = RouteOptions(workers, "KEY", checkpoint, None, None, None, bounds.max_ahead, None, None, None, seed, "", {})
+    route = RouteOptions(workers, "KEY", checkpoint, max_ahead=max_ahead, seed=seed)
     routing = route.make_routing(left, feedback=True)
     assert routing.checkpoint is not None
     location = Location.of(routing.checkpoint)
