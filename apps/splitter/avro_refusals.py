@@ -1,7 +1,7 @@
 """The schemas that a stream's batches can't use, and why. Within a batch the first answer holds."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -23,13 +23,7 @@ class SchemaRefusals:
     messages, and must reject the same ones as the router's task. So that task writes down what it refuses before it
     rejects a message. All tasks that read these messages in this batch follow it.
 
-    Parameters
-    ----------
-    where : str or Location
-        The query's checkpoint location.
-    batch : callable
-        Returns the number of the batch that the calling task belongs to. None outside of a stream.
-
+    ``batch`` returns the number of the batch that the calling task belongs to. None outside of a stream.
     """
 
     where: Where
@@ -47,11 +41,12 @@ class SchemaRefusals:
         if batch is not None:
             self._versions(partition).write(batch, refused.data())
 
-    def newest(self) -> "ReplayRefusals":
-        """What a replayed batch may refuse: what each partition's newest batch with refusals does."""
+    def filter_allowed(self, numbers: set[int]) -> set[int]:
+        """Those of the numbers that no batch which may be replayed refuses: no partition's newest one with refusals."""
         planned, partitions = Checkpoint(self.where).newest_batch(), numbers_in(self._location().folder())
         found = [self._versions(partition).last(planned) for partition in partitions]
-        return ReplayRefusals([BatchRefusals.of(each[1]) for each in found if each])
+        batches = [BatchRefusals.of(each[1]) for each in found if each]
+        return {number for number in numbers if not any(batch.why(number) for batch in batches)}
 
     def _versions(self, partition: int) -> Versions:
         return Versions(self._location().below(str(partition)))
@@ -97,14 +92,3 @@ class BatchRefusals:
         if number in self.reasons or self.allowed is None or number in self.allowed:
             return self.reasons.get(number)
         return f"schema {number} wasn't asked for: the registry lacks {_LACKING} others of this batch"
-
-
-@dataclass(frozen=True)
-class ReplayRefusals:
-    """What batches refuse that may be replayed."""
-
-    batches: Sequence[BatchRefusals]
-
-    def filter_allowed(self, numbers: set[int]) -> set[int]:
-        """Those of the numbers that no batch refuses."""
-        return {number for number in numbers if not any(batch.why(number) for batch in self.batches)}

@@ -97,13 +97,8 @@ class SchemaSource:
     def decoder(self, path: str, samples: Sequence[bytes], columns: tuple[FieldColumn, ...] = ()) -> AvroDecoder:
         """The decoder of the messages, which reads their key at a path, and further columns.
 
-        Raises
-        ------
-        UsageError
-            The file isn't a schema, or the address is invalid.
-        EnvironmentFault
-            The registry doesn't give the samples' schemas.
-
+        Raises ``UsageError`` if the file isn't a schema, or the address is invalid; ``EnvironmentFault`` if the
+        registry doesn't give the samples' schemas.
         """
         address = self.address or os.environ.get(REGISTRY_VARIABLE)
         if not address:
@@ -114,7 +109,7 @@ class SchemaSource:
         wanted = find_schema_numbers(samples)
         if wanted and self.refusals:
             # A batch that is replayed refuses them again, even if the registry has them now.
-            wanted = self.refusals.newest().filter_allowed(wanted)
+            wanted = self.refusals.filter_allowed(wanted)
         registry = SchemaRegistry.at(address).with_schemas(wanted)
         return AvroDecoder(path, registry=registry, columns=columns)
 
