@@ -18,19 +18,19 @@ WIKI_URL = "http://en.wikipedia.org/wiki/"
 
 def make_key_messages(keys: pa.Array, milliseconds: NDArray[np.int64] | None = None) -> Block:
     """``{"key"}``, or ``{"key","timestamp"}`` in ms, for streams of no application. string[n], int64[n]."""
-    when = () if milliseconds is None else (',"timestamp":', format_integers(milliseconds))
-    return Block(_to_binary(join_columns('{"key":', quote_texts(keys), *when, "}")), keys, times=milliseconds)
+    when = {} if milliseconds is None else {"timestamp": format_integers(milliseconds)}
+    return Block(_write_objects({"key": quote_texts(keys)} | when), keys, times=milliseconds)
 
 
 def make_country_messages(names: pa.Array) -> Block:
     """``{"country"}``, keyed by the country. string[n]."""
-    return Block(_to_binary(join_columns('{"country":', quote_texts(names), "}")), names)
+    return Block(_write_objects({"country": quote_texts(names)}), names)
 
 
 def make_ticker_messages(seconds: NDArray[np.int64], tickers: pa.Array) -> Block:
     """``{"timestamp","ticker"}``, keyed by the ticker. The timestamp is in seconds, as in the original: int64[n]."""
-    messages = join_columns('{"timestamp":', format_integers(seconds), ',"ticker":', quote_texts(tickers), "}")
-    return Block(_to_binary(messages), tickers, times=seconds * 1000)
+    messages = _write_objects({"timestamp": format_integers(seconds), "ticker": quote_texts(tickers)})
+    return Block(messages, tickers, times=seconds * 1000)
 
 
 def make_election_messages(
@@ -48,55 +48,35 @@ def make_election_messages(
     listed = pc.call_function(
         "binary_join", [pa.ListArray.from_arrays(hashtags.offsets, quote_texts(flat)), pa.scalar(",")]
     )
-    messages = join_columns(
-        '{"text":', quote_texts(texts), ',"hashtags":[', listed, '],"timestamp":', format_integers(milliseconds), "}"
-    )
+    lists = join_columns("[", listed, "]")
+    fields = {"text": quote_texts(texts), "hashtags": lists, "timestamp": format_integers(milliseconds)}
     coded = flat if isinstance(flat, pa.DictionaryArray) else flat.dictionary_encode()
     folded, kept = keys or hashtag_keys(coded.dictionary)
     coded_keys = pa.DictionaryArray.from_arrays(coded.indices, folded)
     owners = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(hashtags.offsets.to_numpy()))
     has_key = kept[coded.indices.to_numpy()]
-    return Block(_to_binary(messages), coded_keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
+    return Block(_write_objects(fields), coded_keys.filter(pa.array(has_key)), owners[has_key], times=milliseconds)
 
 
 def make_pageview_messages(seconds: NDArray[np.int64], pages: pa.Array) -> Block:
     """``{"timestamp","page"}``, keyed by the page's title. The timestamp is in seconds, as in the original."""
-    messages = join_columns('{"timestamp":', format_integers(seconds), ',"page":', quote_texts(pages), "}")
-    return Block(_to_binary(messages), without_url(pages), times=seconds * 1000)
+    messages = _write_objects({"timestamp": format_integers(seconds), "page": quote_texts(pages)})
+    return Block(messages, without_url(pages), times=seconds * 1000)
 
 
 def make_pageview_by_lang_messages(
     langs: pa.Array, pages: pa.Array, views: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> Block:
     """``{"lang","page","n","m"}``, keyed by the language up to its first dot. The key's count is n, the views."""
-    messages = join_columns(
-        '{"lang":',
-        quote_texts(langs),
-        ',"page":',
-        quote_texts(pages),
-        ',"n":',
-        format_integers(views),
-        ',"m":',
-        format_integers(sizes),
-        "}",
-    )
-    return Block(_to_binary(messages), before_dot(langs), counts=views)
+    texts = {"lang": quote_texts(langs), "page": quote_texts(pages)}
+    messages = _write_objects(texts | {"n": format_integers(views), "m": format_integers(sizes)})
+    return Block(messages, before_dot(langs), counts=views)
 
 
 def make_clickstream_messages(prev: pa.Array, curr: pa.Array, kind: pa.Array, clicks: NDArray[np.int64]) -> Block:
     """``{"prev","curr","type","n"}``, keyed by the page that was reached. The key's count is n, the clicks."""
-    messages = join_columns(
-        '{"prev":',
-        quote_texts(prev),
-        ',"curr":',
-        quote_texts(curr),
-        ',"type":',
-        quote_texts(kind),
-        ',"n":',
-        format_integers(clicks),
-        "}",
-    )
-    return Block(_to_binary(messages), curr, counts=clicks)
+    texts = {"prev": quote_texts(prev), "curr": quote_texts(curr), "type": quote_texts(kind)}
+    return Block(_write_objects(texts | {"n": format_integers(clicks)}), curr, counts=clicks)
 
 
 def make_bid_messages(
@@ -184,6 +164,11 @@ def make_person_messages(
     return _make_keyless_block(
         join_columns('{"event_type":0,"person":', *_build_object(of), ',"auction":null,"bid":null}'), milliseconds
     )
+
+
+def _write_objects(columns: dict[str, pa.Array]) -> pa.BinaryArray:
+    """JSON objects with these fields, whose values are JSON, as messages: binary[n]."""
+    return _to_binary(join_columns(*_build_object(columns)))
 
 
 def _build_object(columns: dict[str, pa.Array]) -> list[pa.Array | str]:

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 from rich.console import Console
@@ -31,19 +31,8 @@ PLAIN_EVERY = 5.0  # seconds between two plain lines
 class UploadProgress:
     """The progress of an upload: a live line on a terminal, a plain line every few seconds elsewhere.
 
-    It is a context manager, and ``publish_dataset`` calls its ``update``.
-
-    Parameters
-    ----------
-    title : str
-        The name of the dataset.
-    records : int or None
-        The number of records. None: unknown, so there is no ETA.
-    console : rich.console.Console
-        Where the lines are printed. If it isn't a terminal, plain lines are printed.
-    done : callable, optional
-        Returns the share that is done, 0 to 1. None: the number of records measures it.
-
+    It is a context manager, and ``publish_dataset`` calls its ``update``. ``done`` returns the share that is done, 0 to
+    1. Otherwise the number of records measures it. If that is unknown, too, there is no ETA.
     """
 
     def __init__(
@@ -73,9 +62,7 @@ class UploadProgress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def update(self, records: int, size: int) -> None:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.errors import UsageError
+from unskew.grouping.arguments import check_integer
 
 if TYPE_CHECKING:
     from unskew.producers.readers.files import Format
@@ -176,28 +177,17 @@ class Dataset(ABC):
 
 
 class GeneratedDataset(Dataset):
-    """A dataset drawn from a seed, chunk by chunk.
+    """A dataset of so many records, drawn from a seed (at least 0), chunk by chunk.
 
     Every chunk has its own random stream, which is derived from the seed and the chunk's number. So the records from
     any position on can be drawn without those before it.
-
-    Parameters
-    ----------
-    records : int
-        How many records, at least 0.
-    seed : int
-        At least 0. The same seed gives the same records.
-
     """
 
     chunk: ClassVar[int] = 1 << 16
 
     def __init__(self, records: int, seed: int = 0) -> None:
-        for what, value in (("records", records), ("seed", seed)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-                raise ValueError(f"{what} is {value!r}; valid: an integer of at least 0")
-        self.records = int(records)
-        self.seed = int(seed)
+        self.records = check_integer("records", records, 0)
+        self.seed = check_integer("seed", seed, 0, held=None)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
         records = self.records or 0

@@ -1,8 +1,8 @@
 """A dataset read from files of lines."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
 from unskew.producers.datasets.interface import Block, Dataset
 from unskew.producers.readers.inputs import STANDARD_INPUT, Input
@@ -14,54 +14,21 @@ Format: TypeAlias = Callable[[Lines], ParsedLines]
 
 @dataclass(frozen=True, slots=True)
 class FilePosition:
-    """A position between two records of the files."""
+    """A position between two records of the files, whose fields a journal has as JSON."""
 
-    records: int = 0  #: The number of records before it, in all files.
+    position: int = 0  #: The number of records before it, in all files.
     file: int = 0  #: The number of its file, from 0.
     offset: int = 0  #: Bytes, decompressed, and lines of that file before it.
     line: int = 0
-    begin: bytes = b""  #: The file's first line, which determines the format.
-
-    def as_json(self) -> dict[str, Any]:
-        """The position as a value for JSON."""
-        return {
-            "position": self.records,
-            "file": self.file,
-            "offset": self.offset,
-            "line": self.line,
-            "begin": self.begin.decode("latin-1"),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The position that ``as_json`` wrote."""
-        begin = value["begin"].encode("latin-1")
-        return cls(value["position"], value["file"], value["offset"], value["line"], begin)
+    begin: str = ""  #: The file's first line (Latin-1), which determines the format.
 
 
 class FileDataset(Dataset):
-    """Messages from lines of text, one file after the other.
+    """Messages from lines of text, one file after the other, at most ``limit``.
 
-    Parameters
-    ----------
-    name : str
-        The source type.
-    files : sequence of Input
-        The files to read.
-    format_of : callable
-        Returns the format of a file from the file's first line.
-    rejects : RejectLog
-        Takes each line that gives no message, once, even if the files are read several times.
-    limit : int or None
-        The largest number of records to read.
-
-    Attributes
-    ----------
-    consumed : int
-        Bytes of the files read so far, compressed as they are.
-    size : int or None
-        Bytes of all files. None: unknown.
-
+    ``format_of`` returns the format of a file from the file's first line. Each line that gives no message is rejected
+    once, even if the files are read several times. ``consumed`` are the bytes of the files read so far, compressed as
+    they are, and ``size`` those of all, or None if unknown.
     """
 
     def __init__(
@@ -94,37 +61,37 @@ class FileDataset(Dataset):
         return {"dataset": self.name, "files": files, "limit": self._limit}
 
     def position(self) -> dict[str, Any]:
-        return self._position.as_json()
+        return asdict(self._position)
 
     def recall(self, position: Mapping[str, Any]) -> None:
-        self._known = FilePosition.from_json(position)
+        self._known = FilePosition(**position)
 
     def blocks(self, start: int = 0) -> Iterator[Block]:
-        at = self._known if self._known.records <= start else FilePosition()
+        at = self._known if self._known.position <= start else FilePosition()
         for number in range(at.file, len(self.files)):
             if number > at.file:
-                at = FilePosition(at.records, number)
+                at = FilePosition(at.position, number)
             for block, behind in self._file(at):
-                first, last = max(start - at.records, 0), len(block)
+                first, last = max(start - at.position, 0), len(block)
                 if self._limit is not None:
-                    last = min(last, self._limit - at.records)
+                    last = min(last, self._limit - at.position)
                 at = self._position = behind
                 if first < last:
                     yield block if (first, last) == (0, len(block)) else block.slice(first, last)
-                if self._limit is not None and at.records >= self._limit:
+                if self._limit is not None and at.position >= self._limit:
                     return
 
     def _file(self, at: FilePosition) -> Iterator[tuple[Block, FilePosition]]:
         """The blocks of one file from a position in it, each with the position behind it."""
         before = sum(file.size or 0 for file in self.files[: at.file])
-        records, begin = at.records, at.begin
+        records, begin = at.position, at.begin
         with self.files[at.file].open() as stream:
             stream.skip(at.offset)
             for section in read_sections(stream, number=at.line):
                 self.consumed = before + stream.bytes_read
                 if not begin and len(section.lines):
-                    begin = section.lines[0]
-                parsed = self._format_of(begin)(section.lines)
+                    begin = section.lines[0].decode("latin-1")
+                parsed = self._format_of(begin.encode("latin-1"))(section.lines)
                 self._reject(at.file, section, parsed)
                 records += len(parsed.block)
                 yield parsed.block, FilePosition(records, at.file, section.offset, section.number, begin)

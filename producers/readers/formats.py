@@ -4,6 +4,7 @@ Fields with a separator are read whole columns at a time. Tweets are JSON, one a
 in its streams and archives. ``unskew.producers.datasets.registry`` says which dataset has which format.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +14,7 @@ import orjson
 import pyarrow as pa
 
 from unskew.producers import messages
+from unskew.producers.datasets.interface import Block
 from unskew.producers.readers.files import Format
 from unskew.producers.readers.lines import LineFields, Lines, ParsedLines
 
@@ -21,32 +23,27 @@ _CLICKSTREAM = ("prev", "curr", "type", "n")
 
 def parse_tickers(lines: Lines) -> ParsedLines:
     """``timestamp<TAB>ticker``, the timestamp in seconds."""
-    fields = LineFields(lines, b"\t", ("timestamp", "ticker"))
-    fields.require_seconds("timestamp")
-    fields.require_text("ticker")
-    return ParsedLines(
-        messages.make_ticker_messages(fields.seconds("timestamp"), fields.text("ticker")), fields.rejected
+    return _parse_timed_texts(
+        LineFields(lines, b"\t", ("timestamp", "ticker")), "ticker", messages.make_ticker_messages
     )
 
 
 def parse_pageviews(lines: Lines) -> ParsedLines:
     """``timestamp<TAB>page``, the timestamp in seconds."""
-    fields = LineFields(lines, b"\t", ("timestamp", "page"))
-    fields.require_seconds("timestamp")
-    fields.require_text("page")
-    return ParsedLines(
-        messages.make_pageview_messages(fields.seconds("timestamp"), fields.text("page")), fields.rejected
-    )
+    return _parse_timed_texts(LineFields(lines, b"\t", ("timestamp", "page")), "page", messages.make_pageview_messages)
 
 
 def parse_wikibench(lines: Lines) -> ParsedLines:
     """``counter timestamp url flag``: the traces of wikibench.eu. The timestamp is in seconds with a fraction."""
     fields = LineFields(lines, b" ", ("counter", "timestamp", "url", "flag"))
+    return _parse_timed_texts(fields, "url", messages.make_pageview_messages)
+
+
+def _parse_timed_texts(fields: LineFields, name: str, make: Callable[..., Block]) -> ParsedLines:
+    """Messages of the times (s) and of the texts of a field."""
     fields.require_seconds("timestamp")
-    fields.require_text("url")
-    return ParsedLines(
-        messages.make_pageview_messages(fields.seconds("timestamp"), fields.text("url")), fields.rejected
-    )
+    fields.require_text(name)
+    return ParsedLines(make(fields.seconds("timestamp"), fields.text(name)), fields.rejected)
 
 
 def parse_hourly_pageviews(lines: Lines) -> ParsedLines:
@@ -106,10 +103,8 @@ def parse_tweet_hashtags(lines: Lines) -> ParsedLines:
     tagged = [tweet for tweet in tweets if tweet.hashtags]
     hashtags = pa.array([tweet.hashtags for tweet in tagged], pa.list_(pa.string()))
     times = np.array([tweet.milliseconds for tweet in tagged], np.int64)
-    return ParsedLines(
-        messages.make_election_messages(pa.array([tweet.text for tweet in tagged], pa.string()), hashtags, times),
-        rejected,
-    )
+    texts = pa.array([tweet.text for tweet in tagged], pa.string())
+    return ParsedLines(messages.make_election_messages(texts, hashtags, times), rejected)
 
 
 def parse_tweet_cashtags(lines: Lines) -> ParsedLines:
@@ -117,9 +112,8 @@ def parse_tweet_cashtags(lines: Lines) -> ParsedLines:
     tweets, rejected = _parse_tweets(lines)
     found = [(tweet.milliseconds // 1000, cashtag.upper()) for tweet in tweets for cashtag in tweet.cashtags]
     seconds = np.array([second for second, _ in found], np.int64)
-    return ParsedLines(
-        messages.make_ticker_messages(seconds, pa.array([cashtag for _, cashtag in found], pa.string())), rejected
-    )
+    tickers = pa.array([cashtag for _, cashtag in found], pa.string())
+    return ParsedLines(messages.make_ticker_messages(seconds, tickers), rejected)
 
 
 def _parse_tweets(lines: Lines) -> tuple[list[Tweet], list[tuple[int, str, bytes]]]:

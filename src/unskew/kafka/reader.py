@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import wait
-from types import TracebackType
 from typing import Any, Self
 
 from confluent_kafka import (
@@ -42,24 +41,11 @@ log = logging.getLogger(__name__)
 
 
 class TopicReader:
-    """A context manager that reads a topic.
+    """A context manager that reads a topic, from the beginning of all partitions, or those in ``start`` from these
+    offsets.
 
     A partition's messages come in order. Those of aborted transactions, and by default of open ones, are left out.
-
-    Parameters
-    ----------
-    connection, topic
-        The topic, and how to reach it.
-    start : partition → offset, optional
-        The partitions to read, and where to begin. Default: the beginning of all partitions.
-
-    Raises
-    ------
-    UsageError
-        The topic doesn't exist.
-    EnvironmentFault
-        The cluster can't be reached.
-
+    Raises ``UsageError`` if the topic doesn't exist, and ``EnvironmentFault`` if the cluster can't be reached.
     """
 
     def __init__(self, connection: Connection, topic: str, start: Mapping[int, int] | None = None) -> None:
@@ -77,9 +63,7 @@ class TopicReader:
         """The reader itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Disconnect."""
         self._consumer.close()
 
