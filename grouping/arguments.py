@@ -1,6 +1,6 @@
 """Checks schemes' parameters.
 
-Values of a wrong type and out of range raise the same error, which names the parameter, the value and the valid values.
+A value of a wrong type or out of range is a ``UsageError``, which names the parameter, the value and the valid values.
 """
 
 import math
@@ -25,12 +25,6 @@ def check_integer(
     """``value`` as an int if it is one in [least, most].
 
     ``held`` is the largest int of an array. The message names it only if the value is larger.
-
-    Raises
-    ------
-    UsageError
-        The value isn't valid.
-
     """
     fits = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if most is None and fits and held is not None and value > held:
@@ -46,14 +40,7 @@ def check_integer(
 def check_number(
     name: str, value: Any, least: float, most: float = math.inf, *, above: bool = False, below: bool = False
 ) -> float:
-    """``value`` as a float if it is finite and in [least, most]. ``above`` excludes least, ``below`` most.
-
-    Raises
-    ------
-    UsageError
-        The value isn't valid.
-
-    """
+    """``value`` as a float if it is finite and in [least, most]. ``above`` excludes least, ``below`` most."""
     found = _to_real(value)
     if not least <= found <= most or (above and found == least) or (below and found == most):
         bound = f"above {least:g}" if above else f"of at least {least:g}"
@@ -79,56 +66,28 @@ def _is_sequence(values: Any) -> bool:
 
 
 def check_fractions(name: str, values: Any) -> tuple[float, ...]:
-    """``values`` as floats if they are a non-empty sequence of numbers in [0, 1].
-
-    Raises
-    ------
-    UsageError
-        The values aren't valid.
-
-    """
+    """``values`` as floats if they are a non-empty sequence of numbers in [0, 1]."""
     if not _is_sequence(values) or not len(values):
         raise UsageError(f"{name} is {values!r}; valid: a sequence of numbers of at least 0, at most 1")
     return tuple(check_number(name, each, 0.0, 1.0) for each in values)
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """``value`` as a bool if it is one.
-
-    Raises
-    ------
-    UsageError
-        The value isn't valid.
-
-    """
+    """``value`` as a bool if it is one."""
     if not isinstance(value, (bool, np.bool_)):
         raise UsageError(f"{name} is {value!r}; valid: True, False")
     return bool(value)
 
 
 def check_choice(name: str, value: Any, valid: Sequence[str]) -> str:
-    """``value`` if it is one of the valid ones.
-
-    Raises
-    ------
-    UsageError
-        The value isn't valid.
-
-    """
+    """``value`` if it is one of the valid ones."""
     if not isinstance(value, str) or value not in valid:
         raise UsageError(f"{name} is {value!r}; valid: {', '.join(valid)}")
     return value
 
 
 def check_weights(weights: Any, workers: int | None = None) -> list[float]:
-    """The workers' weights as floats, if they are numbers above 0, and as many as ``workers`` if given.
-
-    Raises
-    ------
-    UsageError
-        The weights aren't valid.
-
-    """
+    """The workers' weights as floats, if they are numbers above 0, and as many as ``workers`` if given."""
     several = _is_sequence(weights)
     found = [_to_real(weight) for weight in weights] if several else []
     fits = several and all(weight > 0 for weight in found) and math.isfinite(sum(found))

@@ -129,24 +129,8 @@ class ConsistentHash(Grouping):
 class RingController(Controller):
     """The load balancer: redistributes when Qmax > Qs · (1 + τ), where Qs is the second longest queue (predicate 1).
 
-    It relieves the worker with the longest queue, each worker at most ``rounds`` times. Time O(W) a plan. Memory: two
-    numbers a worker.
-
-    Parameters
-    ----------
-    identity : str
-        The identity of the routers that it plans for.
-    tokens : int64[W]
-        Each worker's initial tokens.
-    method : "halving" or "doubling"
-        See ``ConsistentHash``.
-    threshold : float
-        τ.
-    rounds : int
-        How often each worker may be relieved.
-    most : int
-        The most tokens of the ring. A redistribution that needs more isn't made.
-
+    It relieves the worker with the longest queue, each worker at most ``rounds`` times. A redistribution that needs
+    more than ``most`` tokens on the ring isn't made. Time O(W) a plan. Memory: two numbers a worker.
     """
 
     state_fields = ("tokens", "triggered")
@@ -184,17 +168,10 @@ class Ring(NamedTuple):
 
 
 def build_ring(tokens: NDArray[np.int64], seed: int) -> Ring:
-    """The ring on which worker i has the tokens ``i-0`` to ``i-(tokens[i] - 1)``.
+    """The ring on which worker i has the tokens ``i-0`` to ``i-(tokens[i] - 1)``, at least one.
 
-    Time O(T log T). The last eight rings are cached.
-
-    Parameters
-    ----------
-    tokens : int64[W]
-        Each at least 1.
-    seed : int
-        Chooses the hash function on top of mmh3, for tokens and keys alike.
-
+    Time O(T log T). The last eight rings are cached. ``seed`` chooses the hash function on top of mmh3, for tokens and
+    keys alike.
     """
     return _build_ring(np.ascontiguousarray(tokens, np.int64).tobytes(), seed)
 

@@ -72,14 +72,7 @@ class Plan:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """Parse the bytes of ``save``.
-
-        Raises
-        ------
-        ValueError
-            The bytes aren't a saved plan.
-
-        """
+        """Parse the bytes of ``save``. Raises ``ValueError`` if the bytes aren't a saved plan."""
         saved: dict[str, Any] = unpack_values(_PLAN, data)
         identity = saved["identity"]
         return cls(saved["number"], saved["base"], identity, unpack_values(identity, saved["values"]))
@@ -101,14 +94,7 @@ class Monitor(Stateful):
 
 
 class Controller(Stateful):
-    """Makes plans from reports. A plan depends only on the controller's state and the reports.
-
-    Parameters
-    ----------
-    identity : str
-        The routers' identity.
-
-    """
+    """Makes plans from reports. A plan depends only on the controller's state and the reports."""
 
     def __init__(self, identity: str) -> None:
         self.identity = identity

@@ -147,14 +147,7 @@ class PlanState:
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """Parse the bytes of ``save``.
-
-        Raises
-        ------
-        ValueError
-            The bytes aren't a saved state.
-
-        """
+        """Parse the bytes of ``save``. Raises ``ValueError`` if the bytes aren't a saved state."""
         fields: dict[str, Any] = unpack_values(_IDENTITY, data)
         for name in ("active", "pending"):
             fields[name] = Plan.read(fields[name]) if fields[name] else None

@@ -142,20 +142,10 @@ def keys_from_hashes(hashes: NDArray[np.uint64]) -> Keys:
 def sum_by_key(codes: NDArray[np.integer], values: ArrayLike, k: int) -> NDArray[np.int64]:
     """The exact sum of the integer values of each of k keys, int64[k]. A weighted ``np.bincount`` isn't exact.
 
-    Parameters
-    ----------
-    codes : integer[n]
-        The key of each value, in [0, k).
-    values : integer[n]
-        Any int64. Sums wrap around as int64 does.
-    k : int
-        The number of keys. A key without a value has the sum 0.
+    ``codes`` are the values' keys, in [0, k). Sums wrap around as int64 does.
 
-    Examples
-    --------
     >>> sum_by_key(np.array([0, 2, 0]), [2**53, 5, 1], 3).tolist()
     [9007199254740993, 0, 5]
-
     """
     sums = np.zeros(k, np.int64)
     np.add.at(sums, codes, np.asarray(values).astype(np.int64, copy=False))

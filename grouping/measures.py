@@ -17,14 +17,7 @@ def sum_loads(parts: Iterable[ArrayLike]) -> np.ndarray:
 
 
 def load_shares(loads: ArrayLike) -> np.ndarray:
-    """Each worker's share of the load in %, float64[W]. The shares are 0 if there is no load.
-
-    Parameters
-    ----------
-    loads : [W]
-        The load of every worker, also of idle ones.
-
-    """
+    """Each worker's share of the load in %, float64[W], also of idle ones. The shares are 0 if there is no load."""
     array = np.asarray(loads, dtype=np.float64)
     total = array.sum()
     return 100 * array / total if total else np.zeros_like(array)

@@ -105,11 +105,7 @@ def get_colour(name: str) -> str:
 def to_capitals(name: str) -> str:
     """A grouping's name, which may be unknown, in capitals, as used internally.
 
-    Raises
-    ------
-    UsageError
-        It isn't a string.
-
+    Raises ``UsageError`` if it isn't a string.
     """
     if not isinstance(name, str):
         raise UsageError(f"unknown grouping {name!r}{suggest_names(name, GROUPINGS)}")
@@ -179,14 +175,8 @@ def create_standalone(
 ) -> Grouping:
     """Create a router that needs only keys and times, for users' jobs and producers.
 
-    ``costs``: the caller can also give each tuple's cost. ``feedback``: workers report to it.
-
-    Raises
-    ------
-    UsageError
-        As for ``create``; or with these options the scheme needs costs, or feedback, without which it would never
-        change.
-
+    ``costs``: the caller can also give each tuple's cost. ``feedback``: workers report to it. Raises ``UsageError`` as
+    ``create``, or if with these options the scheme needs costs, or feedback, without which it would never change.
     """
     if to_capitals(name) not in GROUPINGS:
         raise UsageError(f"unknown grouping {name!r}{suggest_names(name, STANDALONE)}")

@@ -26,14 +26,7 @@ class Stateful(ABC):
         return pack_values(self._identity(), self._state())
 
     def load(self, data: bytes) -> None:
-        """Restore the state of ``save``.
-
-        Raises
-        ------
-        ValueError
-            It is of another scheme or other parameters.
-
-        """
+        """Restore the state of ``save``. Raises ``ValueError`` if it is of another scheme or other parameters."""
         self._restore(unpack_values(self._identity(), data))
 
     def _state(self) -> dict[str, Value]:
@@ -79,11 +72,7 @@ def pack_values(identity: str, values: Mapping[str, Value]) -> bytes:
 def unpack_values(identity: str, data: bytes) -> dict[str, Value]:
     """Unpack the values of ``pack_values``. Arrays are new and writable.
 
-    Raises
-    ------
-    ValueError
-        The bytes aren't a packed state, or of another identity.
-
+    Raises ``ValueError`` if the bytes aren't a packed state, or of another identity.
     """
     try:
         with pa.ipc.open_stream(data) as reader:

@@ -41,15 +41,9 @@ class KeyStream(ABC):
 
 
 class WeightedStream(KeyStream):
-    """Independent draws from K keys, each with probability weight / Σ weights.
+    """Independent draws from K keys, each with probability weight / Σ weights. Weights are at least 0, and not all 0.
 
     Time O(1) a draw. Memory: 12 bytes for each of the K keys.
-
-    Parameters
-    ----------
-    weights : float64[K]
-        The weights, each at least 0 and not all 0.
-
     """
 
     def __init__(self, weights: ArrayLike) -> None:

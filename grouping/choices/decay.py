@@ -15,13 +15,7 @@ class DecayingGrouping(Grouping):
     """Base of the schemes with a ``half_life``.
 
     After each ``half_life`` tuples all counts are halved, so tuples older than a few half-lives don't matter. Between
-    halvings, counts are integers that only grow, as the kernels require.
-
-    Parameters
-    ----------
-    half_life : int, tuples of the source, at least 1
-        None: count from the start, as published.
-
+    halvings, counts are integers that only grow, as the kernels require. None: count from the start, as published.
     """
 
     def __init__(self, workers: int, *, seed: int = 0, half_life: int | None = None) -> None:

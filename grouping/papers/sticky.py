@@ -92,12 +92,7 @@ def choose_once(
 class StickyGrouping(DecayingGrouping):
     """Base of the schemes that never split a key.
 
-    Parameters
-    ----------
-    max_keys : int
-        The most keys that are remembered. Further keys go home, as in KEY: each still has one worker, but not chosen by
-        load.
-
+    Beyond ``max_keys``, keys go home, as in KEY: each still has one worker, but not chosen by load.
     """
 
     #: All sources must agree on a key's worker, so they would have to share one router.

@@ -76,15 +76,9 @@ def estimate_cost(
 
 
 def expected_estimate(costs: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
-    """Theorem 4.3: E(W_v/C_v) of one row for each of n items that are equally frequent, float64[n].
+    """Theorem 4.3: E(W_v/C_v) of one row of a sketch for each of n ≥ 2 items that are equally frequent, float64[n].
 
-    Parameters
-    ----------
-    costs : float64[n]
-        The true execution time of each item, n ≥ 2.
-    columns : int
-        The columns of the sketch.
-
+    ``costs``, float64[n], are the items' true execution times.
     """
     n, total = len(costs), costs.sum()
     alone = 1 - (1 - 1 / columns) ** n

@@ -46,23 +46,11 @@ def run_timeline(
     *,
     latency: float = 0.0,
 ) -> Timeline:
-    """Run n tuples through a new router's scheduler and its k workers.
+    """Run n tuples through the scheduler and the k workers of a new router, which isn't changed.
 
-    Time O(log 1/δ + log k) a tuple.
-
-    Parameters
-    ----------
-    router : Posg
-        A new router, for its parameters. It isn't changed.
-    keys : Keys
-        The attribute value of each tuple.
-    arrivals : float64[n], ms, ascending
-        When each tuple reaches the scheduler.
-    services : float64[n] or [n, k], ms
-        How long each tuple takes to execute, on every instance or on each of the k.
-    latency : float, ms, default 0
-        How long a message travels from an instance to the scheduler.
-
+    ``arrivals`` (ms, ascending) are when the tuples reach the scheduler, ``services`` how long each takes to execute,
+    on every instance ([n]) or on each of the k ([n, k]), in ms. A message travels for ``latency`` (ms) from an instance
+    to the scheduler. Time O(log 1/δ + log k) a tuple.
     """
     k = router.workers
     matrix = np.broadcast_to(services if services.ndim == 2 else services[:, None], (len(keys), k))

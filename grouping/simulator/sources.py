@@ -30,13 +30,7 @@ def divide_by_key(keys: Keys, seed: int, sources: int) -> NDArray[np.int32]:
 class Sources:
     """S sources with a router each, or one for all if the scheme is ``shared`` or ``batched``.
 
-    Attributes
-    ----------
-    routers : list of Grouping
-        The routers, by source.
-    nanoseconds : int
-        CPU time spent on routing so far.
-
+    ``nanoseconds`` is the CPU time spent on routing so far.
     """
 
     def __init__(self, make: Callable[[], Grouping], workload: Workload, sources: int, split: str) -> None:

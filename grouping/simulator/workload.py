@@ -24,11 +24,7 @@ class Workload:
 def make_workload(keys: KeyArray, arrivals: ArrayLike, costs: ArrayLike = 1.0) -> Workload:
     """Create a workload. ``costs`` may be one for all tuples.
 
-    Raises
-    ------
-    ValueError
-        Lengths differ, arrivals decrease, or a cost is negative, above 1e100 or not a number.
-
+    Raises ``ValueError`` if lengths differ, arrivals decrease, or a cost is negative, above 1e100 or not a number.
     """
     encoded = encode_keys(keys)
     n = len(encoded)

@@ -39,23 +39,11 @@ def make_report(
     pairs: NDArray[np.int64],
     empty: NDArray[np.uint64],
 ) -> Mapping[str, Value]:
-    """A worker's report of a batch.
+    """A worker's report of a batch, by the batch's table and the number of its plan.
 
-    Parameters
-    ----------
-    table : JoinTable
-        The batch's table.
-    plan : int
-        Its plan's number.
-    keys : uint64[k]
-        The distinct hashes of the batch's keys.
-    rows : int64[k, 2]
-        Their rows on each side.
-    pairs : int64[k]
-        These rows' pairs.
-    empty : uint64[e]
-        The table's keys with a place here without a weight, and without a row of their split side.
-
+    ``keys``, uint64[k], are the distinct hashes of the batch's keys, ``rows``, int64[k, 2], their rows on each side,
+    and ``pairs``, int64[k], these rows' pairs. ``empty``, uint64[e], are the table's keys with a place here without a
+    weight, and without a row of their split side.
     """
     named = table.find(keys) >= 0
     named[np.argsort(-(rows.sum(axis=1) + pairs), kind="stable")[:_NAMED]] = True
@@ -97,22 +85,8 @@ class _JoinKey:
 class SplitJoinLoop:
     """Makes plan states, as ``FeedbackLoop`` does for groupings.
 
-    Parameters
-    ----------
-    workers : int
-        W.
-    seed : int
-        The seed of the homes' hash function.
-    slack : float
-        The share of the mean load by which a worker may exceed it.
-    most_workers : int, at least 1, optional
-        The most places of a key.
-
-    Raises
-    ------
-    UsageError
-        ``most_workers`` is invalid.
-
+    ``seed`` is that of the homes' hash function, ``slack`` the share of the mean load by which a worker may exceed it,
+    and ``most_workers`` the most places of a key: ``UsageError`` if it isn't an integer of at least 1.
     """
 
     workers: int

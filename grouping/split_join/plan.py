@@ -119,19 +119,8 @@ class JoinTable:
 class JoinRouter:
     """Routes one side's rows at one source in one batch.
 
-    Its answers depend only on the table, the source, the batch and the rows' order, not on how rows are cut.
-
-    Parameters
-    ----------
-    table : JoinTable
-        The batch's table.
-    side : int
-        ``LEFT`` or ``RIGHT``.
-    workers, seed : int
-        W, and the seed of the homes' hash function.
-    source, batch : int
-        The numbers of the source and the batch, which decide a split key's first place.
-
+    Its answers depend only on the table, the source, the batch and the rows' order, not on how rows are cut. ``source``
+    and ``batch`` decide a split key's first place.
     """
 
     def __init__(self, table: JoinTable, side: int, workers: int, seed: int, source: int, batch: int) -> None:
@@ -142,13 +131,9 @@ class JoinRouter:
         self._ends = _place_bounds(table)
 
     def route(self, keys: Keys) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Route n rows.
+        """Route n rows: returns m ≥ n rows, int64[m], ascending, and their workers, int32[m].
 
-        Returns
-        -------
-        (int64[m], int32[m])
-            m ≥ n rows, ascending, and their workers. A row for several workers is there several times.
-
+        A row for several workers is there several times.
         """
         home = choose_homes(keys.hashes, self._function, self._workers)
         rows, workers = np.arange(len(keys.codes)), home[keys.codes]

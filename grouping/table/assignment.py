@@ -101,24 +101,9 @@ def look_up(
     table_keys: NDArray[np.uint64],
     table_workers: NDArray[np.int32],
 ) -> NDArray[np.int32]:
-    """F(k) of each key. Time O(k log N_A).
+    """F(k) of each key, int32[k]: the worker of its entry in the routing table, or its home (``home``) if it has none.
 
-    Parameters
-    ----------
-    hashes : uint64[k]
-        The keys.
-    home : int32[k]
-        h(k), the worker that the hash function names.
-    table_keys : uint64[N_A], ascending
-        The keys of the routing table's entries.
-    table_workers : int32[N_A]
-        The workers of the routing table's entries.
-
-    Returns
-    -------
-    int32[k]
-        The worker of the key's entry, or the key's home if it has no entry.
-
+    ``table_keys`` are the entries' keys, ascending, and ``table_workers`` their workers. Time O(k log N_A).
     """
     if not len(table_keys):
         return home

@@ -11,26 +11,13 @@ from unskew.grouping.table.assignment import Assignment, KeyRecords
 
 
 def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np.int64]]:
-    """Group keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
+    """Group K keys by their six-dimensional vector ``(d', d, d_h, v_c, v_S, #)``.
 
-    ``d`` is the keys' worker, and ``d_h`` the hash function's. ``v_c`` and ``v_S`` are their discretised cost and
-    memory, and ``#`` is their number. ``d'`` is the planned worker, an ``Assignment`` with one row for each part of a
-    record that goes to another worker.
+    ``d`` is the keys' worker, and ``d_h`` the hash function's. ``v_c`` and ``v_S`` are their cost and memory,
+    discretised with R = ``degree``, and ``#`` is their number. ``d'`` is the planned worker, an ``Assignment`` with one
+    row for each part of a record that goes to another worker.
 
-    Parameters
-    ----------
-    keys : KeyRecords
-        K keys, one per record.
-    degree : int
-        R of the discretisation (``discretise_values``).
-
-    Returns
-    -------
-    records : KeyRecords
-        R ≤ K groups, in ascending order of (d, d_h, v_c, v_S).
-    group : int64[K]
-        The record of each key.
-
+    Returns the groups, in ascending order of (d, d_h, v_c, v_S), and the group of each key: int64[K].
     """
     costs, cost = np.unique(discretise_values(keys.cost, degree), return_inverse=True)
     memories, memory = np.unique(discretise_values(keys.memory, degree), return_inverse=True)
@@ -56,24 +43,10 @@ def group_records(keys: KeyRecords, degree: int) -> tuple[KeyRecords, NDArray[np
 
 
 def expand_groups(assignment: Assignment, group: NDArray[np.int64], psi: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Choose the keys that an assignment of groups moves.
+    """Choose the keys that an assignment of groups moves: F', the worker of each key, int32[K].
 
-    A record's keys move in the order of ψ, to workers in the order in which the planner moved them. The others stay.
-
-    Parameters
-    ----------
-    assignment : Assignment
-        An assignment of records of ``group_records``.
-    group : int64[K]
-        As returned by ``group_records``.
-    psi : float64[K]
-        ψ of the keys, from their complete statistics. The largest values are first.
-
-    Returns
-    -------
-    int32[K]
-        F', the worker of each key.
-
+    A record's keys move in the order of ψ (``psi``, float64[K]), the largest first, to workers in the order in which
+    the planner moved them. The others stay. ``group`` is the record of each key, as ``group_records`` returns it.
     """
     stays = assignment.worker == assignment.records.current[assignment.record]
     rows = np.lexsort((np.arange(len(stays)), stays, assignment.record))

@@ -39,16 +39,8 @@ from unskew.grouping.table.assignment import Assignment, KeyRecords
 class Workflow:
     """The three phases over one set of records. The records are sorted once for any number of trials.
 
-    Parameters
-    ----------
-    records : KeyRecords
-        The keys as they are now.
-    limit : float
-        L_max.
-    psi : float64[R]
-        ψ, the selection criterion of phases II and III: the largest values are first, and equal ones in the records'
-        order.
-
+    ``limit`` is L_max. ``psi``, float64[R], is ψ, the selection criterion of phases II and III: the largest values are
+    first, and equal ones in the records' order.
     """
 
     def __init__(self, records: KeyRecords, limit: float, psi: NDArray[np.float64]) -> None:
