@@ -102,14 +102,7 @@ class KeyCounts:
         return np.sort(self._tuples[: self._used])[::-1]
 
     def tuples(self) -> dict[str, int]:
-        """Every key's tuples.
-
-        Raises
-        ------
-        ValueError
-            The table was full, so not all keys are in it.
-
-        """
+        """Every key's tuples. Raises ``ValueError`` if the table was full, so not all keys are in it."""
         return self._all(self._tuples)
 
     def sums(self) -> dict[str, int]:

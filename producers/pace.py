@@ -14,35 +14,15 @@ class Pace:
     """The base class, and the fastest pace: as fast as the broker takes the records."""
 
     def pieces(self, block: Block, sent: int) -> Iterator[tuple[int, float]]:
-        """Where to cut the block, and when each piece is due.
+        """Where to cut the next records of an upload, of which ``sent`` come before them, and when each piece is due.
 
-        Parameters
-        ----------
-        block : Block
-            The next records.
-        sent : int
-            How many records of the upload come before it.
-
-        Yields
-        ------
-        stop : int
-            The end of a piece, which begins at the end of the one before. The first begins at 0.
-        due : float
-            The piece must not be sent earlier than this, in seconds after the beginning of the upload.
-
+        Yields the end of each piece, and the earliest time to send it, in seconds after the beginning of the upload.
         """
         yield len(block), 0.0
 
 
 class Rate(Pace):
-    """At most so many records a second.
-
-    Parameters
-    ----------
-    rate : float
-        Records a second, above 0.
-
-    """
+    """At most so many records a second, above 0."""
 
     #: Seconds between pieces: short, so that the stream flows evenly.
     beat: ClassVar[float] = 0.05
@@ -59,15 +39,9 @@ class Rate(Pace):
 
 
 class Replay(Pace):
-    """Send records at their own times, faster or slower by a factor.
+    """Send records at their own times, faster or slower by a factor above 0. With 60, an hour takes a minute.
 
     Records that are out of order are sent in the dataset's order: none is sent before a record that precedes it there.
-
-    Parameters
-    ----------
-    speedup : float
-        The factor, above 0. With 60, an hour takes a minute.
-
     """
 
     def __init__(self, speedup: float = 1.0) -> None:

@@ -32,13 +32,8 @@ class Placement(ABC):
     def resume(self, there: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:
         """Where an upload begins again if partition p has the first ``there[p]`` of its records, int64[P].
 
-        Returns
-        -------
-        position : int
-            The position of the first record, for a placement that has chosen nothing yet.
-        skip : int64[P]
-            How many of each partition's records from this position on are there already.
-
+        That is the position of the first record, for a placement that has chosen nothing yet, and how many of each
+        partition's records from there on are there already.
         """
         return 0, there
 

@@ -34,20 +34,8 @@ _SETTLED = 1.0
 class UploadJournal:
     """The file of an upload: the end of each partition when it began, and some positions in the dataset.
 
-    Parameters
-    ----------
-    topic : str
-        The topic of the upload.
-    dataset : Dataset
-        The dataset that is uploaded. It must have an ``identity``.
-    directory : Path, optional
-        The directory of the journals. By default it is in the project's data directory.
-
-    Raises
-    ------
-    UsageError
-        The dataset can't be read a second time.
-
+    By default the journals are in the project's data directory. Raises ``UsageError`` if the dataset can't be read a
+    second time.
     """
 
     def __init__(self, topic: str, dataset: Dataset, directory: Path | None = None) -> None:
@@ -80,11 +68,7 @@ class UploadJournal:
     def load(self) -> bool:
         """Read the journal of an earlier upload of this dataset to this topic; False if there was none.
 
-        Raises
-        ------
-        UsageError
-            The file can't be understood.
-
+        Raises ``UsageError`` if the file can't be understood.
         """
         try:
             self._state = orjson.loads(self._path.read_bytes())
@@ -123,11 +107,7 @@ class UploadJournal:
     def require_there(self, ends: Mapping[int, int]) -> None:
         """Look whether the topic can have all records of a finished upload. ``ends`` is partition → its end offset.
 
-        Raises
-        ------
-        UsageError
-            It can't: the topic was made anew since.
-
+        Raises ``UsageError`` if it can't: the topic was made anew since.
         """
         there = [ends.get(partition, -1) - offset for partition, offset in enumerate(self.start_offsets)]
         if min(there) < 0 or sum(there) < self._state["records"]:
@@ -147,17 +127,9 @@ class UploadJournal:
 
 
 class Resumption:
-    """The records that a resumed upload leaves out, because the topic has them.
+    """The records that a resumed upload leaves out, because the topic has them: of partition p, the next ``skip[p]``.
 
-    Parameters
-    ----------
-    topic : str
-        Its name, for error messages.
-    skip : int64[P]
-        How many of the next records of each partition are there.
-    last : mapping of partition → bytes
-        The last message of the partition, if it is known. The last record that is left out must equal it.
-
+    The last of these must equal the partition's last message (``last``), if that is known.
     """
 
     def __init__(self, topic: str, skip: NDArray[np.int64], last: Mapping[int, bytes]) -> None:
@@ -173,11 +145,7 @@ class Resumption:
     def missing(self, records: NDArray[np.object_], partitions: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which of the next records the topic doesn't have, bool[n]. ``partitions`` are the records' partitions.
 
-        Raises
-        ------
-        UsageError
-            The topic's last message isn't the record that should be there.
-
+        Raises ``UsageError`` if the topic's last message isn't the record that should be there.
         """
         missing = np.ones(len(records), np.bool_)
         for partition in np.flatnonzero(self._skip).tolist():
@@ -229,11 +197,7 @@ def begin_upload(
 def await_end_offsets(connection: Connection, topic: str) -> dict[int, int]:
     """The end offset of each partition, once the offsets have stopped growing.
 
-    Raises
-    ------
-    UsageError
-        They don't stop: somebody is writing to the topic.
-
+    Raises ``UsageError`` if they don't stop: somebody is writing to the topic.
     """
     before = end_offsets(connection, topic, committed=False)
     for _ in range(int(_PATIENCE / _SETTLED)):

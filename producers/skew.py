@@ -135,11 +135,7 @@ def _format_time(milliseconds: int) -> str:
 def draw_curves(curves: Mapping[str, NDArray[np.floating[Any]]], path: Path) -> None:
     """Draw each dataset's shares by rank. Both axes are logarithmic, and each curve falls from the most frequent key.
 
-    Raises
-    ------
-    EnvironmentFault
-        The file can't be written.
-
+    Raises ``EnvironmentFault`` if the file can't be written.
     """
     # Imported here because it is slow to import, and only --plot needs it.
     from matplotlib.figure import Figure

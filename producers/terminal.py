@@ -117,12 +117,8 @@ def upload_dataset(
 ) -> bool:
     """Publish a dataset with progress and a summary. Return False if the user stopped it.
 
-    If a dataset can be read a second time, its upload keeps a journal, so that it can be resumed.
-
-    Raises
-    ------
-    UsageError
-        The upload can't be resumed, as the topic was made anew.
+    If a dataset can be read a second time, its upload keeps a journal, so that it can be resumed. Raises ``UsageError``
+    if the upload can't be resumed, as the topic was made anew.
     """
     output = Console()
     journal = UploadJournal(topic, dataset) if resume or dataset.identity() is not None else None

@@ -208,15 +208,8 @@ class GeneratedDataset(Dataset):
 class ScaledDataset(GeneratedDataset):
     """A generated dataset whose sizes are published.
 
-    Parameters
-    ----------
-    scale : float
-        The number of records and keys, as a multiple of the published ones: 0.000001 to 10.
-    records : int or None
-        How many records. None: as many as ``scale`` says. The number of distinct keys doesn't depend on it.
-    seed : int
-        See ``GeneratedDataset``.
-
+    ``scale`` is the number of records and keys, as a multiple of the published ones: 0.000001 to 10. If ``records`` is
+    given, the number of distinct keys doesn't depend on it.
     """
 
     def __init__(self, published: int, scale: float, records: int | None, seed: int) -> None:
@@ -228,32 +221,18 @@ class ScaledDataset(GeneratedDataset):
 
 
 def scale_size(size: int, scale: float) -> int:
-    """``size`` times ``scale``, at least 2.
-
-    Raises
-    ------
-    ValueError
-        ``scale`` is not from a millionth to 10.
-
-    """
+    """``size`` times ``scale``, at least 2. Raises ``ValueError`` if ``scale`` is not from a millionth to 10."""
     if not 1e-6 <= scale <= 10:
         raise ValueError(f"scale is {scale!r}; valid: 0.000001 to 10")
     return max(2, round(size * scale))
 
 
 class RepeatedDataset(Dataset):
-    """A dataset that is sent several times or without end, from the first record to the last.
+    """A dataset with an end that is sent several times or without end (``times`` is None), from the first record to the
+    last.
 
     The messages are the same each time. The blocks' times go on: each turn begins at the time at which the last one
     ended, so that a replay keeps its pace.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        The dataset, which must have an end.
-    times : int or None
-        How often. None: without end.
-
     """
 
     def __init__(self, dataset: Dataset, times: int | None = None) -> None:
@@ -306,16 +285,7 @@ class RepeatedDataset(Dataset):
 
 
 class DatasetTail(Dataset):
-    """The records of a moment and later. Earlier ones are left out, wherever they stand.
-
-    Parameters
-    ----------
-    dataset : Dataset
-        The dataset, whose records must have times.
-    begin : int
-        The moment, ms since the epoch.
-
-    """
+    """The records of a moment (ms since the epoch) and later. Earlier ones are left out, wherever they stand."""
 
     def __init__(self, dataset: Dataset, begin: int) -> None:
         self._dataset = dataset

@@ -16,22 +16,8 @@ _SWING, _PEAK = 0.4, 18
 def times_of_day(first: int, n: int, records: int, start: int, seconds: int) -> NDArray[np.int64]:
     """Times for n records of a stream that is busier in the evening than in the morning.
 
-    Parameters
-    ----------
-    first : int
-        Position of the first of the n records in the stream.
-    n : int
-        The number of times.
-    records : int
-        The number of records in the whole stream.
-    start, seconds : int
-        When the stream begins (s since the epoch), and how long it lasts.
-
-    Returns
-    -------
-    int64[n]
-        Seconds since the epoch, in ascending order.
-
+    The stream has ``records`` records, begins at ``start`` (s since the epoch) and lasts for ``seconds``; the n begin
+    at position ``first``. The times are seconds since the epoch, ascending: int64[n].
     """
     # The stream's density is 1 + swing · cos; its integral up to a minute is the share of the records before it.
     minutes = np.arange(0, seconds + 60, 60, dtype=np.float64)

@@ -50,24 +50,10 @@ _COMMON = ("records", "seed", "ratio", "half")
 
 
 def create_dataset(name: str, *, records: int | None = None, seed: int = 0, **options: Any) -> Dataset:
-    """Make the named dataset, generated from a seed.
+    """Make the named dataset, in upper or lower case, generated from a seed, with parameters of its own (``options``).
 
-    Parameters
-    ----------
-    name : str
-        The source type; upper and lower case are the same.
-    records : int or None
-        How many records. None: as many as the dataset has by default.
-    seed : int
-        Chooses the random draws.
-    **options
-        The dataset's own parameters.
-
-    Raises
-    ------
-    ValueError
-        The dataset is unknown, it has no such parameter, or a value is invalid. The message lists what is valid.
-
+    It has as many ``records`` as given, or by default. Raises ``ValueError`` if the dataset is unknown, it has no such
+    parameter, or a value is invalid. The message lists what is valid.
     """
     make = _get_maker(name)
     for option in options:
@@ -93,14 +79,7 @@ def create_at_scale(name: str, scale: float, seed: int) -> Dataset:
 
 
 def get_parameters(name: str) -> dict[str, Any]:
-    """The dataset's own parameters with their defaults.
-
-    Raises
-    ------
-    ValueError
-        The dataset is unknown.
-
-    """
+    """The dataset's own parameters with their defaults. Raises ``ValueError`` if the dataset is unknown."""
     signature = inspect.signature(_get_maker(name))
     return {p.name: p.default for p in signature.parameters.values() if p.name not in _COMMON}
 
@@ -168,11 +147,7 @@ class DatasetArguments:
 def select_dataset(arguments: DatasetArguments, rejects: RejectLog) -> Dataset:
     """The dataset that the arguments choose. It is generated or read from files.
 
-    Raises
-    ------
-    UsageError
-        There is no such dataset, or a value is invalid.
-
+    Raises ``UsageError`` if there is no such dataset, or a value is invalid.
     """
     if arguments.dataset is None:
         raise UsageError(f"which dataset? valid: {', '.join(DATASETS)}, {ColumnDataset.name}")

@@ -16,18 +16,8 @@ from unskew.producers.messages import make_key_messages
 class Synthetic(GeneratedDataset):
     """``{"key":"17"}`` messages whose keys are the numbers of a stream of ``unskew.grouping.streams``.
 
-    Parameters
-    ----------
-    name, summary : str
-        See ``Dataset``.
-    law : tuple
-        The name of a function of ``unskew.grouping.streams`` that makes the stream, and the function's arguments. It is
-        called when the first block is read, because a large table takes time to build.
-    records, seed : int
-        See ``GeneratedDataset``.
-    published : PublishedStatistics or None
-        See ``Dataset``.
-
+    ``law`` is the name of a function there that makes the stream, and the function's arguments. It is called when the
+    first block is read, because a large table takes time to build.
     """
 
     def __init__(

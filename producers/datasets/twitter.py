@@ -177,15 +177,8 @@ class Election(ScaledDataset):
 class HashtagEvents:
     """The forty events of a day, each of which makes a hashtag hot.
 
-    Attributes
-    ----------
-    begin, rise, half_life : float64[40], s
-        When each event begins, how long its weight rises, and how long the weight then takes to fall by half.
-    peak : float64[40]
-        The largest weight. All tweets about no event have the weight 1 together.
-    about : int64[40]
-        The rank of the event's hashtag.
-
+    An event begins at a second of the day. Its weight rises to its peak, and then takes ``half_life`` (s) to fall by
+    half. All tweets about no event have the weight 1 together. ``about`` is the rank of the event's hashtag.
     """
 
     def __init__(self, seed: int, hashtags: int) -> None:

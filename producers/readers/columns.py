@@ -36,22 +36,9 @@ _PARQUET, _JSON, _QUOTE = b"PAR1", b"{", ord('"')
 class ColumnDataset(Dataset):
     """``{"key"}`` messages from one column, in the rows' order. With a column of times: ``{"key","timestamp"}``.
 
-    Keys are converted to text, whatever their type. Times are timestamps, ISO 8601, or numbers of ms since the epoch.
-    Rows without a key are rejected. If there is a column of times, so are rows without a time.
-
-    Parameters
-    ----------
-    files : sequence of Input
-        The tables: Parquet, CSV or TSV with a header, or JSON lines.
-    rejects : RejectLog
-        Takes the rows that give no message.
-    column : str
-        The column of the keys.
-    time : str
-        The column of the times. Empty: there is none.
-    limit : int or None
-        The largest number of records to read.
-
+    The files are Parquet, CSV or TSV with a header, or JSON lines; at most ``limit`` records are read. Keys are
+    converted to text, whatever their type. Times are timestamps, ISO 8601, or numbers of ms since the epoch. Rows
+    without a key are rejected. If there is a column of times, so are rows without a time.
     """
 
     name = "COLUMN"
@@ -207,15 +194,8 @@ def read_tables(file: Input, columns: Sequence[str], reject: RejectRow, optional
     """These columns of a file, some rows at a time. The columns of text and JSON are text, with nulls.
 
     Rows of text and JSON are numbered as the file's lines are, those of Parquet from 1. ``optional`` columns are read
-    if the table has them. The file's first bytes determine which kind of table it is.
-
-    Raises
-    ------
-    UsageError
-        There is no such column, or two have the name.
-    EnvironmentFault
-        The file can't be read, or is empty.
-
+    if the table has them. The file's first bytes determine which kind of table it is. Raises ``UsageError`` if there is
+    no such column, or two have the name; ``EnvironmentFault`` if the file can't be read, or is empty.
     """
     with file.open() as stream:
         begin = stream.peek().removeprefix(BOM).lstrip()

@@ -35,14 +35,7 @@ class Input:
         return [str(Path(self.name).absolute()), stat.st_size, stat.st_mtime_ns]
 
     def open(self) -> "ByteStream":
-        """The file's bytes from the beginning.
-
-        Raises
-        ------
-        EnvironmentFault
-            The file can't be opened.
-
-        """
+        """The file's bytes from the beginning. Raises ``EnvironmentFault`` if the file can't be opened."""
         try:
             if self.name == STANDARD_INPUT:
                 return ByteStream(self.name, io.BufferedReader(io.FileIO(sys.stdin.fileno(), closefd=False)))
@@ -55,14 +48,9 @@ def find_inputs(arguments: Iterable[str]) -> list[Input]:
     """The files that a command's arguments name. An argument is a path, a pattern, a directory or ``-``.
 
     Of a directory, all files are read, ordered by name. Files whose names begin with ``.`` or ``_`` hold no rows, as
-    Spark and Hive have it: ``_SUCCESS``, ``_committed_…``, ``.part-00000.crc``. Nor do files without bytes, which
-    Spark writes of an empty partition.
-
-    Raises
-    ------
-    UsageError
-        A path or pattern names nothing, or standard input is named twice.
-
+    Spark and Hive have it: ``_SUCCESS``, ``_committed_…``, ``.part-00000.crc``. Nor do files without bytes, which Spark
+    writes of an empty partition. Raises ``UsageError`` if a path or pattern names nothing, or standard input is named
+    twice.
     """
     found: list[Input] = []
     for argument in arguments:
@@ -89,11 +77,7 @@ def _list_files(path: Path) -> list[Path]:
 class ByteStream:
     """An input's bytes, decompressed, and as UTF-8 if a mark says that they are UTF-16. It is a context manager.
 
-    Attributes
-    ----------
-    offset : int
-        How many decompressed bytes of UTF-8 have been read.
-
+    ``offset`` is how many decompressed bytes of UTF-8 have been read.
     """
 
     def __init__(self, name: str, raw: io.BufferedReader) -> None:
@@ -139,11 +123,7 @@ class ByteStream:
     def read(self, size: int) -> bytes:
         """The next bytes, at most ``size`` of them. At the end: no bytes.
 
-        Raises
-        ------
-        EnvironmentFault
-            The bytes can't be read or decompressed.
-
+        Raises ``EnvironmentFault`` if the bytes can't be read or decompressed.
         """
         data = self._peeked or self._decompress(size)
         data, self._peeked = data[:size], data[size:]

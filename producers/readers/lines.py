@@ -142,18 +142,7 @@ class ParsedLines:
 
 
 class LineFields:
-    """The fields of those lines that have the right number of fields. Further checks reject more lines.
-
-    Parameters
-    ----------
-    lines : Lines
-        The lines.
-    separator : bytes
-        The byte between two fields.
-    names : tuple of str
-        The names of the fields, as given in reasons.
-
-    """
+    """The named fields of those lines that have the right number of them. Further checks reject more lines."""
 
     def __init__(self, lines: Lines, separator: bytes, names: tuple[str, ...]) -> None:
         self._lines = lines

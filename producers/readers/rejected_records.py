@@ -31,27 +31,11 @@ class RejectedRecord:
 
 
 class RejectLog:
-    """The rejects of an upload. It is a context manager; when it ends, the file is complete.
+    """The rejects of an upload. It is a context manager; when it ends, the file at ``path`` is complete.
 
-    Parameters
-    ----------
-    path : Path or None
-        A file to which JSON lines ``{"file","line","reason","text"}`` are written.
-    strict : bool
-        Whether the first reject is an error.
-
-    Attributes
-    ----------
-    reasons : Counter
-        The number of lines for each reason.
-    samples : list of RejectedRecord
-        The first few rejects.
-
-    Raises
-    ------
-    EnvironmentFault
-        The file can't be written.
-
+    The file has JSON lines ``{"file","line","reason","text"}``: ``EnvironmentFault`` if it can't be written. If
+    ``strict``, the first reject is an error. ``reasons`` has the number of lines for each reason, ``samples`` the first
+    few rejects.
     """
 
     def __init__(self, path: Path | None = None, *, strict: bool = False) -> None:
@@ -89,14 +73,7 @@ class RejectLog:
             )
 
     def add(self, reject: RejectedRecord) -> None:
-        """Count a reject, and write it to the file.
-
-        Raises
-        ------
-        UsageError
-            ``strict`` is set.
-
-        """
+        """Count a reject, and write it to the file. Raises ``UsageError`` if ``strict`` is set."""
         if self._strict:
             raise UsageError(f"{reject.file}, line {reject.line}: {reject.reason}: {reject.text[:SHOWN]!r}")
         self.reasons[reject.reason] += 1

@@ -91,29 +91,12 @@ def parse_milliseconds(name: str, value: Any, *, least: int = 0) -> int:
 
 
 def parse_slide(value: Any, window_ms: int, name: str = "slide") -> int:
-    """Parse how often a sliding window begins, in ms: the window's length divided by 1 to ``MOST_WINDOWS``.
+    """Parse how often a sliding window begins, in ms: the window's length (ms) divided by 1 to ``MOST_WINDOWS``.
 
-    So every time is in equally many windows.
+    So every time is in equally many windows. Arguments and errors as for ``parse_seconds``.
 
-    Parameters
-    ----------
-    value : timedelta, number or str
-        The duration, as in ``parse_seconds``.
-    window_ms : int
-        The windows' length (ms).
-    name : str
-        The parameter's name, for the error.
-
-    Raises
-    ------
-    UsageError
-        The value isn't a duration, or doesn't divide the window's length.
-
-    Examples
-    --------
     >>> parse_slide("5 seconds", 15_000)
     5000
-
     """
     slide_ms = round(1000 * parse_seconds(name, value, above=True), 6)
     if slide_ms % 1 or not slide_ms or window_ms % slide_ms or window_ms > MOST_WINDOWS * slide_ms:

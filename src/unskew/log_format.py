@@ -36,14 +36,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def choose_log_format(name: str) -> None:
-    """Let this process log as ``text`` or ``json``.
-
-    Raises
-    ------
-    UsageError
-        It is neither.
-
-    """
+    """Let this process log as ``text`` or ``json``. Raises ``UsageError`` if it is neither."""
     if name not in (TEXT, JSON):
         raise UsageError(f"--log-format is {name!r}; valid: {TEXT}, {JSON}")
     own = logging.getLogger("unskew")

@@ -23,10 +23,7 @@ DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def free_port() -> int:
     """A free port on the loopback address. The first program that binds it gets it.
 
-    Raises
-    ------
-    EnvironmentFault
-        This machine lets us listen on no port.
+    Raises ``EnvironmentFault`` if this machine lets us listen on no port.
     """
     choice = random.SystemRandom()
     for _ in range(_ATTEMPTS):
@@ -48,21 +45,11 @@ def is_free(port: int) -> bool:
 
 
 def fetch_response(url: str, body: Mapping[str, Any] | None = None, *, timeout: float = 10) -> Any:
-    """Fetch a local server's response: its JSON, or the text if it isn't JSON.
+    """Fetch a local server's response: its JSON, or the text if it isn't JSON. ``body`` is POSTed as JSON; without it,
+    GET.
 
-    Parameters
-    ----------
-    url
-        The URL.
-    body
-        The value to POST as JSON. Default: a GET.
-    timeout
-        Seconds to wait.
-
-    Raises
-    ------
-    OSError
-        There is no response, or an HTTP error, whose text has the server's explanation.
+    Raises ``OSError`` if there is no response within ``timeout`` (s), or an HTTP error, whose text has the server's
+    explanation.
     """
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"} if data else {})  # noqa: S310  ours

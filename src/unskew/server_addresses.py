@@ -21,21 +21,8 @@ def lock_directory(directory: Path, kind: str, patience: float = 0) -> Iterator[
     """Lock the directory for a server, and yield the file descriptor for the server's process to inherit.
 
     The kernel releases the lock when we and that process have closed the descriptor, however they ended. Kafka's lock
-    comes too late: by then a second broker has written to the first one's metadata.
-
-    Parameters
-    ----------
-    directory
-        The server's directory.
-    kind
-        The kind of server, such as `broker`, which has a lock.
-    patience
-        Seconds to try.
-
-    Raises
-    ------
-    EnvironmentFault
-        Another server of this kind has the directory.
+    comes too late: by then a second broker has written to the first one's metadata. Each ``kind`` of server has a lock.
+    Raises ``EnvironmentFault`` if another server of this kind has the directory for ``patience`` (s).
     """
     lock = os.open(directory / f"{kind}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     deadline = time.monotonic() + patience

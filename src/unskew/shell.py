@@ -72,11 +72,7 @@ def parse_value(name: str, text: str, read: Callable[[str], T], valid: str) -> T
 def explain_unwritable(option: str, path: Path) -> Iterator[None]:
     """Raise an error with the option whose file or folder can't be written.
 
-    Raises
-    ------
-    EnvironmentFault
-        The block raised an ``OSError``.
-
+    Raises ``EnvironmentFault`` if the block raised an ``OSError``.
     """
     try:
         yield

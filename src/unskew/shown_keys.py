@@ -22,11 +22,7 @@ _DIGITS = 16  # of a hash: among 10 million keys, a collision has a probability 
 def choose_key_display(shown: str) -> None:
     """Let this process and its children show keys as ``plain``, ``hash``, ``prefix:N`` or ``none``.
 
-    Raises
-    ------
-    UsageError
-        It is none of these, or there is no secret for ``hash``.
-
+    Raises ``UsageError`` if it is none of these, or there is no secret for ``hash``.
     """
     if not re.fullmatch(r"plain|hash|prefix:[1-9]\d{0,3}|none", shown):
         raise UsageError(f"--keys is {shown!r}; valid: plain, hash, prefix:N, none")

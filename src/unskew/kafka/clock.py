@@ -17,17 +17,8 @@ log = logging.getLogger(__name__)
 def broker_time(connection: Connection, topic: str) -> int | None:
     """The time of a broker's clock (ms since the epoch), from a message sent to it.
 
-    Parameters
-    ----------
-    connection
-        The cluster.
-    topic
-        The topic of the message. A missing one is created such that brokers set its messages' times.
-
-    Returns
-    -------
-    int or None
-        None: we may not create the topic or write to it, or producers set its messages' times.
+    A missing topic is created such that brokers set its messages' times. None: we may not create the topic or write to
+    it, or producers set its messages' times.
     """
     from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException, Producer
 

@@ -97,10 +97,7 @@ class Connection:
     def reads_committed(self) -> bool:
         """Whether readers leave out messages of aborted and open transactions, as by default.
 
-        Raises
-        ------
-        UsageError
-            The isolation level isn't one of Kafka's, or only Java's client has one.
+        Raises ``UsageError`` if the isolation level isn't one of Kafka's, or only Java's client has one.
         """
         if ESCAPE + ISOLATION in self.properties:
             raise UsageError(f"{ESCAPE}{ISOLATION}: all clients read alike; give {ISOLATION}, without {ESCAPE}")
@@ -168,18 +165,11 @@ _LOGIN = {
 
 
 def _java_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """The Java client's properties for the same connection.
+    """The Java client's properties for the same connection, from librdkafka's, and Java's with the prefix `java.`.
 
-    Parameters
-    ----------
-    properties
-        librdkafka's, and Java's with the prefix `java.`. librdkafka's tuning settings that Java lacks (`socket.*`,
-        `queue.*`, ...) are left out, because connections don't need them.
-
-    Raises
-    ------
-    UsageError
-        A security setting has no counterpart, or a file can't be read, by us or by Java.
+    librdkafka's tuning settings that Java lacks (`socket.*`, `queue.*`, ...) are left out, because connections don't
+    need them. Raises ``UsageError`` if a security setting has no counterpart, or a file can't be read, by us or by
+    Java.
     """
     own = {name.removeprefix(ESCAPE): value for name, value in properties.items() if name.startswith(ESCAPE)}
     java: dict[str, str] = {}

@@ -23,20 +23,11 @@ _QUIET = 30.0  # seconds between calls of ``complain``
 
 
 class Outbox:
-    """A topic's outgoing records.
+    """The outgoing records of an existing topic, by a producer whose settings include ``Outbox.settings``.
 
     ``put`` waits while too many records are in flight, because the client can't. If its queue is full, its
-    ``produce_batch`` takes some of the records and omits others, without an error, which breaks their order.
-
-    Parameters
-    ----------
-    producer : confluent_kafka.Producer
-        A producer whose settings include ``Outbox.settings``.
-    topic : str
-        The topic, which must exist.
-    stopped : callable
-        Whether the user wants to stop. Records in flight then have ``grace`` seconds to arrive.
-
+    ``produce_batch`` takes some of the records and omits others, without an error, which breaks their order. Once the
+    user has ``stopped``, records in flight have ``grace`` seconds to arrive.
     """
 
     #: The most records, and bytes of records, in flight.
@@ -139,11 +130,7 @@ class Outbox:
     def _serve_client(self, seconds: float, serve: Callable[[float], Any] | None = None) -> None:
         """Let the client report, by ``poll`` or another of its functions.
 
-        Raises
-        ------
-        KafkaException
-            An error with which no record failed.
-
+        Raises ``KafkaException`` for an error with which no record failed.
         """
         try:
             (serve or self._producer.poll)(seconds)

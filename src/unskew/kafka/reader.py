@@ -73,14 +73,7 @@ class TopicReader:
         return not self._unread
 
     def to_end(self) -> Iterator[Message]:
-        """All present messages of the topic.
-
-        Raises
-        ------
-        EnvironmentFault
-            The broker no longer answers.
-
-        """
+        """All present messages of the topic. Raises ``EnvironmentFault`` if the broker no longer answers."""
         answered = time.monotonic()
         while self._unread:
             unread = len(self._unread)
@@ -137,14 +130,7 @@ def producer_time(message: Message) -> int | None:
 
 
 class EndOffsets:
-    """Queries the ends of a topic's partitions over a persistent connection.
-
-    Parameters
-    ----------
-    connection, topic
-        The topic, and how to reach it.
-
-    """
+    """Queries the ends of a topic's partitions over a persistent connection."""
 
     def __init__(self, connection: Connection, topic: str) -> None:
         self._topic = topic

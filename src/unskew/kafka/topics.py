@@ -26,23 +26,14 @@ log = logging.getLogger(__name__)
 
 
 def require_reachable(connection: Connection) -> None:
-    """Check that the cluster answers.
-
-    Raises
-    ------
-    EnvironmentFault
-        It doesn't answer within eight seconds.
-    """
+    """Check that the cluster answers. Raises ``EnvironmentFault`` if it doesn't answer within eight seconds."""
     _query_metadata(connection)
 
 
 def list_topics(connection: Connection) -> dict[str, int]:
     """Topic → number of partitions, without Kafka's internal topics.
 
-    Raises
-    ------
-    EnvironmentFault
-        The cluster doesn't answer within eight seconds.
+    Raises ``EnvironmentFault`` if the cluster doesn't answer within eight seconds.
     """
     found = _query_metadata(connection).topics
     return {name: len(found[name].partitions) for name in sorted(found) if not name.startswith("__")}
@@ -68,30 +59,11 @@ def ensure_topic(
     *,
     any_number: bool = False,
 ) -> bool:
-    """Create the topic if it is missing.
+    """Create the topic if it is missing, with Kafka's settings ``config``. Return whether it was created.
 
-    Parameters
-    ----------
-    connection
-        The cluster.
-    name, partitions
-        The topic, and its required number of partitions. An input topic's are the sources.
-    config
-        Kafka's settings for a new topic.
-    any_number
-        Whether an existing topic may have any number of partitions.
-
-    Returns
-    -------
-    bool
-        Whether the topic was created.
-
-    Raises
-    ------
-    UsageError
-        The topic has another number of partitions, or Kafka refuses its name, partitions or settings.
-    EnvironmentFault
-        The cluster can't be reached, or refuses to create the topic.
+    An input topic's partitions are the sources. An existing topic must have so many, unless it may have ``any_number``.
+    Raises ``UsageError`` if the topic has another number of partitions, or Kafka refuses its name, partitions or
+    settings; ``EnvironmentFault`` if the cluster can't be reached, or refuses to create the topic.
     """
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic  # pyright: ignore[reportPrivateImportUsage]  it is public
@@ -151,24 +123,12 @@ def _release_id(described: Any) -> None:
 
 
 def end_offsets(connection: Connection, topic: str, *, committed: bool | None = None) -> dict[int, int]:
-    """Partition → the offset of its end for readers.
+    """Partition → the offset of its end for readers. Not every offset has a message: each transaction's end has one,
+    too.
 
-    Not every offset has a message: each transaction's end has one, too.
-
-    Parameters
-    ----------
-    connection, topic
-        The topic, and how to reach it.
-    committed
-        Whether readers read only committed messages. Their end is before the first message of an open transaction, and
-        other readers' the offset of the next message. Default: the connection's isolation.
-
-    Raises
-    ------
-    UsageError
-        If there is no such topic.
-    EnvironmentFault
-        If the cluster can't be reached.
+    If readers read only ``committed`` messages, their end is before the first message of an open transaction, and other
+    readers' is the offset of the next message. Default: the connection's isolation. Raises ``UsageError`` if there is
+    no such topic, and ``EnvironmentFault`` if the cluster can't be reached.
     """
     return _query_offsets(
         connection, topic, "latest", committed=connection.reads_committed if committed is None else committed
@@ -237,22 +197,10 @@ def _query_offsets(
 
 
 def await_leaders(ask: Callable[[], T], patience: float) -> T:
-    """Call ``ask``, repeatedly while partitions' leaders don't lead yet.
+    """Call ``ask``, which queries partitions' leaders, repeatedly for ``patience`` (s) while they don't lead yet.
 
-    After a topic's creation or a broker's start, leaders are in the metadata before they lead.
-
-    Parameters
-    ----------
-    ask : callable
-        Queries the leaders. It raises `KafkaException` if one doesn't answer.
-    patience : float
-        How long to repeat (s).
-
-    Raises
-    ------
-    KafkaException
-        The error of ``ask``, if it is another one, or lasts longer.
-
+    After a topic's creation or a broker's start, leaders are in the metadata before they lead. Raises the
+    ``KafkaException`` of ``ask``, if it is another one, or lasts longer.
     """
     from confluent_kafka import KafkaError, KafkaException
 

@@ -118,12 +118,8 @@ class BatchId:
     def follows(self, last: "BatchId | None", part: str) -> bool:
         """Whether a part with the last number ``last`` has yet to write this batch.
 
-        Raises
-        ------
-        EnvironmentFault
-            The part has written another batch of this number, or a later batch planned before this one: the checkpoint
-            was set back since, and its batches differ from the written ones.
-
+        Raises ``EnvironmentFault`` if the part has written another batch of this number, or a later batch planned
+        before this one: the checkpoint was set back since, and its batches differ from the written ones.
         """
         if last is None or self.batch > last.batch:
             return True
@@ -139,24 +135,9 @@ class BatchId:
 class TransactionalWriter:
     """Writes one part's transactions, with this process's producer for it.
 
-    Parameters
-    ----------
-    connection : Connection
-        The cluster.
-    name : str
-        The part's transactional id. A process that begins with it fences earlier ones.
-    commits : str
-        The topic of numbers, with the settings ``COMMITS``.
-    partition : int
-        The part's partition there.
-    otherwise : str
-        What works without transactions, for errors.
-
-    Raises
-    ------
-    EnvironmentFault
-        The broker refuses transactions, or can't be reached.
-
+    ``name`` is the part's transactional id. A process that begins with it fences earlier ones. ``commits`` is the topic
+    of numbers, with the settings ``COMMITS``, and ``partition`` the part's there. ``otherwise`` says, for errors, what
+    works without transactions. Raises ``EnvironmentFault`` if the broker refuses transactions, or can't be reached.
     """
 
     _kept: ClassVar[OrderedDict[tuple[Any, ...], Any]] = OrderedDict()
@@ -187,11 +168,7 @@ class TransactionalWriter:
     def fence(self) -> None:
         """Fence other processes with the part, and check that the broker lets us write it.
 
-        Raises
-        ------
-        EnvironmentFault
-            The broker refuses transactions, or doesn't answer.
-
+        Raises ``EnvironmentFault`` if the broker refuses transactions, or doesn't answer.
         """
         # Steps 1 to 3, in this order: after the fence no other process can commit with this id, and earlier commits
         # precede the mark.
@@ -204,11 +181,8 @@ class TransactionalWriter:
     def begin(self, topic: str, number: BatchId) -> bool:
         """Begin the transaction of a batch's records for a topic. False if the part has written this batch already.
 
-        Raises
-        ------
-        EnvironmentFault
-            The broker refuses transactions, or doesn't answer, or the part has written the batch under another plan.
-
+        Raises ``EnvironmentFault`` if the broker refuses transactions, or doesn't answer, or the part has written the
+        batch under another plan.
         """
         # With a producer from an earlier batch, steps 1 to 3 are skipped. If ``_last`` is this batch or a later one,
         # nothing is left to write, whoever has the part now. If it is older, another process may have written this
@@ -232,19 +206,10 @@ class TransactionalWriter:
         return False
 
     def put(self, records: list[dict[str, Any]]) -> None:
-        """Produce records. Wait while too many are in flight.
+        """Produce records. Wait while too many are in flight. Raises ``EnvironmentFault`` as ``finish``.
 
-        Parameters
-        ----------
-        records : list of dict
-            Each with ``key`` and ``value`` (bytes or None). All of them may have ``topic`` (str), ``partition`` (int),
-            and ``headers`` (a list of (str, bytes or None), or None).
-
-        Raises
-        ------
-        EnvironmentFault
-            As ``finish``.
-
+        Each has ``key`` and ``value`` (bytes or None). All of them may have ``topic`` (str), ``partition`` (int), and
+        ``headers`` (a list of (str, bytes or None), or None).
         """
         if not records:
             return
@@ -442,11 +407,7 @@ def _record_size(record: dict[str, Any]) -> int:
 class TransactionalDelivery:
     """Delivers a task's records of a batch, like ``TaskDelivery``, unless the part has written the batch.
 
-    Raises
-    ------
-    EnvironmentFault
-        As ``TransactionalWriter``.
-
+    Raises ``EnvironmentFault`` as ``TransactionalWriter``.
     """
 
     def __init__(self, writer: TransactionalWriter, topic: str, number: BatchId) -> None:
@@ -471,25 +432,11 @@ class TransactionalDelivery:
 def deliver_records(
     writer: TransactionalWriter, topic: str, number: BatchId, records: Callable[[], Iterable[list[dict[str, Any]]]]
 ) -> bool:
-    """Write a part's records of a batch, and retry if another process interrupts it.
+    """Write a part's records of a batch, and retry if another process interrupts it. Return whether they were written
+    now.
 
-    Parameters
-    ----------
-    writer, topic, number
-        The part's writer, the topic of its records, and the batch's number.
-    records : callable
-        Creates the records anew, in lists of bounded size.
-
-    Returns
-    -------
-    bool
-        Whether they were written now, and not before.
-
-    Raises
-    ------
-    EnvironmentFault
-        As ``TransactionalWriter.finish``, after some attempts.
-
+    ``records`` creates them anew, in lists of bounded size. After some attempts, raises ``EnvironmentFault`` as
+    ``TransactionalWriter.finish``.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -512,13 +459,7 @@ def deliver_records(
 def read_last_batch_ids(connection: Connection, topic: str, partitions: Iterable[int]) -> dict[int, BatchId]:
     """Partition of a topic of numbers → its last committed number, if any.
 
-    Only a partition's end is read, unless it has no numbers.
-
-    Raises
-    ------
-    EnvironmentFault
-        The broker doesn't answer.
-
+    Only a partition's end is read, unless it has no numbers. Raises ``EnvironmentFault`` if the broker doesn't answer.
     """
     with _open_consumer(connection, topic) as consumer:
         found = {
@@ -530,11 +471,7 @@ def read_last_batch_ids(connection: Connection, topic: str, partitions: Iterable
 def _read_last_before(connection: Connection, topic: str, partition: int, mark: int) -> BatchId | None:
     """A partition's last number, after all transactions that began before the record at ``mark`` have ended.
 
-    Raises
-    ------
-    EnvironmentFault
-        The broker doesn't answer, or such a transaction is open.
-
+    Raises ``EnvironmentFault`` if the broker doesn't answer, or such a transaction is open.
     """
     of, deadline, hangs = TopicPartition(topic, partition), time.monotonic() + _PATIENCE, False
     while True:

@@ -117,21 +117,9 @@ def apply_to_arrays(
 ) -> Column:
     """Apply a function to Arrow arrays, as a column of ``df`` that is non-deterministic for the optimizer.
 
-    So Spark neither pushes filters below it, nor evaluates it twice per row.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The columns' DataFrame.
-    function : iterator of tuples of Array → iterator of Array
-        It gets each Arrow batch's columns, and yields as many values. It may read ahead.
-    columns : sequence of Column
-        Its arguments.
-    returned : DataType
-        The type of its values.
-    name : str
-        Its name in plans. The default tells ``find_nondeterministic`` that a batch that runs again has the same values.
-
+    So Spark neither pushes filters below it, nor evaluates it twice per row. The function gets each Arrow batch's
+    ``columns``, and yields as many values, of the type ``returned``. It may read ahead. ``name`` is its name in plans.
+    The default tells ``find_nondeterministic`` that a batch that runs again has the same values.
     """
     if hasattr(F, "arrow_udf"):
         arrow: Any = F.arrow_udf(explain_import(_wrap_arrow_udf(function), name), returned)  # pyright: ignore[reportCallIssue, reportArgumentType]
@@ -195,22 +183,10 @@ def map_in_arrow(
     function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     schema: StructType | str,
 ) -> DataFrame:
-    """``df.select(*names).mapInArrow(function, schema)`` for columns of any name.
+    """``df.select(*names).mapInArrow(function, schema)`` for columns of any name, as in ``df.columns``.
 
     Spark looks up the columns by name, and fails if a name has a dot or a backtick, or two differ only in case. Here
     Spark sees other names, and the function gets the right ones.
-
-    Parameters
-    ----------
-    df : DataFrame
-        The columns' DataFrame.
-    names : sequence of str
-        The function's columns, as in ``df.columns``.
-    function : iterator of RecordBatch → iterator of RecordBatch
-        As for ``mapInArrow``.
-    schema : StructType or str
-        The function's schema.
-
     """
     given = df.columns
     plain = df.toDF(*(f"c{n}" for n in range(len(given)))).select(*(f"c{given.index(name)}" for name in names))
@@ -225,18 +201,10 @@ def map_in_arrow(
 def choose_disk_manager(version: str) -> str:
     """The class that writes a checkpoint's files to disk without a process (``readlink``) per file.
 
-    It moved in Spark 4.1. Before Spark starts, only the version says where it is.
+    It moved in Spark 4.1. Before Spark starts, only its version says where it is.
 
-    Parameters
-    ----------
-    version : str
-        Spark's version.
-
-    Examples
-    --------
     >>> choose_disk_manager("4.0.1").removeprefix("org.apache.spark.sql.execution.")
     'streaming.FileSystemBasedCheckpointFileManager'
-
     """
     major, minor = map(int, version.split(".")[:2])
     moved = "checkpointing." if (major, minor) >= (4, 1) else ""
@@ -297,11 +265,7 @@ def get_type(df: DataFrame, column: str | Column) -> DataType:
 def get_field(df: DataFrame, column: str | Column) -> StructField:
     """The name and type of a column, resolved by Spark: it may be a struct's field.
 
-    Raises
-    ------
-    UsageError
-        There is no such column.
-
+    Raises ``UsageError`` if there is no such column.
     """
     try:
         return df.select(column).schema[0]

@@ -87,22 +87,9 @@ def to_milliseconds(times: pa.Array) -> NDArray[np.int64]:
 def split_by_window(
     tuples: pa.RecordBatch, times: NDArray[np.int64], length_ms: int
 ) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-    """Divide n tuples by tumbling windows, oldest first.
+    """Divide n ≥ 1 tuples by tumbling windows of their times (ms), oldest first.
 
-    Parameters
-    ----------
-    tuples : RecordBatch
-        n ≥ 1 tuples.
-    times : int64[n]
-        Their times (ms).
-    length_ms : int
-        The windows' length.
-
-    Yields
-    ------
-    (int, RecordBatch, int)
-        A window's start (ms), its tuples in order, and their latest time (ms).
-
+    Yields a window's start (ms), its tuples in order, and their latest time (ms).
     """
     starts = times // length_ms * length_ms
     if (starts == starts[0]).all():
@@ -118,14 +105,9 @@ def split_by_window(
 def make_batch_time(ahead_ms: int, beside: Column | None = None) -> Column:
     """The batch's time, which Spark logs with the batch, so that a replay has the same windows.
 
-    Parameters
-    ----------
-    ahead_ms : int
-        How far batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
-    beside : Column, optional
-        Any column, if there are few rows. A function then looks up the time in each row, in half a microsecond. Without
-        it, the time is a constant in Spark's generated code, which Spark compiles anew in each batch.
-
+    ``ahead_ms`` is how far it is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``). If there are few
+    rows, give any column (``beside``). A function then looks up the time in each row, in half a microsecond. Without
+    it, the time is a constant in Spark's generated code, which Spark compiles anew in each batch.
     """
     time = F.timestamp_add("MILLISECOND", F.lit(ahead_ms), F.current_timestamp())
     return time if beside is None else F.get(F.transform(F.array(beside), lambda _: time), F.lit(0))
