@@ -48,16 +48,7 @@ BY_SAS = "SAS"
 
 
 class AbfsFolder(ObjectFolder):
-    """A folder of a container: the blobs whose names have a common beginning.
-
-    Parameters
-    ----------
-    container : azure.storage.blob.ContainerClient
-        The client.
-    path : str
-        The folder's path in the container.
-
-    """
+    """A folder of a container: the blobs whose names have a common beginning."""
 
     def __init__(self, container: ContainerClient, path: str) -> None:
         super().__init__(path)
@@ -67,11 +58,8 @@ class AbfsFolder(ObjectFolder):
     def at(cls, scheme: str, host: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of ``scheme://container@account.dfs.…``, according to Hadoop's settings ``fs.azure.…``.
 
-        Raises
-        ------
-        UsageError
-            The settings ask for credentials of another kind than the account's key or a SAS token, or there is none.
-
+        Raises ``UsageError`` if the settings ask for credentials of another kind than the account's key or a SAS token,
+        or there is none.
         """
         container, _, server = host.partition("@")
         kind = access.get(TYPE, _SHARED_KEY)
@@ -100,12 +88,12 @@ class AbfsFolder(ObjectFolder):
         return cls(_connect_container(os.getpid(), url, container, account, kind, secret), path)
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``. It takes a Get Blob, of a large file one for each part."""
+        """It takes a Get Blob, of a large file one for each part."""
         with _translate_errors():
             return self._container.download_blob(self._start + name).readall()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``. It takes a Get Blob Properties, and a Get Blob for each part."""
+        """It takes a Get Blob Properties, and a Get Blob for each part."""
         with _translate_errors():
             blob = self._container.get_blob_client(self._start + name)
             return pa.PythonFile(_BlobReader(blob, blob.get_blob_properties().size), mode="r")

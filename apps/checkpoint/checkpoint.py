@@ -49,23 +49,9 @@ class Batch:
 
 
 class Checkpoint:
-    """A checkpoint location: Spark's own logs, which are only read, and our files beside them.
+    """A query's checkpoint location: Spark's own logs, which are only read, and our files beside them.
 
-    Attributes
-    ----------
-    location : Location
-        The checkpoint's location.
-
-    Parameters
-    ----------
-    where : str or Location
-        The query's checkpoint location.
-
-    Raises
-    ------
-    UsageError
-        The address is of no kind that a checkpoint can have.
-
+    Raises ``UsageError`` if the address is of no kind that a checkpoint can have.
     """
 
     def __init__(self, where: Where) -> None:
@@ -81,22 +67,12 @@ class Checkpoint:
     def check(self, run: Mapping[str, object], changing: Collection[str] = ()) -> dict[str, Any]:
         """Refuse a checkpoint that belongs to another run, and return the record of this run as ``claim`` writes it.
 
-        A field that only one of the two runs has is no reason to refuse. The returned record has the fields of both.
+        ``run`` has the fields that distinguish the run from others. A field that only one of the two runs has is no
+        reason to refuse. The returned record has the fields of both, and of the fields that may differ (``changing``)
+        this run's values.
 
-        Parameters
-        ----------
-        run : mapping
-            The fields that distinguish the run from others.
-        changing : collection of str
-            Fields that may differ. The record gets this run's values of them.
-
-        Raises
-        ------
-        UsageError
-            The checkpoint belongs to a run of another grouping, worker count, source, …, or has another format.
-        EnvironmentFault
-            The record can't be read.
-
+        Raises ``UsageError`` if the checkpoint belongs to a run of another grouping, worker count, source, …, or has
+        another format; ``EnvironmentFault`` if the record can't be read.
         """
         given = orjson.loads(orjson.dumps({"format": FORMAT, **run}))
         found = self.read_record()
@@ -116,11 +92,7 @@ class Checkpoint:
     def claim(self, run: Mapping[str, object], changing: Collection[str] = ()) -> None:
         """Record the run that this checkpoint belongs to. As ``check`` does, refuse the checkpoint of another run.
 
-        Raises
-        ------
-        EnvironmentFault
-            The record can't be written.
-
+        Raises ``EnvironmentFault`` if the record can't be written.
         """
 
         def record() -> bytes:
@@ -140,11 +112,7 @@ class Checkpoint:
     def require_writable(self) -> None:
         """Check that the checkpoint can be written, with an empty file.
 
-        Raises
-        ------
-        EnvironmentFault
-            It can't be written.
-
+        Raises ``EnvironmentFault`` if it can't be written.
         """
         name = f"writable-{uuid.uuid4().hex}"
         self._own.write(name, b"")
@@ -182,11 +150,7 @@ class Checkpoint:
     def planned_ms(self, number: int) -> int:
         """When a batch that has started was planned (ms), as ``Batch`` has it, whatever the query's sources.
 
-        Raises
-        ------
-        FileNotFoundError
-            No such batch was planned, or Spark has removed its entry.
-
+        Raises ``FileNotFoundError`` if no such batch was planned, or Spark has removed its entry.
         """
         return int(orjson.loads(self._log("offsets", number)[1])["batchTimestampMs"])
 

@@ -68,13 +68,8 @@ class Folder(ABC):
 def read_patiently(read: Callable[[], T]) -> T:
     """What ``read`` returns as soon as it finds a file that another machine has written.
 
-    A network file system may remember for a minute that a file was missing.
-
-    Raises
-    ------
-    FileNotFoundError
-        It isn't there after ``PATIENCE``.
-
+    A network file system may remember for a minute that a file was missing. Raises ``FileNotFoundError`` if it isn't
+    there after ``PATIENCE``.
     """
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -111,13 +106,7 @@ def filter_numbers(names: Iterable[str]) -> list[int]:
 def list_just_below(folder: str, paths: Iterable[str]) -> list[str]:
     """The names of files and folders right below a folder of a store that has only paths.
 
-    Parameters
-    ----------
-    folder : str
-        Its path, with a slash at the end.
-    paths : iterable of str
-        The paths of what is there, folders with a slash at the end. The folder's own may be among them: others mark
-        folders so.
+    Paths of folders have a slash at the end. The folder's own may be among them: others mark folders so.
 
     >>> list_just_below("a/", ["a/", "a/1", "a/b/"])
     ['1', 'b']
@@ -174,7 +163,7 @@ class LocalFolder(Folder):
         self._sync()
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``. It makes a link, which fails if there is a file of that name."""
+        """It makes a link, which fails if there is a file of that name."""
         if (self._path / name).exists():
             return False
         unfinished = self._write_unfinished(name, data)
@@ -245,7 +234,7 @@ class ObjectFolder(Folder):
         self._upload(self._start + name, data, replace=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: an upload on the condition that there is no object of that name.
+        """An upload on the condition that there is no object of that name.
 
         If the answer is lost, the client sends the request again, and finds what the first one has written.
         """
@@ -260,7 +249,7 @@ class ObjectFolder(Folder):
             self._delete(self._start + name)
 
     def clear(self) -> None:
-        """As ``Folder``. It takes the requests to list and to delete each object."""
+        """It takes the requests to list and to delete each object."""
         for path in reversed(self._list_paths(recursive=True)):  # a data lake also lists folders, which must be empty
             self.remove(path.removeprefix(self._start))
 

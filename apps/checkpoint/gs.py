@@ -47,16 +47,7 @@ _AHEAD = 1 << 20  # bytes that a file to read parts of reads at least; the clien
 
 
 class GsFolder(ObjectFolder):
-    """A folder of a bucket: the objects whose names have a common beginning.
-
-    Parameters
-    ----------
-    bucket : google.cloud.storage.Bucket
-        The bucket, with its client.
-    path : str
-        The folder's path in the bucket.
-
-    """
+    """A folder of a bucket: the objects whose names have a common beginning."""
 
     def __init__(self, bucket: storage.Bucket, path: str) -> None:
         super().__init__(path)
@@ -66,11 +57,7 @@ class GsFolder(ObjectFolder):
     def at(cls, bucket: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of a bucket, according to Hadoop's settings ``fs.gs.…``.
 
-        Raises
-        ------
-        UsageError
-            The settings ask for credentials of another kind, or name no key file.
-
+        Raises ``UsageError`` if the settings ask for credentials of another kind, or name no key file.
         """
         kind = access.get(_TYPE, _DEFAULT)
         if kind not in _VALID:
@@ -85,12 +72,12 @@ class GsFolder(ObjectFolder):
         return cls(client.bucket(bucket), path)
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``. It takes a GET."""
+        """It takes a GET."""
         with _translate_errors():
             return self._bucket.blob(self._start + name).download_as_bytes()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``. It takes a GET of its size, and a GET for each part that isn't close to the last one."""
+        """It takes a GET of its size, and a GET for each part that isn't close to the last one."""
         with _translate_errors():
             blob = self._bucket.blob(self._start + name)
             blob.reload()

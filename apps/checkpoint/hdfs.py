@@ -35,11 +35,7 @@ class HdfsFolder(Folder):
     def at(cls, host: str, path: str, access: Mapping[str, str]) -> Self:
         """A folder of ``hdfs://host``, according to Hadoop's settings and the files in ``HADOOP_CONF_DIR``.
 
-        Raises
-        ------
-        EnvironmentFault
-            The client isn't installed.
-
+        Raises ``EnvironmentFault`` if the client isn't installed.
         """
         return cls(_connect_client(os.getpid(), host, tuple(sorted(access.items()))), path)
 
@@ -59,7 +55,7 @@ class HdfsFolder(Folder):
         self._client.rename(self._write_unfinished(name, data), self._of(name), overwrite=True)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``. The name node refuses to rename a file to a name that is taken."""
+        """The name node refuses to rename a file to a name that is taken."""
         unfinished = self._write_unfinished(name, data)
         try:
             self._client.rename(unfinished, self._of(name), overwrite=False)

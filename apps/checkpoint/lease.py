@@ -49,12 +49,6 @@ class Lease:
 
     The record has one name, which the last writer sets, so no list of files is needed. If two drivers begin at the same
     moment, one sees the other's name at its next check, on any store.
-
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-
     """
 
     def __init__(self, checkpoint: Where) -> None:
@@ -76,11 +70,7 @@ class Lease:
     def acquire(self) -> None:
         """Take the checkpoint. The driver that had it before ends at its next check.
 
-        Raises
-        ------
-        EnvironmentFault
-            The checkpoint can't be written.
-
+        Raises ``EnvironmentFault`` if the checkpoint can't be written.
         """
         name, before = get_driver_name(), self._read(_HOLDER)
         lost = dict.fromkeys([*before["lost"], before["name"]] if before else ())
@@ -104,13 +94,7 @@ class Lease:
     def require(self) -> None:
         """Check whether this driver still has the checkpoint.
 
-        Raises
-        ------
-        LeaseLost
-            Another driver has it.
-        EnvironmentFault
-            The checkpoint can't be read.
-
+        Raises ``LeaseLost`` if another driver has it; ``EnvironmentFault`` if the checkpoint can't be read.
         """
         holder = self._read(_HOLDER)
         if holder is None:

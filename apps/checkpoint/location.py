@@ -74,11 +74,8 @@ class Location:
     def of(cls, where: "Where", conf: Mapping[str, str] | None = None) -> Self:
         """The location of an address, according to Spark's settings and this process' environment.
 
-        Raises
-        ------
-        UsageError
-            The address is of no kind that a checkpoint can have, or Spark reads ``s3://`` by another class than S3A.
-
+        Raises ``UsageError`` if the address is of no kind that a checkpoint can have, or Spark reads ``s3://`` by
+        another class than S3A.
         """
         if isinstance(where, Location):
             return cls(where.address, where.access)

@@ -24,15 +24,9 @@ _SELDOM = 64
 
 
 class Overflow:
-    """What one call of an operator gives.
+    """What one call of an operator gives: at most ``most`` bytes of blobs through Spark, and the others as files.
 
-    Parameters
-    ----------
-    where : str or Location, optional
-        The query's checkpoint location. None: there are no files, and no bound.
-    most : int
-        How many bytes of blobs go through Spark.
-
+    Without the query's checkpoint location there are no files, and no bound.
     """
 
     def __init__(self, where: Where | None, most: int = MOST) -> None:
@@ -63,11 +57,7 @@ class Overflow:
 def fetch_blob(blob: bytes, where: Where | None) -> bytes:
     """The blob that ``Overflow.put`` was given. ``where`` is the query's checkpoint location.
 
-    Raises
-    ------
-    EnvironmentFault
-        Its file isn't there.
-
+    Raises ``EnvironmentFault`` if its file isn't there.
     """
     if where is None or not blob.startswith(_FILE):
         return blob

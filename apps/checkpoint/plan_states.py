@@ -18,14 +18,7 @@ from unskew.grouping.feedback_loop import PlanState
 
 @dataclass(frozen=True)
 class PlanStateLog:
-    """The versions of one query's ``PlanState``. Spark sends it to the tasks.
-
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-
-    """
+    """The versions of one query's ``PlanState``. Spark sends it to the tasks."""
 
     checkpoint: Where
 

@@ -52,25 +52,25 @@ class S3Folder(Folder):
         return cls(_connect_files(*of), f"{bucket}{path.rstrip('/')}", partial(_connect_files, *of, creating=True))
 
     def names(self) -> list[str]:
-        """As ``Folder``. It takes a LIST."""
+        """It takes a LIST."""
         found = self._files.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
         return [each.base_name for each in found]
 
     def read(self, name: str) -> bytes:
-        """As ``Folder``. It takes a HEAD and a GET."""
+        """It takes a HEAD and a GET."""
         with self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return stream.read()
 
     def open(self, name: str) -> pa.NativeFile:
-        """As ``Folder``. It takes a HEAD, and a GET for each part."""
+        """It takes a HEAD, and a GET for each part."""
         return self._files.open_input_file(f"{self._path}/{name}")
 
     def write(self, name: str, data: bytes) -> None:
-        """As ``Folder``. It takes a PUT. A large file is uploaded in parts, which S3 then puts together."""
+        """It takes a PUT. A large file is uploaded in parts, which S3 then puts together."""
         self._put(self._files, name, data)
 
     def create(self, name: str, data: bytes) -> bool:
-        """As ``Folder``: a PUT on the condition that there is no object of that name (``If-None-Match: *``).
+        """A PUT on the condition that there is no object of that name (``If-None-Match: *``).
 
         If the answer is lost, the client sends the request again, and finds what the first one has written. We look
         before, for stores that don't know the condition.
@@ -97,7 +97,7 @@ class S3Folder(Folder):
             stream.write(data)
 
     def remove(self, name: str) -> None:
-        """As ``Folder``. It takes a HEAD, a DELETE, and the PUT of an empty object for the folder."""
+        """It takes a HEAD, a DELETE, and the PUT of an empty object for the folder."""
         with contextlib.suppress(FileNotFoundError):
             self._files.delete_file(f"{self._path}/{name}")
 

@@ -29,14 +29,7 @@ _UNLISTED = 64
 
 
 class Versions:
-    """The versions of one value, in one folder of a checkpoint.
-
-    Parameters
-    ----------
-    where : str or Location
-        The folder, which the first ``write`` makes.
-
-    """
+    """The versions of one value, in one folder of a checkpoint, which the first ``write`` makes."""
 
     def __init__(self, where: Where) -> None:
         location = Location.of(where)
@@ -103,18 +96,7 @@ class BatchClock:
     driver's clock is behind. The next batch's time would then be in closed windows. So batch time is set ahead of the
     clock, until the clock is right again. If the clock is ahead of the brokers', batch time is behind it as long.
 
-    Parameters
-    ----------
-    checkpoint : str or Location
-        The query's checkpoint location.
-    planned : int
-        The newest planned batch.
-
-    Attributes
-    ----------
-    ahead_ms : int
-        How far it is ahead from the next batch on. It is negative if batch time is behind the clock.
-
+    ``ahead_ms`` is how far it is ahead from the next batch on. It is negative if batch time is behind the clock.
     """
 
     def __init__(self, checkpoint: Where, planned: int = 0) -> None:

@@ -27,13 +27,8 @@ _seen: set[tuple[str, str]] = set()
 def require_visible(where: Where) -> None:
     """Check that the calling task sees its query's checkpoint. A task of no query isn't checked.
 
-    Raises
-    ------
-    UsageError
-        This task sees no checkpoint, or another query's.
-    EnvironmentFault
-        The location can't be reached.
-
+    Raises ``UsageError`` if this task sees no checkpoint, or another query's; ``EnvironmentFault`` if the location
+    can't be reached.
     """
     context = TaskContext.get()
     query = context.getLocalProperty(_QUERY) if context else None
@@ -54,13 +49,7 @@ def require_visible(where: Where) -> None:
 def require_own_query(spark: SparkSession, where: Where) -> None:
     """Check that a checkpoint is that of the query whose ``foreachBatch`` the calling thread of the driver runs.
 
-    Raises
-    ------
-    UsageError
-        It is another query's, or none.
-    EnvironmentFault
-        The location can't be reached.
-
+    Raises ``UsageError`` if it is another query's, or none; ``EnvironmentFault`` if the location can't be reached.
     """
     query, location = spark.sparkContext.getLocalProperty(_QUERY), Location.of(where)
     found = _read_query_id(location.folder())
@@ -82,11 +71,8 @@ def _read_query_id(folder: Folder) -> str:
 def require_shared(spark: SparkSession, location: Location, *names: str) -> None:
     """Check that Spark's driver sees a file that this process has written.
 
-    Raises
-    ------
-    UsageError
-        It doesn't: the file system is another one, or Spark Connect's server is on another machine.
-
+    Raises ``UsageError`` if it doesn't: the file system is another one, or Spark Connect's server is on another
+    machine.
     """
     try:
         _ = spark.read.text(location.below(*names).address).schema

@@ -170,11 +170,7 @@ def balanced_join(
 def _check_sides(left: DataFrame, right: DataFrame, on: str | Sequence[str]) -> dict[str, DataType]:
     """The columns that must be equal, and the type by which they are compared.
 
-    Raises
-    ------
-    UsageError
-        As ``balanced_join``.
-
+    Raises ``UsageError`` as ``balanced_join``.
     """
     for name, side in (("left", left), ("right", right)):
         require_frame(side, name)

@@ -151,11 +151,7 @@ def balanced_lookup(
 def _parse_columns(df: DataFrame, columns: StructType | str) -> StructType:
     """The columns that are looked up.
 
-    Raises
-    ------
-    UsageError
-        There are none, the DataFrame has one of them already, or one is called as the key's.
-
+    Raises ``UsageError`` if there are none, the DataFrame has one of them already, or one is called as the key's.
     """
     found = parse_result_type(df.sparkSession, columns)
     if not found.names:

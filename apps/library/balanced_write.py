@@ -186,14 +186,7 @@ def _list_sort_columns(df: DataFrame, sort_by: Any, target: TableTarget) -> list
 
 
 def _add_partition_columns(df: DataFrame, by: Any, target: TableTarget) -> tuple[DataFrame, list[str]]:
-    """The DataFrame with the partition columns, and their names.
-
-    Raises
-    ------
-    UsageError
-        As ``balanced_write``.
-
-    """
+    """The DataFrame with the partition columns, and their names. Raises ``UsageError`` as ``balanced_write``."""
     names: list[str] = []
     for each in _list_columns("by", by, least=1):
         name = get_field(df, each).name if isinstance(each, Column) else find_same_column(df, each)

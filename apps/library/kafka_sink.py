@@ -183,13 +183,8 @@ def load_or_create_writers(
 ) -> TransactionalPartitions:
     """The parts of a checkpoint, which notes their number (given, or the default) once for all.
 
-    Raises
-    ------
-    UsageError
-        It has noted another number than the given one.
-    EnvironmentFault
-        The checkpoint can't be read or written, or the broker can't be reached.
-
+    Raises ``UsageError`` if it has noted another number than the given one; ``EnvironmentFault`` if the checkpoint
+    can't be read or written, or the broker can't be reached.
     """
     made = load_or_create(checkpoint, given or default, partial(_make_writers, connection, topic))
     there = made.of(_RECORDS)
@@ -204,15 +199,8 @@ def load_or_create_writers(
 def require_allowed(made: TransactionalPartitions) -> None:
     """Make the topic with the numbers if it is missing, and check that the broker grants transactions.
 
-    It disturbs no query.
-
-    Raises
-    ------
-    UsageError
-        The topic has another number of partitions.
-    EnvironmentFault
-        The broker refuses the topic or transactions, or can't be reached.
-
+    It disturbs no query. Raises ``UsageError`` if the topic has another number of partitions; ``EnvironmentFault`` if
+    the broker refuses the topic or transactions, or can't be reached.
     """
     ensure_topic(made.connection, made.topic, made.partitions, COMMITS)
     trial = made.writer(_TRIAL)
@@ -228,11 +216,7 @@ def _make_writers(connection: Connection, topic: str, found: Mapping[str, Any]) 
 def select_columns(df: DataFrame) -> tuple[str, ...]:
     """The columns that Kafka gets.
 
-    Raises
-    ------
-    UsageError
-        There is no ``value``, there are several columns of a name, or one has another type.
-
+    Raises ``UsageError`` if there is no ``value``, there are several columns of a name, or one has another type.
     """
     if "value" not in df.columns:
         raise explain_missing_column(df, "value")
@@ -259,11 +243,8 @@ def _is_writable(name: str, kind: DataType) -> bool:
 def choose_dividing_columns(df: DataFrame, columns: tuple[str, ...], *, repeatable: bool = False) -> tuple[str, ...]:
     """The columns that divide records into parts: of each record the first that isn't null.
 
-    Raises
-    ------
-    UsageError
-        The plan shows that another attempt of a batch may make the first one otherwise, and nobody says that it won't.
-
+    Raises ``UsageError`` if the plan shows that another attempt of a batch may make the first one otherwise, and nobody
+    says that it won't.
     """
     first = "key" if "key" in columns else "value"
     found = [] if repeatable else find_nondeterministic(df.select(first))

@@ -191,19 +191,8 @@ def _execute_in_batches(
 ) -> DataFrame:
     """The results that workers and mergers make of the tuples of one stream or several, as parcels.
 
-    Parameters
-    ----------
-    streams : sequence of DataFrames
-        The tuples of each stream.
-    routing, config, source, cost
-        As for ``execute_at_once``.
-    key_record : mapping
-        What the checkpoint records of the key.
-    lateness_ms : int
-        How late a tuple may be, by event time.
-    idle_batches : bool
-        Whether there is a batch at every trigger.
-
+    ``key_record`` is what the checkpoint records of the key. The arguments before it are as for ``execute_at_once``,
+    and the others as for ``keyed_map``.
     """
     spark, moving = streams[0].sparkSession, not config.split
     prepare_feedback(spark, routing, moving=moving)
@@ -284,11 +273,8 @@ def _describe_key(by: KeyColumns, key: Key) -> dict[str, Any]:
 def _check_several(route: RouteOptions, *, split: bool, observe: str | None) -> None:
     """Refuse what several streams can't have.
 
-    Raises
-    ------
-    UsageError
-        The sources have numbers, which two streams might share, or an observation would count the keys of each stream.
-
+    Raises ``UsageError`` if the sources have numbers, which two streams might share, or an observation would count the
+    keys of each stream.
     """
     if route.source is not None:
         raise UsageError("source is given, but sources of several streams might have one number; valid: no source")
@@ -302,11 +288,7 @@ def _check_several(route: RouteOptions, *, split: bool, observe: str | None) -> 
 def _align_frames(given: DataFrame | Sequence[DataFrame]) -> list[DataFrame]:
     """The DataFrames with the same columns; one that a DataFrame lacks is null there.
 
-    Raises
-    ------
-    UsageError
-        There is none, one is something else, or some are streams and others aren't.
-
+    Raises ``UsageError`` if there is none, one is something else, or some are streams and others aren't.
     """
     frames: list[Any] = [*given] if isinstance(given, list | tuple) else [given]
     if not frames:
@@ -336,11 +318,7 @@ def _list_tuples(
 ) -> list[DataFrame]:
     """The tuples of each DataFrame, as ``_select_tuples`` has them. ``by`` is the key of the first one.
 
-    Raises
-    ------
-    UsageError
-        A DataFrame's key is of another type than the first one's.
-
+    Raises ``UsageError`` if a DataFrame's key is of another type than the first one's.
     """
     found, keys = [], [by, *(KeyColumns.of(frame, key) for frame in frames[1:])]
     for number, (frame, own) in enumerate(zip(frames, keys, strict=True)):

@@ -73,13 +73,8 @@ class RouteOptions:
     def make_routing(self, df: DataFrame, *, feedback: bool = False) -> Routing:
         """The routing of a DataFrame's rows, without the driver's plans.
 
-        ``feedback`` says that the query's workers report to the driver, for which it needs a checkpoint.
-
-        Raises
-        ------
-        UsageError
-            As ``Routing.check`` and ``resolve_location``.
-
+        ``feedback`` says that the query's workers report to the driver, for which it needs a checkpoint. Raises
+        ``UsageError`` as ``Routing.check`` and ``resolve_location``.
         """
         routing = Routing(self.grouping, self.workers, options=dict(self.options), seed=self.seed, name=self.name)
         routing.check(costs=self.cost is not None, feedback=feedback)
@@ -92,11 +87,7 @@ class RouteOptions:
     def make_columns(self, df: DataFrame) -> dict[str, Column]:
         """What a router reads beside the key: ``source`` and ``cost`` if given, and ``time`` if the grouping uses it.
 
-        Raises
-        ------
-        UsageError
-            There is no such column, or it is of another type.
-
+        Raises ``UsageError`` if there is no such column, or it is of another type.
         """
         columns = self.make_source_and_cost(df)
         if get_grouping(self.grouping).uses_time:

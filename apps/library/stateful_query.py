@@ -26,21 +26,10 @@ def require_rocksdb(df: DataFrame, function: str) -> None:
 
 
 def select_timely(df: DataFrame, moment: Column, ahead_ms: int, observe: Observation | None, number: int) -> DataFrame:
-    """The rows that have a time, of a stream one at most ``ahead_ms`` after the batch's.
+    """The rows whose time (``moment``) isn't null, and in a stream is at most ``ahead_ms`` after the batch's.
 
-    Parameters
-    ----------
-    df : DataFrame
-        The rows.
-    moment : Column
-        Their times.
-    ahead_ms : int
-        How far ahead a time may be (ms).
-    observe : Observation, optional
-        The observation in which Spark counts the rows that are left out.
-    number : int
-        The DataFrame's number among those of the query.
-
+    Spark counts those that are left out in an observation, if there is one. ``number`` is the DataFrame's among those
+    of the query.
     """
     timely = moment.isNotNull()
     if df.isStreaming:
@@ -60,19 +49,8 @@ def claim_checkpoint(
 ) -> None:
     """Record a query in its checkpoint: only the same tokens, in as many partitions, find its states again.
 
-    Parameters
-    ----------
-    spark, location
-        The session, and the checkpoint's location.
-    record : mapping
-        What the checkpoint records of the query.
-    changing : sequence of str
-        The fields of the record that may differ from those that are recorded.
-    partitions : int
-        The number of the state's partitions.
-    tokens : list of int
-        The workers' tokens.
-
+    ``record`` is what the checkpoint records of the query. ``changing`` are the fields of it that may differ from those
+    that are recorded.
     """
     checkpoint = Checkpoint(location)
     place = {"statePartitions": partitions, "tokens": tokens}

@@ -41,13 +41,8 @@ def execute_at_once(
 ) -> DataFrame:
     """The results that workers and mergers make of all tuples, as parcels.
 
-    Parameters
-    ----------
-    tuples, routing, config, cost
-        As for ``unskew.apps.worker.stateful.flow.route_to_workers``.
-    source : Column, optional
-        The source of each row. Default: the task's number.
-
+    The arguments are those of ``unskew.apps.worker.stateful.flow.route_to_workers``. By default, a row's source is its
+    task's number.
     """
     if config.split:
         config = replace(config, merge_every=AT_THE_END)

@@ -175,11 +175,7 @@ class _Side:
 def _name_results(sides: Sequence[_Side], on: Sequence[str]) -> tuple[list[str], list[str]]:
     """The names of the results' columns of each side. Names that differ in case alone are the same, as to Spark.
 
-    Raises
-    ------
-    UsageError
-        Two columns would have the same name.
-
+    Raises ``UsageError`` if two columns would have the same name.
     """
     left, right = ([field.name for field in side.fields] for side in sides)
     lower = {name.lower() for name in left}

@@ -74,22 +74,9 @@ class TableTarget:
     ) -> None:
         """Write rows that are where they are to be written, and sorted by their partitions.
 
-        Parameters
-        ----------
-        df : DataFrame
-            The rows.
-        names, added : sequence of str
-            The partition columns, and those of them that are expressions.
-        rows : int, optional
-            The most rows of a file; for files and Delta alone.
-        options : mapping
-            The user's options, which have precedence over ours.
-
-        Raises
-        ------
-        UsageError
-            The session has no Delta.
-
+        ``names`` are the partition columns, and ``added`` those of them that are expressions. ``rows`` is the most of a
+        file, for files and Delta alone. The user's ``options`` have precedence over ours. Raises ``UsageError`` if the
+        session has no Delta.
         """
         if self.format == "iceberg":
             self._write_iceberg(df, added, options)

@@ -65,25 +65,8 @@ def check_operator(
 ) -> Iterator[PropertyResult]:
     """Check every property on random tuples, small cases first.
 
-    Parameters
-    ----------
-    work : KeyedOperator
-        The operator to check.
-    cases : int
-        The number of cases.
-    seed : int
-        The seed of the random tuples. Equal seeds give equal cases.
-    types : mapping of str to DataType, optional
-        The types of the columns that are not in the operator's ``types``. Default: strings.
-    nulls : bool
-        Whether values may be null, and floats also NaN or infinite.
-
-
-    Yields
-    ------
-    PropertyResult
-        The result of one property.
-
+    Equal seeds give equal cases. ``types`` has those of columns that are not in the operator's ``types``, by default
+    strings. With ``nulls``, values may be null, and floats also NaN or infinite.
     """
     for name, (says, holds) in _PROPERTIES.items():
         if name == "upgrade" and not work.previous_schemas:
@@ -308,21 +291,9 @@ def _shorten_text(what: object) -> str:
 def make_case(
     work: KeyedOperator, size: int, seed: int, types: Mapping[str, pa.DataType], *, nulls: bool
 ) -> OperatorCase:
-    """A random case. Equal arguments give equal cases.
+    """A random case of at most ``size`` tuples, with the operator's columns. Equal arguments give equal cases.
 
-    Parameters
-    ----------
-    work : KeyedOperator
-        The operator, whose columns the tuples have.
-    size : int
-        The largest number of tuples, at least 1.
-    seed : int
-        The seed of all random values.
-    types : mapping of str to DataType
-        The types of columns. Other columns have the type to which the operator casts them, or are strings.
-    nulls : bool
-        Whether values may be null.
-
+    A column has its type in ``types``, or the one to which the operator casts it, or is a string.
     """
     random = np.random.default_rng([seed, size])
     n = int(random.integers(1, size + 1))

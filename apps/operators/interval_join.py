@@ -277,11 +277,7 @@ class IntervalJoin(KeyedOperator):
 def _parse_types(columns: str) -> dict[str, pa.DataType]:
     """Parse columns with Arrow's types, such as ``"price double, size int64"``.
 
-    Raises
-    ------
-    UsageError
-        The syntax is different, or a type isn't one of Arrow's.
-
+    Raises ``UsageError`` if the syntax is different, or a type isn't one of Arrow's.
     """
     found = {}
     for column in filter(None, (each.strip() for each in columns.split(","))):

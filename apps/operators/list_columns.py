@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 def flatten_lists(lists: pa.ListArray, slots: NDArray[np.int32] | None = None) -> pa.Table:
     """The entries of n lists of structs: a table of ``slot`` (int32) and the structs' fields, in the lists' order.
 
-    Parameters
-    ----------
-    lists : list<struct>[n]
-        A null has no entries.
-    slots : int32[n]
-        The slot of each list. Without it, list *i* has slot *i*.
-
+    ``slots``, int32[n], are those of the lists. Without them, list *i* has slot *i*. A null has no entries.
     """
     flat: Any = lists.flatten()
     names = [field.name for field in lists.type.value_type]

@@ -22,30 +22,18 @@ _KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
 
 
 def import_operator(path: str, options: Mapping[str, str] | None = None, others: Iterable[str] = ()) -> KeyedOperator:
-    """Create the operator that a path names.
+    """Create the operator that a path names, ``MODULE:NAME``, which may be in a module of the current folder.
 
-    Parameters
-    ----------
-    path : str
-        ``MODULE:NAME``. It names a subclass of ``KeyedOperator``, a function that returns a keyed operator, or an
-        instance. Modules in the current folder are found.
-    options : mapping of str to str
-        Parameters of the class or the function. Each is parsed as its annotated type: ``str``, ``int``, ``float``,
-        ``bool``, or a tuple of one of these, separated by commas. A parameter that takes a str among other types, such
-        as a duration, gets the text.
-    others : iterable of str
-        Other valid names of options, for the error.
+    It names a subclass of ``KeyedOperator``, a function that returns a keyed operator, or an instance. ``options`` are
+    parameters of the class or the function. Each is parsed as its annotated type: ``str``, ``int``, ``float``,
+    ``bool``, or a tuple of one of these, separated by commas. A parameter that takes a str among other types, such as a
+    duration, gets the text. ``others`` are other valid names of options, for the error.
 
-    Raises
-    ------
-    UsageError
-        The operator can't be loaded or isn't a keyed operator, it has no such option, or a value is invalid.
+    Raises ``UsageError`` if the operator can't be loaded or isn't a keyed operator, it has no such option, or a value
+    is invalid.
 
-    Examples
-    --------
     >>> import_operator("unskew.operators:Sessions", {"gap": "30"}).gap_ms
     30000
-
     """
     made = import_object(path)
     given = dict(options or {})
@@ -69,13 +57,8 @@ def import_operator(path: str, options: Mapping[str, str] | None = None, others:
 def import_object(path: str) -> Any:
     """The object that ``MODULE:NAME`` names.
 
-    A module from outside unskew is pickled by value, so that Spark's workers needn't have it.
-
-    Raises
-    ------
-    UsageError
-        The object can't be loaded.
-
+    A module from outside unskew is pickled by value, so that Spark's workers needn't have it. Raises ``UsageError`` if
+    the object can't be loaded.
     """
     module, colon, name = path.partition(":")
     if not colon or not module or module.startswith(".") or not name:
@@ -156,18 +139,10 @@ def list_parameters(make: Any) -> dict[str, inspect.Parameter]:
 
 
 def read_value(name: str, text: str, kind: Any) -> Any:
-    """Parse a text as a parameter's type. The name is for the error.
+    """Parse a text as a parameter's type. The name is for the error: ``UsageError`` if the value is invalid.
 
-    Raises
-    ------
-    UsageError
-        The value is invalid.
-
-    Examples
-    --------
     >>> read_value("at", "0.5,0.9", tuple[float, ...]), read_value("seed", "7", int | None)
     ((0.5, 0.9), 7)
-
     """
     several = [each for each in get_args(kind) if each is not type(None)] if get_origin(kind) is not tuple else []
     if str in several:

@@ -9,16 +9,10 @@ _PAIRS_AT_ONCE = 1 << 20
 
 
 def number_by_group(group: NDArray[np.int64], time: NDArray[np.int64], reach: int) -> NDArray[np.int64]:
-    """One number for each of n rows, which grows with the group, then with the time.
+    """One number for each of n rows, which grows with the group (≥ 0), then with the time.
 
     Rows of different groups are further apart than ``reach``, which is the longest distance of a pair in the times'
-    unit. Groups are ≥ 0.
-
-    Raises
-    ------
-    ValueError
-        The times are too far apart for such numbers.
-
+    unit. Raises ``ValueError`` if the times are too far apart for such numbers.
     """
     if int(group.max(initial=0)) >= count_groups(time, reach):
         raise ValueError("the tuples' times are too far from each other")
@@ -42,13 +36,7 @@ def find_close_pairs(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """The positions of each pair with left − ``before`` ≤ right ≤ left + ``after``, about a million pairs at a time.
 
-    Parameters
-    ----------
-    left, right : int64[n], int64[m]
-        The rows' numbers (``number_by_group``).
-    before, after : int
-        How far apart a pair may be.
-
+    ``left``, int64[n], and ``right``, int64[m], are the rows' numbers (``number_by_group``).
     """
     order = np.argsort(right, kind="stable")
     ascending = right[order]

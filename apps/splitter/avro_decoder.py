@@ -41,14 +41,7 @@ _fetched: dict[tuple[str, int], AvroSchema] = {}
 
 
 def read_schema_file(path: str) -> AvroSchema:
-    """The schema of an ``.avsc`` file.
-
-    Raises
-    ------
-    UsageError
-        The file isn't a schema.
-
-    """
+    """The schema of an ``.avsc`` file. Raises ``UsageError`` if the file isn't a schema."""
     try:
         return AvroSchema.of(Path(path).read_text())
     except Exception as error:  # noqa: BLE001  fastavro raises many kinds
@@ -61,19 +54,10 @@ class MessageRejected(Exception):
 
 @dataclass(frozen=True)
 class AvroDecoder:
-    """Reads the key of a message. Spark sends it to the tasks.
+    """Reads the key of a message, a field. Dots in its path lead to nested records. Spark sends it to the tasks.
 
-    Parameters
-    ----------
-    path : str
-        The key's field. Dots lead to nested records.
-    schema : AvroSchema, optional
-        The schema of all messages. None: each message names its own.
-    registry : SchemaRegistry, optional
-        The registry of the schemas that messages name.
-    columns : tuple of FieldColumn
-        Further columns. A message that lacks one of them is rejected.
-
+    All messages have one schema, or without it, each names its own in the registry. A message that lacks one of the
+    further columns is rejected.
     """
 
     path: str
@@ -84,13 +68,7 @@ class AvroDecoder:
     def key(self, message: bytes | None, schema_of: Callable[[int], AvroSchema] | None = None) -> str:
         """The key of a message. ``schema_of`` returns the schema that it names. Default: the registry's.
 
-        Raises
-        ------
-        MessageRejected
-            The message has no key.
-        EnvironmentFault
-            The registry doesn't answer.
-
+        Raises ``MessageRejected`` if the message has no key; ``EnvironmentFault`` if the registry doesn't answer.
         """
         return self._find_key(self._decode(message, schema_of))
 
@@ -176,16 +154,8 @@ def _convert_field(document: Any, column: FieldColumn) -> Any:
 class SchemaRequests:
     """A task's requests to the registry, for schemas that the driver hasn't fetched.
 
-    Parameters
-    ----------
-    registry : SchemaRegistry
-        The registry.
-    refusals : SchemaRefusals, optional
-        The stream's refusals. Without it, or outside of a stream, each answer stands alone.
-    decides : bool
-        Whether the task is a router's, which refuses what the registry doesn't have. Another task follows the router's
-        task.
-
+    ``refusals`` are the stream's. Without them, or outside of a stream, each answer stands alone. ``decides`` says that
+    the task is a router's, which refuses what the registry doesn't have. Another task follows the router's task.
     """
 
     def __init__(
@@ -212,13 +182,8 @@ class SchemaRequests:
     def schema(self, partition: int, number: int) -> AvroSchema:
         """The schema that a message of a Kafka partition names.
 
-        Raises
-        ------
-        MessageRejected
-            The batch has to do without it.
-        EnvironmentFault
-            The registry doesn't answer, or no longer has a schema by which messages were routed.
-
+        Raises ``MessageRejected`` if the batch has to do without it; ``EnvironmentFault`` if the registry doesn't
+        answer, or no longer has a schema by which messages were routed.
         """
         if partition not in self._refused:
             self._refused[partition] = self._refusals.read(partition) if self._refusals else BatchRefusals()

@@ -64,24 +64,10 @@ class AvroSchema:
         return cls(parsed, None if _is_bounded(parsed, types) else types)
 
     def check(self, message: bytes, begin: int) -> None:
-        """Refuse what isn't to be decoded.
+        """Refuse a message, whose body begins at ``begin``, that isn't to be decoded. Time and memory are O(its
+        length).
 
-        Time and memory are O(length of the message).
-
-        Parameters
-        ----------
-        message : bytes
-            The message.
-        begin : int
-            Where its body begins.
-
-        Raises
-        ------
-        MessageTooDeep
-            The message has too many levels or values.
-        Exception
-            The message isn't of this schema.
-
+        Raises ``MessageTooDeep`` if it has too many levels or values, and others if it isn't of this schema.
         """
         if self.named is None:
             return

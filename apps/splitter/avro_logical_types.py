@@ -38,11 +38,7 @@ class UndecodedValue(NamedTuple):
     def decode(self) -> Any:
         """The value of a decimal or UUID. Other values stay as they are.
 
-        Raises
-        ------
-        ValueError
-            The bytes, or the text, are no value of the type.
-
+        Raises ``ValueError`` if the bytes, or the text, are no value of the type.
         """
         from fastavro.read import LOGICAL_READERS
 

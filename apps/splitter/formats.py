@@ -271,27 +271,10 @@ def get_splitter(
     schemas: SchemaSource = NO_SCHEMAS,
     columns: tuple[FieldColumn, ...] = (),
 ) -> Splitter:
-    """The splitter of a source type.
+    """The splitter of a source type: a dataset, or COLUMN, for which alone ``key_field`` and ``form`` are given.
 
-    Parameters
-    ----------
-    source_type : str
-        A dataset, or COLUMN.
-    key_field, form : str, optional
-        For COLUMN only: where the key is in the messages, and their format: ``json`` (default), ``avro``, ``csv`` or
-        ``text``.
-    samples : sequence of bytes
-        Messages of the topic. The Avro schemas that they name are fetched.
-    schemas : SchemaSource
-        The source of Avro's schemas.
-    columns : tuple of FieldColumn
-        Further columns, which are fields of the messages.
-
-    Raises
-    ------
-    UsageError
-        There is no such source type, or it has no such field or format.
-
+    The other arguments are as for ``make_column_splitter``, whose errors it raises; so it does if there is no such
+    source type.
     """
     name = source_type.upper()
     if name not in DATASETS and name != ColumnDataset.name:

@@ -37,15 +37,8 @@ def get_decoder(paths: tuple[tuple[str, ...], ...], *, nullable: bool) -> "Struc
 class StructDecoder:
     """Decodes the values at some paths in messages (bytes or None) that are each one JSON object in UTF-8.
 
-    A value is of Python's type for JSON. Integers may be of any size.
-
-    Parameters
-    ----------
-    paths : sequence of tuple of str
-        The names of the fields from the outermost object down to each value.
-    nullable : bool
-        Whether the outermost field of the first path may be null. Then all values of the message are ``NOTHING``.
-
+    A value is of Python's type for JSON. Integers may be of any size. If the outermost field of the first path is
+    ``nullable`` and null, all values of the message are ``NOTHING``.
     """
 
     def __init__(self, paths: Sequence[tuple[str, ...]], *, nullable: bool = False) -> None:

@@ -36,21 +36,8 @@ def set_portions(spark: SparkSession, settings: Settings, samples: Sequence[byte
     many rows are few enough bytes, only the rows are limited. The bytes are limited if there are no samples, and if
     workers get more than keys. The user's own settings of these limits are kept.
 
-    Parameters
-    ----------
-    spark : SparkSession
-        The session of the query.
-    settings : Settings
-        The settings of the run.
-    samples : sequence of bytes
-        Messages of the topic. If there are none, the bytes are limited.
-
-    Returns
-    -------
-    int or None
-        The message size (bytes) up to which a batch of that many rows keeps within the bytes. It is several times the
-        size of the samples. None: Spark limits the bytes.
-
+    Returns the message size (bytes) up to which a batch of that many rows keeps within the bytes: several times the
+    size of the samples. None: Spark limits the bytes.
     """
     rows, size = int(settings.conf.get(ROWS, MOST_ROWS)), MOST_BYTES
     if (
@@ -73,13 +60,8 @@ def count_lost_messages(
 ) -> dict[int, int]:
     """Partition → how many of its messages from ``start`` on, and before ``end``, the topic has lost, if any.
 
-    Parameters
-    ----------
-    connection, topic
-        The topic, and how to reach it.
-    start, end : partition → offset
-        Where reading resumes, and where it stops (exclusive). Default end: the topic's end.
-
+    ``start`` and ``end`` are partition → offset: where reading resumes, and where it stops (exclusive). Default end:
+    the topic's end.
     """
     first, there = first_offsets(connection, topic), end_offsets(connection, topic, committed=False)
     lost: dict[int, int] = {}
@@ -133,14 +115,7 @@ def read_topic(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def choose_splitter(settings: Settings, samples: Sequence[bytes] = ()) -> Splitter:
-    """The splitter of a run. ``samples`` are messages of its topic.
-
-    Raises
-    ------
-    UsageError
-        There is no such source type, or it has no such field or format.
-
-    """
+    """The splitter of a run. ``samples`` are messages of its topic. Raises ``UsageError`` as ``get_splitter``."""
     schemas = SchemaSource(settings.schema, SchemaRefusals(settings.location, get_batch_number))
     columns = make_field_columns(settings)
     return get_splitter(settings.source_type, settings.key_field, settings.format, samples, schemas, columns)
@@ -173,18 +148,9 @@ def open_topic(
 ) -> tuple[Splitter, DataFrame]:
     """The splitter of the topic's messages, and the messages. It also sets how many are read at a time.
 
-    Both depend on samples of the messages.
-
-    Parameters
-    ----------
-    spark, settings
-        The session, and the run.
-    ahead_ms
-        How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
-    count_bytes
-        Whether Spark limits the bytes that it gives to Python at a time, whatever the samples show. If it only limits
-        the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
-
+    Both depend on samples of the messages. ``ahead_ms`` is how much batch time is ahead of Spark's (``BatchClock``).
+    With ``count_bytes``, Spark limits the bytes that it gives to Python at a time, whatever the samples show. If it
+    only limits the rows, a message that is too large for that ends the query with ``TOO_LARGE``.
     """
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     samples = [value for value in (message.value() for message in newest) if value is not None]
@@ -204,20 +170,7 @@ def is_contradicted(settings: Settings, time_ms: int) -> bool | None:
     """Whether a batch of this time would reject one of the topic's newest messages because its time is in the future.
 
     If so, either the message's time or the clock is wrong. Times that the broker has set contradict no clock, because
-    none of these messages is rejected.
-
-    Parameters
-    ----------
-    settings
-        The settings of the run, by event time.
-    time_ms
-        The batch's time.
-
-    Returns
-    -------
-    bool or None
-        None: no message was seen.
-
+    none of these messages is rejected. The run goes by event time. None: no message was seen.
     """
     newest = newest_messages(settings.connection, settings.topic, _SAMPLES)
     latest = time_ms + 1000 * settings.max_ahead

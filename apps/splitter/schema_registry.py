@@ -47,17 +47,8 @@ class _RegistryRefusal(EnvironmentFault):
 
 @dataclass(frozen=True)
 class SchemaRegistry:
-    """A schema registry.
-
-    Parameters
-    ----------
-    url : str
-        The registry's address, without user and password.
-    authorization : str
-        The header that logs in. Empty: there is none.
-    schemas : mapping
-        Number → schema, for the known schemas.
-
+    """A schema registry: its address without user and password, the header that logs in (empty: none), and the schemas
+    that are known, by number.
     """
 
     url: str
@@ -68,11 +59,7 @@ class SchemaRegistry:
     def at(cls, url: str) -> Self:
         """The registry at an address, which may have ``user:password@`` in it.
 
-        Raises
-        ------
-        UsageError
-            The address isn't that of a server.
-
+        Raises ``UsageError`` if the address isn't that of a server.
         """
         try:
             parts = urlsplit(url)
@@ -89,11 +76,7 @@ class SchemaRegistry:
     def with_schemas(self, numbers: set[int]) -> Self:
         """The same registry with the schemas of these numbers, if it has them.
 
-        Raises
-        ------
-        EnvironmentFault
-            The registry doesn't answer.
-
+        Raises ``EnvironmentFault`` if the registry doesn't answer.
         """
         found = dict(self.schemas)
         for number in sorted(numbers - found.keys()):
@@ -106,21 +89,9 @@ class SchemaRegistry:
     def fetch(self, number: int, known: Iterable[int] = ()) -> AvroSchema:
         """The schema of a number.
 
-        Parameters
-        ----------
-        number : int
-            The number.
-        known : iterable of int
-            The numbers of schemas that the registry has. If it refuses this one, it is asked for one of those, to see
-            whether it refuses all.
-
-        Raises
-        ------
-        SchemaMissing
-            The registry has no schema of that number, or it isn't an Avro schema, or it refuses this schema alone.
-        EnvironmentFault
-            The registry doesn't answer, or refuses all.
-
+        If the registry refuses it, the registry is asked for one of the ``known`` schemas, to see whether it refuses
+        all. Raises ``SchemaMissing`` if it has no schema of that number, or it isn't an Avro schema, or it refuses this
+        one alone; ``EnvironmentFault`` if it doesn't answer, or refuses all.
         """
         if number >= _NUMBERS:
             raise SchemaMissing(f"no schema has the number {number}: it isn't below 2^31")
