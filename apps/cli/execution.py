@@ -74,7 +74,6 @@ class EventWriter:
             log_event("rebalance", str(rebalance), run=self._run, batch=report.batch.number, plan=rebalance.plan)
 
     def note(self, text: str) -> None:
-        """Log a text."""
         log_event("note", text, run=self._run)
 
     def summary(self, result: JobSummary, outcome: JobOutcome, topics: dict[str, str]) -> None:

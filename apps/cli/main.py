@@ -34,7 +34,6 @@ class Commands(TyperGroup):
     """
 
     def invoke(self, ctx: typer.Context) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Run the command."""
 
         def broken(self: Console) -> None:  # noqa: ARG001  # rich would end the process with 1
             raise BrokenPipeError

@@ -256,7 +256,6 @@ class KafkaOptions:
     kafka_config: KafkaConfigOption = None
 
     def connection(self) -> Connection:
-        """The connection to Kafka."""
         return Connection.of(self.bootstrap_servers, self.kafka_config)
 
 

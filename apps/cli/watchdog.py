@@ -51,7 +51,6 @@ class Watchdog:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop watching."""
         self._over.set()
 
     def progress(self, _: Mapping[str, Any]) -> None:

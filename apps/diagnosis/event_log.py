@@ -20,14 +20,7 @@ Event = dict[str, Any]
 
 
 class EventLog:
-    """An application, according to its event log.
-
-    Attributes
-    ----------
-    name, application, version : str
-        The application's name and id, and Spark's version. Empty until read.
-
-    """
+    """An application, according to its event log: its name and id, and Spark's version, which are empty until read."""
 
     def __init__(self) -> None:
         self.name = self.application = self.version = ""

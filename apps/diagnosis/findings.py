@@ -95,7 +95,6 @@ class Findings:
         self._executors: dict[str, list[int]] = {}  # executor → its slow stages, and all
 
     def add(self, stage: StageTasks) -> None:
-        """Examine a stage."""
         self.stages += 1
         if len(stage.tasks) < 2:
             return
@@ -136,15 +135,9 @@ class Findings:
 
 
 def find_cause(stage: StageTasks, ratios: dict[str, float]) -> Finding | None:
-    """Why the stage's slowest task is slow. None: it isn't, or takes hardly any time.
+    """Why the slowest of at least two tasks is slow. None: it isn't, or takes hardly any time.
 
-    Parameters
-    ----------
-    stage : StageTasks
-        A stage with at least two tasks.
-    ratios : dict
-        Executor → the time of its tasks over that of the others' (``compare_executors``).
-
+    The ratios are those of ``compare_executors``.
     """
     stage = replace(stage, tasks=sorted(stage.tasks, key=lambda task: (task.launch, task.partition)))
     durations = stage.durations

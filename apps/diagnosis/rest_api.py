@@ -47,25 +47,9 @@ def connect(address: str) -> Ask:
 
 
 class RestApi:
-    """An application, according to the API.
+    """An application, by default the newest, according to the API: its name and id, and Spark's version.
 
-    Parameters
-    ----------
-    ask : (path) → answer
-        Requests an answer of the API (``connect``).
-    application : str, optional
-        Its id. Default: the newest.
-
-    Attributes
-    ----------
-    name, application, version : str
-        Its name and id, and Spark's version.
-
-    Raises
-    ------
-    UsageError
-        There is no such application.
-
+    ``ask`` is what ``connect`` returns. Raises ``UsageError``: there is no application of that id.
     """
 
     def __init__(self, ask: Ask, application: str | None = None) -> None:

@@ -138,19 +138,9 @@ def observe_rejected(df: DataFrame, taken: Column, name: str, number: int = 0) -
 
 
 def observe_workers(df: DataFrame, worker: Column, report: Column, workers: int, observation: Observation) -> DataFrame:
-    """Let Spark gather the workers' reports.
+    """Let Spark gather the workers' reports: a row for each worker that had tuples, and others.
 
-    Parameters
-    ----------
-    df : DataFrame
-        It has a row for each worker that had tuples, and others.
-    worker, report : Column, int and string
-        The row's worker, and its ``WorkerLoad.text``. The worker is null in other rows.
-    workers : int
-        W.
-    observation : Observation
-        What it is called.
-
+    The columns are the row's worker, which is null in other rows, and its ``WorkerLoad.text``.
     """
     loads = [F.max(F.when(worker == w, report)).alias(f"{_WORKER}{w}") for w in range(workers)]
     return df.observe(observation.name, *loads, F.lit(observation.grouping).alias(_GROUPING))
@@ -171,20 +161,9 @@ def _is_rejected(observed: str, name: str) -> bool:
 
 
 def read_batches(progresses: list[Any], name: str) -> list[BatchBalance]:
-    """The batches that had rows, oldest first.
+    """The batches of a query that had rows, oldest first, by its ``StreamingQueryProgress``es.
 
-    Parameters
-    ----------
-    progresses : list of StreamingQueryProgress
-        Those of a query.
-    name : str
-        The observation's name.
-
-    Raises
-    ------
-    UsageError
-        The query had tuples, and no observation of this name.
-
+    Raises ``UsageError``: the query had tuples, and no observation of this name.
     """
     found, taken, names = [], 0, set()
     for progress in progresses:

@@ -268,5 +268,4 @@ def get_metric(subject: str, name: str) -> Metric:
 
 
 def list_metrics(subject: Subject) -> Iterator[Metric]:
-    """The metrics of a subject."""
     return (found for found in METRICS if found.subject == subject)

@@ -98,7 +98,6 @@ class LiveView:
         self._newest: Rebalance | None = None
 
     def batch(self, report: "BatchReport") -> None:
-        """Take in a batch's report."""
         if report.loads.any():
             self._loads, self._busy = report.loads, report.busy
             self._std_dev.append(measures.std_dev(report.loads))
@@ -112,7 +111,6 @@ class LiveView:
             self._hottest, self._keys_of = report.windows[-1][0].hottest, "the last window"
 
     def progress(self, progress: Mapping[str, Any]) -> None:
-        """Take in Spark's progress of a batch."""
         self._rate.append(get_rate(progress, "processedRowsPerSecond"))
         if waiting := compute_lags(progress):
             self._lag.append(sum(waiting.values()))
@@ -252,7 +250,6 @@ class Display:
         self.say(f"{self._settings.name}: stopping after this batch", always=True)
 
     def batch(self, report: "BatchReport") -> None:
-        """Show a finished batch."""
         self._begun.set()
         now = time.monotonic()
         tuples = int(report.loads.sum())

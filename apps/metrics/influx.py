@@ -28,7 +28,6 @@ class Bucket:
         self._writer = self._client.write_api(SYNCHRONOUS)
 
     def close(self) -> None:
-        """Close the client."""
         self._client.close()
 
     def write(self, samples: Sequence[tuple[Sample, Mapping[str, str]]]) -> str:

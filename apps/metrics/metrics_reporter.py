@@ -81,7 +81,6 @@ def sample_loads(
 
 
 def sample_states(states: StateSummary, time_ms: int) -> Iterator[Sample]:
-    """Samples of the states after a batch."""
     values: dict[str, Value] = {"finished": states.finished, "fragments": states.fragments, "merge": states.merging}
     if states.merged:
         values["replication"] = states.fragments / states.merged
@@ -111,7 +110,6 @@ def sample_rebalance(rebalance: Rebalance, time_ms: int) -> Sample:
 
 
 def sample_run(totals: Totals, time_ms: int) -> Sample:
-    """The sample of the run up to now."""
     values = {"tuples": totals.routed, "rejected": totals.rejected, "late": totals.late, "skipped": totals.skipped}
     return Sample(catalogue.RUN, time_ms, values)
 
@@ -195,7 +193,6 @@ def sample_progress(
 
 
 def sample_arrivals(arrivals: Arrivals, time_ms: int) -> Iterator[Sample]:
-    """Samples of what arrived in each partition."""
     shares, hot = arrivals.shares, arrivals.hot
     for source, rate in arrivals.rates.items():
         values: dict[str, Value] = {
@@ -247,7 +244,6 @@ class MetricsReporter:
         outputs.begin(begun, self._common)
 
     def batch(self, report: "BatchReport") -> None:
-        """Take in a batch's report."""
         with self._lock:
             self._planned = {report.batch.number: report.batch.time_ms, **dict(list(self._planned.items())[:3])}
             events = list(self._events(report))
@@ -260,7 +256,6 @@ class MetricsReporter:
         self._outputs.write([*sample_batch(report), *own, *events], self._common)
 
     def progress(self, progress: Mapping[str, Any]) -> None:
-        """Take in Spark's progress of a batch."""
         with self._lock:
             planned = self._planned.get(progress["batchId"])
         arrivals = self._arrivals.add(progress)

@@ -63,7 +63,6 @@ class Collector:
         self._resource = Resource({SERVICE_NAME: "unskew", "service.version": version("unskew")})
 
     def close(self) -> None:
-        """Close the client."""
         self._exporter.shutdown()
         if self._traces:
             self._traces.shutdown()

@@ -31,22 +31,11 @@ class Exporter:
     """Prometheus' page ``/metrics`` on its own port, with the newest value of each series. It is a context manager.
 
     It has its own registry, so that it doesn't disturb an application that exports metrics too. Times of samples are
-    left out, because Prometheus takes a value as the value now.
+    left out, because Prometheus takes a value as the value now. Port 0 is any free one. By default only this machine
+    can read the page; with ``0.0.0.0`` all machines can. ``refresh`` is called before each answer, to write what is
+    new.
 
-    Parameters
-    ----------
-    port : int
-        The port; 0: any free one.
-    host : str
-        The address to listen at. By default only this machine can read the page. With ``0.0.0.0`` all machines can.
-    refresh : callable, optional
-        Called before each answer, to write what is new.
-
-    Raises
-    ------
-    UsageError
-        The port is taken, or the address isn't this machine's.
-
+    Raises ``UsageError``: the port is taken, or the address isn't this machine's.
     """
 
     def __init__(self, port: int, host: str = LOOPBACK, refresh: Callable[[], None] | None = None) -> None:
@@ -68,7 +57,6 @@ class Exporter:
 
     @property
     def url(self) -> str:
-        """The page's address."""
         return f"http://{self._host}:{self.port}/metrics"
 
     def __enter__(self) -> Self:
@@ -76,7 +64,6 @@ class Exporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the page."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -146,22 +133,8 @@ class QueuedWriter:
     """Sends samples to a server from its own thread, and never delays the stream. It is a context manager.
 
     The clients' own batching writers keep an unbounded queue, or don't say how many points a failure cost. Here points
-    wait in a bounded queue, one thread sends them, and every point is counted as written or lost.
-
-    Parameters
-    ----------
-    name, url, where : str
-        The server's name and address, and where in it points go, for messages.
-    connect : callable
-        Connects to it. The thread calls it.
-
-    Attributes
-    ----------
-    written, lost : int
-        The numbers of points so far.
-    reason : str
-        Why the last points were lost. Empty: none were.
-
+    wait in a bounded queue, one thread sends them, and every point is counted as ``written`` or ``lost``, the last ones
+    for a ``reason``. Messages have the server's name and address, and where in it points go. The thread connects.
     """
 
     def __init__(self, name: str, url: str, where: str, connect: Callable[[], Client]) -> None:
@@ -175,7 +148,6 @@ class QueuedWriter:
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def __enter__(self) -> Self:
-        """Start the thread."""
         self._thread.start()
         return self
 

@@ -26,16 +26,8 @@ _LEAST = 1.2  # of the mean
 def find_hot(loads: ArrayLike) -> NDArray[np.bool_]:
     """Which partitions have more than the mean + 2 population standard deviations, and 1.2 times the mean, bool[S].
 
-    Parameters
-    ----------
-    loads : [S]
-        The messages of each partition, or their rates.
-
-    Examples
-    --------
     >>> find_hot([1, 1, 1, 1, 1, 1, 1, 9]).nonzero()[0].tolist()
     [7]
-
     """
     array = np.asarray(loads, np.float64)
     return array > max(array.mean() + _DEVIATIONS * array.std(), _LEAST * array.mean())
@@ -62,7 +54,6 @@ class Arrivals:
 
     @property
     def hot(self) -> list[str]:
-        """The hot partitions."""
         return [
             partition
             for partition, is_hot in zip(self.rates, find_hot(list(self.rates.values())), strict=True)

@@ -16,22 +16,10 @@ _EVERY = 5.0  # s, as consumers commit by default
 
 
 def commit_progress(query: Any, connection: Connection, group: str, every: float = _EVERY) -> threading.Thread:
-    """Commit the offsets up to which a query's committed batches have read, until the query has ended.
+    """Commit the offsets up to which a query's committed batches have read, to a group of the cluster that it reads.
 
-    It asks the query from a separate thread, and so works through Spark Connect, too. A query that starts again needs
-    a new call.
-
-    Parameters
-    ----------
-    query : StreamingQuery
-        The query.
-    connection : Connection
-        The cluster that it reads.
-    group : str
-        The consumer group.
-    every : float
-        How often the query is asked (s).
-
+    Until the query has ended, a separate thread asks it every so many seconds, and so works through Spark Connect, too.
+    A query that starts again needs a new call.
     """
     arguments = query, connection, group, every
     # A daemon thread: it doesn't keep a process that is done from ending.

@@ -117,7 +117,6 @@ class MetricsPage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the page."""
         self.close()
 
     def close(self) -> None:

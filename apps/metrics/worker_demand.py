@@ -56,7 +56,6 @@ class WorkerDemand:
         self._batches: deque[tuple[int, int, NDArray[np.float64]]] = deque()
 
     def add(self, report: "BatchReport") -> None:
-        """Take in a batch's report."""
         batch = report.batch
         messages = sum(
             offset - batch.start.get(topic, {}).get(partition, 0)

@@ -85,14 +85,7 @@ class InfluxDB(InfluxTarget):
 
 
 class Prometheus:
-    """A data source in PromQL: a Prometheus. Its queries cover the time range, as those of Grafana's panels do.
-
-    Parameters
-    ----------
-    url : str
-        Its address.
-
-    """
+    """A data source in PromQL: a Prometheus. Its queries cover the time range, as those of Grafana's panels do."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")

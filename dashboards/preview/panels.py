@@ -85,7 +85,6 @@ class Panel:
 
     @property
     def empty(self) -> bool:
-        """Whether there is no data."""
         if isinstance(self.data, Table):
             return not any(self.data.columns.values())
         return not any(series.values for series in self.data)

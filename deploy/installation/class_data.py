@@ -22,7 +22,6 @@ _SILENT = "-Xlog:cds*=off"  # no message if an archive doesn't fit
 
 
 def archives_directory() -> Path:
-    """The directory of the archives."""
     return data_directory() / "class-data"
 
 
@@ -40,7 +39,6 @@ def recording_path(program: str) -> Path:
 
 
 def has_missing_archive() -> bool:
-    """Whether a program has no archive."""
     return not all(archive_path(program).is_file() for program in PROGRAMS)
 
 

@@ -141,20 +141,11 @@ def resolve_jars(
 ) -> list[Path]:
     """The archives of one configuration of an Ivy file. If any is missing, all of the file's are fetched first.
 
-    Parameters
-    ----------
-    description, configuration
-        The file, and the configuration's name in it.
-    what, about, size
-        Texts for the progress bar: what is fetched, how many archives, and their total size.
-    sums
-        A file of the archives' hashes in the format of `sha256sum`, which each call checks. Without it, any archives of
-        the right names are accepted.
+    The progress bar shows what is fetched, about how many archives, and their total size. `sums` is a file of the
+    archives' hashes in the format of `sha256sum`, which each call checks. Without it, any archives of the right names
+    are accepted.
 
-    Raises
-    ------
-    EnvironmentFault
-        They can't be fetched, there is no disk space, or their hashes differ.
+    Raises ``EnvironmentFault``: they can't be fetched, there is no disk space, or their hashes differ.
     """
     target = _archives_directory(description)
     if not target.is_dir():

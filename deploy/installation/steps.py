@@ -35,14 +35,7 @@ def temporary_workspace(directory: Path) -> Iterator[Path]:
 class ProgressBar:
     """A bar on a terminal, or elsewhere a line printed once. Neither is shown for a very short step.
 
-    Parameters
-    ----------
-    doing
-        The step, such as `fetching the JVM jars, once`.
-    about
-        The approximate number of units, or None if unknown.
-    size
-        The line's text instead of a number of units: `about 55 MB`.
+    The bar has the approximate number of units, if it is known. Instead the line has a size: `about 55 MB`.
     """
 
     def __init__(self, doing: str, about: int | None, size: str) -> None:

@@ -33,14 +33,8 @@ _OPTION = "SPARK_JAVA_OPT_"  # with a number: a JVM option
 def container_command(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     """The command of a container, and its variables besides the container's.
 
-    Parameters
-    ----------
-    arguments : sequence of str
-        The container's arguments: Spark's `driver [--properties-file FILE] [--class NAME] PROGRAM ARGUMENT…` or
-        `executor`, or anything else for `unskew`. The program is a Python file, `local:///path`.
-    environment : mapping
-        The container's variables.
-
+    The arguments are Spark's `driver [--properties-file FILE] [--class NAME] PROGRAM ARGUMENT…` or `executor`, or
+    anything else for `unskew`. The program is a Python file, `local:///path`.
     """
     if arguments[:1] == ["driver"]:
         return _driver_command(arguments[1:], environment)
@@ -81,7 +75,6 @@ def _executor_command(environment: Mapping[str, str]) -> list[str]:
 
 
 def main() -> None:
-    """Execute the container's command."""
     run, more = container_command(sys.argv[1:], os.environ)
     if run[0] != "unskew":
         os.chdir(tempfile.mkdtemp())  # Spark copies files to the working directory, which isn't writable in the image

@@ -76,19 +76,12 @@ class ServerProcess:
         return self._child is not None and self._child.alive
 
     def start(self, *, timeout: float = 300, detached: bool = False) -> None:
-        """Start the server, unless it runs, and wait until it answers.
+        """Start the server, unless it runs, and wait until it answers, which may take a minute on a busy machine.
 
-        Parameters
-        ----------
-        timeout
-            Seconds to wait. Usually it takes a few, on a busy machine a minute.
-        detached
-            Whether the server outlives this process.
+        A `detached` server outlives this process.
 
-        Raises
-        ------
-        EnvironmentFault
-            The program or disk space is missing, a port or directory is taken, or there is no answer in time.
+        Raises ``EnvironmentFault``: the program or disk space is missing, a port or directory is taken, or there is no
+        answer in time.
         """
         if self.alive:
             return
@@ -139,7 +132,6 @@ class ServerProcess:
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Resume a paused server."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _command(self) -> Sequence[str | Path]:

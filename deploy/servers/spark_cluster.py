@@ -40,16 +40,9 @@ class SparkCluster:
     Clients need a secret, which is the same for all clusters of this process. From the start on, this process and its
     drivers have it in their environment. Other processes of the same user find it in `secret_file`.
 
-    Parameters
-    ----------
-    directory
-        The directory of the logs of master, workers and executors, and of the executors' files.
-    workers
-        The initial number of workers.
-    cores
-        The number of tasks that a worker runs in parallel.
-    memory_mb
-        Memory of a worker's executors, MiB, which `spark.executor.memory` must not exceed.
+    The directory has the logs of master, workers and executors, and the executors' files. A worker runs so many tasks
+    in parallel as it has cores. The memory is that of a worker's executors, MiB, which `spark.executor.memory` must not
+    exceed.
 
     Examples
     --------

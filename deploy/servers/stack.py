@@ -43,7 +43,6 @@ class StackServer:
 
     @property
     def log(self) -> Path:
-        """Its log file."""
         return self.directory / f"{self.name.lower()}.log"
 
 

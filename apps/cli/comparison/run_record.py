@@ -48,7 +48,6 @@ class RunRecord:
 
     @property
     def grouping(self) -> str:
-        """The grouping's name."""
         return self.summary.grouping
 
     @property
@@ -96,7 +95,6 @@ class RunRecorder:
         self._busy = np.zeros(settings.workers)
 
     def __call__(self, report: BatchReport) -> None:
-        """Take in one batch."""
         self._tally(report)
         self._busy += report.busy
         tuples = int(report.loads.sum())

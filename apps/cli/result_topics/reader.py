@@ -35,7 +35,6 @@ class Record:
 
     @classmethod
     def of(cls, message: "Message") -> Self:
-        """The record of a Kafka message."""
         return cls((message.key() or b"").decode(), message.value() or b"null")
 
     @property
@@ -56,7 +55,6 @@ class Record:
         return (-1, 0) if named is None else (named["generation"], named["number"])
 
     def parse(self) -> dict[str, Any]:
-        """The message."""
         return orjson.loads(self.value)
 
 

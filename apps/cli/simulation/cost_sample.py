@@ -34,20 +34,10 @@ def read_sample(stream: StreamSpec, settings: Mapping[str, Any]) -> tuple[Work |
     """A work, and the first tuples of a stream as the work gets them: ``key``, ``time`` (ms) and its columns.
 
     A file has its own columns, which are text unless it is Parquet. A topic has those of its messages: value, offset,
-    partition, timestamp (ms). Generators and datasets have no others. ``time`` is the tuple's number.
+    partition, timestamp (ms). Generators and datasets have no others. ``time`` is the tuple's number. The settings are
+    ``work``, and ``work_columns`` if it has some, as a run's settings have them.
 
-    Parameters
-    ----------
-    stream : StreamSpec
-        The stream.
-    settings : mapping
-        ``work``, and ``work_columns`` if it has some, as a run's settings have them.
-
-    Raises
-    ------
-    UsageError
-        The stream has no such column, or no tuples.
-
+    Raises ``UsageError``: the stream has no such column, or no tuples.
     """
     work = settings["work"]
     columns = dict.fromkeys((*settings.get("work_columns", ()), *getattr(work, "columns", ())))
@@ -82,7 +72,7 @@ def _concat_arrays(parts: list[pa.Array]) -> pa.Array:
 
 
 def measure_cost(work: Work | KeyedOperator, sample: pa.RecordBatch) -> TupleCost:
-    """What a tuple costs a work, in this process.
+    """What a tuple costs a work, in this process, by a sample of at least one tuple.
 
     The work gets one part of the sample after the other, each of which takes about a tenth of a second. The first part
     warms it up and isn't counted. The spread is twice the standard error of the mean over the parts. CPU is that of the
@@ -91,18 +81,7 @@ def measure_cost(work: Work | KeyedOperator, sample: pa.RecordBatch) -> TupleCos
     A work with states updates each part twice, in order to be measured with states that are there, and settles. A
     topology keeps the states in Spark, which isn't measured (``CostConstants.state``).
 
-    Parameters
-    ----------
-    work : Work or KeyedOperator
-        As ``--work`` names it.
-    sample : RecordBatch
-        At least one tuple.
-
-    Raises
-    ------
-    UsageError
-        The work raises on a part.
-
+    Raises ``UsageError``: the work raises on a part.
     """
     run = _run_operator(work) if isinstance(work, KeyedOperator) else _run_function(work)
     try:

@@ -115,15 +115,7 @@ class BalancedPlacement:
     """What ``balanced_join`` does: PLANNED divides the left rows, each batch with the replicas of those before it.
 
     As in ``unskew.apps.driver.plans.planned_frame``, a key with a quota of its own is divided by chance, a bucket by
-    its keys, and what has no quota is at its home.
-
-    Parameters
-    ----------
-    workers, seed : int
-        W, and the seed of the hash functions and draws.
-    cost : float64[k] or None
-        What each left row of a key costs. None: 1.
-
+    its keys, and what has no quota is at its home. Each left row of a key has a cost, float64[k], by default 1.
     """
 
     def __init__(self, workers: int, seed: int, cost: NDArray[np.float64] | None = None) -> None:
@@ -133,7 +125,6 @@ class BalancedPlacement:
         self._draws = np.random.default_rng(seed)
 
     def __call__(self, keys: Keys, left: NDArray[np.int64]) -> Iterator[JoinCells]:
-        """The cells of a batch."""
         costs = None if self._cost is None else self._cost[keys.codes]
         quotas = self._planner.divide([self._planner.count(Substreams(keys).part(slice(None)), costs)])[0]
         buckets = find_buckets(keys.hashes, hash_function(self._seed), self._workers)
@@ -203,7 +194,6 @@ class JoinSimulation:
         return {name: self._measure(way) for name, way in ways.items()}
 
     def count_batches(self) -> int:
-        """The number of batches."""
         return len(self._cut_batches())
 
     def find_hottest(self) -> list[JoinedKey]:

@@ -208,7 +208,6 @@ class SimulationOptions:
 
     @property
     def worker_counts(self) -> list[int]:
-        """The numbers of workers."""
         return [int(number) for number in parse_numbers("--workers", self.workers, least=1, whole=True)]
 
     @property

@@ -79,17 +79,9 @@ class BatchTimeModel:
     cores: int  #: The cores on which all workers compute.
 
     def seconds(self, batch: BatchLoad, *, splits: bool, work: float = 1.0, fixed: float = 1.0) -> float:
-        """The time of a batch (s).
+        """The time of a batch (s) of a grouping that may split keys or not.
 
-        Parameters
-        ----------
-        batch : BatchLoad
-            What the workers get.
-        splits : bool
-            Whether the grouping may split keys.
-        work, fixed : float
-            Factors of the work and of the fixed cost, for the ends of an interval.
-
+        ``work`` and ``fixed`` are factors of the work and of the fixed cost, for the ends of an interval.
         """
         prices = self.prices
         around = fixed * prices.fixed + prices.routed * batch.tuples + prices.state * batch.touched
