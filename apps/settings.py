@@ -74,8 +74,7 @@ class Settings:
     ]
     workers: Annotated[int, Gt(0), Doc("Number of workers W."), OptionStyle(metavar="NUM_WORKERS")]
     speed: Annotated[str, Doc("xN: a worker executes N tuples per process duration. x0: tuples cost nothing.")]
-    #: The Kafka cluster.
-    connection: Connection
+    connection: Connection  #: The Kafka cluster.
     #: The location of the run's progress: a path, s3a://bucket/path, hdfs://host:port/path. A run with the same
     #: checkpoint resumes.
     checkpoint: str

@@ -42,13 +42,11 @@ class Plan:
 
     """
 
-    #: From 1 on. A router without a plan is at 0.
-    number: int
+    number: int  #: From 1 on. A router without a plan is at 0.
     #: The number of the plan that this one changes. Values about changes, such as moved keys, their former workers, and
     #: corrections, are true only for a router whose last plan is ``base``.
     base: int
-    #: The identity of the plan's routers: scheme, W, seed and parameters.
-    identity: str
+    identity: str  #: The identity of the plan's routers: scheme, W, seed and parameters.
     #: name → value: The scheme's values, complete, so that a router that has missed plans catches up.
     values: Mapping[str, Value]
 

@@ -45,14 +45,10 @@ class MigrationReport:
 class Interval:
     """The reports of an interval."""
 
-    #: The batch's number.
-    number: int
-    #: worker → report: The monitors' reports, of workers with something to report.
-    monitors: Reports
-    #: source → report: The routers' reports (``Grouping.report``), likewise.
-    sources: Reports
-    #: The number of tuples executed.
-    tuples: int
+    number: int  #: The batch's number.
+    monitors: Reports  #: worker → report: The monitors' reports, of workers with something to report.
+    sources: Reports  #: source → report: The routers' reports (``Grouping.report``), likewise.
+    tuples: int  #: The number of tuples executed.
     #: float[W]: Each worker's busy time (s), after a micro-batch. W is that of the plan state before.
     busy: Sequence[float] = ()
     #: float[W], optional: The waiting tuples at each worker at the interval's end. None: a micro-batch leaves none.
@@ -106,25 +102,19 @@ _FILES = ("files", "pending_files")
 class PlanState:
     """The plans of a query at the start of a batch."""
 
-    #: W under the active plan.
-    workers: int
-    #: The plan that the routers follow, if any.
-    active: Plan | None = None
+    workers: int  #: W under the active plan.
+    active: Plan | None = None  #: The plan that the routers follow, if any.
     #: A plan that routers don't follow yet. In their next batch, the workers release the states of the keys that leave
     #: them.
     pending: Plan | None = None
-    #: W once the pending plan is active. Default: ``workers``.
-    pending_workers: int = 0
-    #: The controller's state.
-    controller: bytes = b""
+    pending_workers: int = 0  #: W once the pending plan is active. Default: ``workers``.
+    controller: bytes = b""  #: The controller's state.
     #: The workers that have released the states that the pending plan takes from them.
     released: frozenset[int] = frozenset()
-    #: The plans that move keys, and under which no batch has been routed yet.
-    unrouted: tuple[Rebalance, ...] = ()
+    unrouted: tuple[Rebalance, ...] = ()  #: The plans that move keys, and under which no batch has been routed yet.
     #: If states move: sender → the batch in which it wrote its file of states released for the active plan.
     files: Mapping[int, int] = field(default_factory=dict)
-    #: The same for the pending plan, so far.
-    pending_files: Mapping[int, int] = field(default_factory=dict)
+    pending_files: Mapping[int, int] = field(default_factory=dict)  #: The same for the pending plan, so far.
 
     def __post_init__(self) -> None:
         """By default, W stays."""

@@ -54,10 +54,8 @@ class Grouping(Stateful):
     #: The groupingType for users, and its short form in topic names.
     name: ClassVar[str]
     short: ClassVar[str]
-    #: Whether the scheme looks at the keys. If not, they aren't encoded.
-    uses_keys: ClassVar[bool] = True
-    #: Whether all tuples of a key go to one worker, for ever and from every source.
-    is_sticky: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = True  #: Whether the scheme looks at the keys. If not, they aren't encoded.
+    is_sticky: ClassVar[bool] = False  #: Whether all tuples of a key go to one worker, for ever and from every source.
     #: Whether ``route`` needs ``times``, and whether it needs ``costs``.
     uses_time: ClassVar[bool] = False
     uses_cost: bool = False  # with some schemes an option decides

@@ -31,8 +31,7 @@ from unskew.grouping.table import Mixed
 class Registration(NamedTuple):
     """A scheme and its colours."""
 
-    #: The scheme.
-    scheme: type[Grouping]
+    scheme: type[Grouping]  #: The scheme.
     #: Its colour on plots and in the terminal, as ``#rrggbb``. ``tests/monitoring/test_colours.py`` has free ones.
     colour: str
     #: The scheme in whose colour dashboards show it, because Grafana needs a rule for each colour on each panel. None:

@@ -18,8 +18,7 @@ _ARROW = b"unskew.arrow"
 class Stateful(ABC):
     """Base of routers, monitors and controllers, whose state can be saved and restored in another process."""
 
-    #: The attributes of the state: arrays, numbers, strings, bytes.
-    state_fields: ClassVar[tuple[str, ...]] = ()
+    state_fields: ClassVar[tuple[str, ...]] = ()  #: The attributes of the state: arrays, numbers, strings, bytes.
 
     def save(self) -> bytes:
         """Serialise the state. The same state gives the same bytes."""

@@ -24,8 +24,7 @@ class Pace:
 class Rate(Pace):
     """At most so many records a second, above 0."""
 
-    #: Seconds between pieces: short, so that the stream flows evenly.
-    beat: ClassVar[float] = 0.05
+    beat: ClassVar[float] = 0.05  #: Seconds between pieces: short, so that the stream flows evenly.
 
     def __init__(self, rate: float) -> None:
         if not 0 < rate < math.inf:

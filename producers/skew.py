@@ -29,15 +29,12 @@ class DatasetStatistics:
     #: The number of records, and their bytes.
     records: int = 0
     size: int = 0
-    #: The counts of their keys.
-    keys: KeyCounts = field(default_factory=KeyCounts)
-    #: The first few messages.
-    first: list[bytes] = field(default_factory=list)
+    keys: KeyCounts = field(default_factory=KeyCounts)  #: The counts of their keys.
+    first: list[bytes] = field(default_factory=list)  #: The first few messages.
     #: The earliest and the latest time of a record, ms since the epoch. None: records have no times.
     begin: int | None = None
     end: int | None = None
-    #: The time it took to draw or read the records.
-    seconds: float = 0.0
+    seconds: float = 0.0  #: The time it took to draw or read the records.
 
 
 def compute_statistics(

@@ -62,10 +62,8 @@ class WindowChanges:
     loads: list[tuple[int, int, int]]
     #: list of (int, int): Workers, each with the number of keys of which it got the first tuples in this batch.
     pairs: list[tuple[int, int]]
-    #: The number of keys without tuples before this batch.
-    new_keys: int
-    #: The hottest of the changed keys, with their totals.
-    hottest: list[HotKey]
+    new_keys: int  #: The number of keys without tuples before this batch.
+    hottest: list[HotKey]  #: The hottest of the changed keys, with their totals.
 
     def pack(self) -> bytes:
         """The changes as bytes, which ``unpack`` reads."""

@@ -127,8 +127,7 @@ def make_pair_records(rows: pa.RecordBatch) -> list[dict[str, Any]]:
 class TransactionalWriteTask:
     """Writes a batch's records exactly once, in tasks."""
 
-    #: Partition → the task's writer.
-    writer: Callable[[int], TransactionalWriter]
+    writer: Callable[[int], TransactionalWriter]  #: Partition → the task's writer.
     #: The topic of the records, and the batch's number.
     topic: str
     number: BatchId

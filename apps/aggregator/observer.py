@@ -44,10 +44,8 @@ class Distribution:
     tuples: NDArray[np.int64]
     counts: NDArray[np.int64]
     keys: NDArray[np.int64]
-    #: The number of distinct keys over all workers.
-    distinct_keys: int
-    #: At most ``HOTTEST`` keys, hottest first.
-    hottest: list[HotKey]
+    distinct_keys: int  #: The number of distinct keys over all workers.
+    hottest: list[HotKey]  #: At most ``HOTTEST`` keys, hottest first.
 
     def fields(self, totals: Totals) -> dict[str, Any]:
         """The window's metrics. ``totals`` must include the window."""

@@ -31,12 +31,9 @@ COMMITS = "commits"
 class Batch:
     """A micro-batch as it was planned, before it runs. A replay has the same plan."""
 
-    #: The batch's number, from 0.
-    number: int
-    #: The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``BatchClock``.
-    time_ms: int
-    #: This batch closes the windows that end at or before this time.
-    watermark_ms: int
+    number: int  #: The batch's number, from 0.
+    time_ms: int  #: The batch's time: Spark's timestamp of the batch, plus the checkpoint's ``BatchClock``.
+    watermark_ms: int  #: This batch closes the windows that end at or before this time.
     #: Rows of windows that end at or before this time are too late for this batch. It is the previous batch's
     #: watermark.
     late_before_ms: int
@@ -44,8 +41,7 @@ class Batch:
     #: partition that the topic got since the previous batch begins at 0.
     start: Mapping[str, Mapping[str, int]]
     end: Mapping[str, Mapping[str, int]]
-    #: Spark's timestamp of the batch. Two plans of the same number have different ones.
-    planned_ms: int = 0
+    planned_ms: int = 0  #: Spark's timestamp of the batch. Two plans of the same number have different ones.
 
 
 class Checkpoint:
@@ -203,8 +199,7 @@ class Checkpoint:
 class WorkerHistory:
     """The workers of all runs on a checkpoint."""
 
-    #: W of the run that made the checkpoint. It determines the number of mergers in all runs.
-    first: int
+    first: int  #: W of the run that made the checkpoint. It determines the number of mergers in all runs.
     #: The highest W so far. A worker that the newest run no longer has may still have states, until their window
     #: closes. So Spark calls every worker that any run on this checkpoint had.
     most: int

@@ -114,15 +114,13 @@ class BatchClock:
 class Totals:
     """Sums over a run's closed windows, and its progress."""
 
-    #: Time of the first batch with tuples (ms since the epoch). −1: there was none.
-    started_ms: int = -1
+    started_ms: int = -1  #: Time of the first batch with tuples (ms since the epoch). −1: there was none.
     #: The numbers of tuples routed (of open windows too), of messages rejected, of tuples that came after their window
     #: was closed, and of messages that Kafka removed before the run read them.
     routed: int = 0
     rejected: int = 0
     late: int = 0
-    #: End of the latest window that has tuples, which may be open. −1: there is none.
-    last_window_end_ms: int = -1
+    last_window_end_ms: int = -1  #: End of the latest window that has tuples, which may be open. −1: there is none.
     #: The tuples in closed windows, and two sums over these windows: of (key, worker) pairs, and of distinct keys.
     tuples: int = 0
     assignments: int = 0
@@ -135,8 +133,7 @@ class Totals:
     occupants: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     #: Start of a window (ms) → its distribution so far, as JSON values, in a run that publishes changes.
     open: dict[str, dict[str, Any]] = field(default_factory=dict)
-    #: By event time, in such a run: windows that end at or before this time are closed.
-    closed_ms: int = -1
+    closed_ms: int = -1  #: By event time, in such a run: windows that end at or before this time are closed.
 
     def with_window(self, loads: list[int], assignments: int, keys: int) -> "Totals":
         """The totals with one more closed window: each worker's tuples, (key, worker) pairs and distinct keys."""

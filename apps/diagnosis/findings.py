@@ -37,18 +37,14 @@ _NEAR = {"PROCESS_LOCAL", "NODE_LOCAL", "NO_PREF"}
 class Finding:
     """What slows down a stage, or one stage in all batches of a stream. All times are in s."""
 
-    #: One of ``CAUSES``.
-    cause: str
-    #: The stage without its tasks; of a stream, the worst batch's.
-    stage: StageTasks
+    cause: str  #: One of ``CAUSES``.
+    stage: StageTasks  #: The stage without its tasks; of a stream, the worst batch's.
     #: The stage's kind (``sql_plans.KINDS``, or ``scan`` if it reads no shuffle), and the operator's name in Spark.
     kind: str
     operator: str
-    #: The number of tasks, and of those that can run at once.
-    tasks: int
+    tasks: int  #: The number of tasks, and of those that can run at once.
     slots: int
-    #: The batches of a stream with this cause; 0 if it isn't a stream.
-    batches: int
+    batches: int  #: The batches of a stream with this cause; 0 if it isn't a stream.
     #: The stage's time, and its prediction with equally loaded tasks (``skew``), or with none slower than the median.
     #: Of a stream, sums over the batches.
     seconds: float
@@ -56,18 +52,12 @@ class Finding:
     #: The fullest task over the median, in each of ``LOADS`` and ``seconds``. Of a stream, each partition's rows and
     #: bytes are summed over the batches.
     ratios: dict[str, float]
-    #: Which of ``LOADS`` the slowest task has too much of; empty if the cause isn't ``skew``.
-    load: str
-    #: The slowest task's share of the load.
-    share: float
-    #: The fullest task over the mean. The prediction has ``prediction.BALANCED``.
-    fullest: float
-    #: The slowest task.
-    slowest: Task
-    #: The median of all tasks, in each of ``LOADS`` and ``seconds``.
-    medians: dict[str, float]
-    #: The rows of the fullest partition's state stores over the median; 0 if there are none.
-    state_rows: float
+    load: str  #: Which of ``LOADS`` the slowest task has too much of; empty if the cause isn't ``skew``.
+    share: float  #: The slowest task's share of the load.
+    fullest: float  #: The fullest task over the mean. The prediction has ``prediction.BALANCED``.
+    slowest: Task  #: The slowest task.
+    medians: dict[str, float]  #: The median of all tasks, in each of ``LOADS`` and ``seconds``.
+    state_rows: float  #: The rows of the fullest partition's state stores over the median; 0 if there are none.
     #: The number of stages in which the slowest task's executor was slower than others, and of all its stages.
     executor_stages: tuple[int, int] = (0, 0)
 

@@ -38,27 +38,17 @@ class Task(NamedTuple):
 class StageTasks:
     """A stage, what it belongs to, and its tasks."""
 
-    #: Spark's numbers.
-    stage: int
+    stage: int  #: Spark's numbers.
     attempt: int = 0
-    #: Spark's name: the call and its line, such as ``save at Job.scala:12``.
-    name: str = ""
-    #: The SQL text or the description of its job; empty if there is none.
-    query: str = ""
-    #: The id of its streaming query; empty if it has none.
-    stream: str = ""
-    #: The stream's batch; -1 if it has none.
-    batch: int = -1
-    #: Its Spark SQL operators, last first.
-    nodes: list[str] = field(default_factory=list)
-    #: The columns by whose hash rows were distributed over the tasks; empty if they weren't.
-    keys: list[str] = field(default_factory=list)
-    #: The number of tasks that could run at once; 0 if unknown.
-    slots: int = 0
-    #: The number of failed attempts.
-    failed: int = 0
-    #: The successful ones.
-    tasks: list[Task] = field(default_factory=list)
+    name: str = ""  #: Spark's name: the call and its line, such as ``save at Job.scala:12``.
+    query: str = ""  #: The SQL text or the description of its job; empty if there is none.
+    stream: str = ""  #: The id of its streaming query; empty if it has none.
+    batch: int = -1  #: The stream's batch; -1 if it has none.
+    nodes: list[str] = field(default_factory=list)  #: Its Spark SQL operators, last first.
+    keys: list[str] = field(default_factory=list)  #: The columns by whose hash rows were distributed, if so.
+    slots: int = 0  #: The number of tasks that could run at once; 0 if unknown.
+    failed: int = 0  #: The number of failed attempts.
+    tasks: list[Task] = field(default_factory=list)  #: The successful ones.
 
     def get_numbers(self, name: str) -> NDArray[np.float64]:
         """One field of all tasks, as numbers."""

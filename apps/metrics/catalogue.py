@@ -58,14 +58,10 @@ class Subject:
 class Metric:
     """One metric."""
 
-    #: What the metric is measured of.
-    subject: Subject
-    #: InfluxDB's field.
-    name: str
-    #: One of ``UNITS``.
-    unit: str
-    #: In words, with the name that the original or the papers give it, if any.
-    meaning: str
+    subject: Subject  #: What the metric is measured of.
+    name: str  #: InfluxDB's field.
+    unit: str  #: One of ``UNITS``.
+    meaning: str  #: In words, with the name that the original or the papers give it, if any.
     #: ``gauge``, a number; ``counter``, a number that never falls, and of ``RUN`` goes on after a restart; ``text``.
     kind: Kind = "gauge"
 

@@ -285,12 +285,9 @@ def make_otlp_writer(url: str) -> QueuedWriter:
 class Destinations:
     """The destinations of metrics that the user wants."""
 
-    #: InfluxDB. None: no points are sent.
-    influx: InfluxTarget | None = None
-    #: The port of Prometheus' page. 0: any free port. None: there is no page.
-    prometheus_port: int | None = None
-    #: The address of the page.
-    prometheus_host: str = LOOPBACK
+    influx: InfluxTarget | None = None  #: InfluxDB. None: no points are sent.
+    prometheus_port: int | None = None  #: The port of Prometheus' page. 0: any free port. None: there is no page.
+    prometheus_host: str = LOOPBACK  #: The address of the page.
     #: An OpenTelemetry collector: otlp://HOST:PORT, or otlps:// with TLS. None: it gets nothing.
     otlp: str | None = None
 

@@ -37,8 +37,7 @@ def find_hot(loads: ArrayLike) -> NDArray[np.bool_]:
 class Arrivals:
     """What arrived in each partition of the topic, over about the last minute."""
 
-    #: Partition → messages that arrived per second.
-    rates: dict[str, float]
+    rates: dict[str, float]  #: Partition → messages that arrived per second.
     #: Partition → messages per second by which its lag grew. It is negative if the lag got smaller.
     velocities: dict[str, float]
 

@@ -20,16 +20,11 @@ Failures: TypeAlias = dict[tuple[int, int], str]
 class RouterReport:
     """What one source's router did in a batch."""
 
-    #: Tuples routed.
-    tuples: int
-    #: Time spent in the grouping (s), without ``waited``.
-    seconds: float
-    #: Messages without a key.
-    rejected: int = 0
-    #: The grouping's internals (``Grouping.internals``).
-    internals: dict[str, Any] = field(default_factory=dict)
-    #: The grouping's own report to its controller (``Grouping.report``).
-    grouping: Any = None
+    tuples: int  #: Tuples routed.
+    seconds: float  #: Time spent in the grouping (s), without ``waited``.
+    rejected: int = 0  #: Messages without a key.
+    internals: dict[str, Any] = field(default_factory=dict)  #: The grouping's internals (``Grouping.internals``).
+    grouping: Any = None  #: The grouping's own report to its controller (``Grouping.report``).
     #: How long the source waited for the planner's quotas after it had counted (s). 0 without a planner.
     waited: float = 0.0
 
@@ -48,23 +43,16 @@ class StateReport:
 class WorkerReport:
     """What one worker did in a batch."""
 
-    #: The number of tuples executed, and of their distinct keys.
-    tuples: int
+    tuples: int  #: The number of tuples executed, and of their distinct keys.
     keys: int
-    #: Time at work (s).
-    busy: float
-    #: Messages on which the work raised an error.
-    failures: Failures = field(default_factory=dict)
+    busy: float  #: Time at work (s).
+    failures: Failures = field(default_factory=dict)  #: Messages on which the work raised an error.
     #: By event time only: the number of a pane, which is a window unless windows slide → its tuples in the batch.
     windows: dict[int, int] = field(default_factory=dict)
-    #: With states that live for a TTL: tuples that came too late although their window was open.
-    late: int = 0
-    #: The report of the worker's monitor to the grouping's controller.
-    monitor: Any = None
-    #: The report about the states of a keyed operator.
-    states: StateReport | None = None
-    #: The report about moved states. All numbers are zero if keys don't move.
-    migration: MigrationReport = field(default_factory=MigrationReport)
+    late: int = 0  #: Of a TTL: tuples that came too late although their window was open.
+    monitor: Any = None  #: The report of the worker's monitor to the grouping's controller.
+    states: StateReport | None = None  #: The report about the states of a keyed operator.
+    migration: MigrationReport = field(default_factory=MigrationReport)  #: About moved states.
 
 
 @dataclass(frozen=True)
@@ -198,18 +186,12 @@ class StateSummary:
     #: number.
     states: NDArray[np.int64]
     size: NDArray[np.int64]
-    #: The number of states that are at workers, not at mergers. Their keys may have further states at other workers.
-    at_workers: int
-    #: The number of states that left in the batch.
-    finished: int
-    #: The number of states that workers sent to mergers in the batch.
-    fragments: int
-    #: The number of keys of these fragments.
-    merged: int
-    #: The watermark when states that outlive windows were last merged. Results are as of then.
-    merged_ms: int
-    #: The time at work of the slowest merger (s).
-    merging: float
+    at_workers: int  #: The states at workers, not at mergers. Their keys may have further ones at other workers.
+    finished: int  #: The number of states that left in the batch.
+    fragments: int  #: The number of states that workers sent to mergers in the batch.
+    merged: int  #: The number of keys of these fragments.
+    merged_ms: int  #: The watermark when states that outlive windows were last merged. Results are as of then.
+    merging: float  #: The time at work of the slowest merger (s).
 
     @classmethod
     def of(cls, reports: TaskReports, workers: int) -> "StateSummary":

@@ -39,14 +39,11 @@ class PropertyResult:
 class OperatorCase:
     """A batch of tuples of some keys, and where to cut it."""
 
-    #: n tuples of ``keys`` keys. Each key has at least one.
-    tuples: pa.RecordBatch
-    #: k, the number of keys.
-    keys: int
+    tuples: pa.RecordBatch  #: n tuples of ``keys`` keys. Each key has at least one.
+    keys: int  #: k, the number of keys.
     #: int64[n]: The part of each tuple, 0 to 2. The parts stand for three batches, or for three workers.
     parts: np.ndarray
-    #: The time of the batch.
-    now: Now
+    now: Now  #: The time of the batch.
 
     def part(self, which: int) -> tuple[pa.RecordBatch, np.ndarray]:
         """The tuples of one part, with slots counted from 0, and the numbers of the part's keys."""

@@ -37,8 +37,7 @@ class MessageTooDeep(Exception):
 class AvroSchema:
     """A schema that fastavro has read."""
 
-    #: What fastavro decodes by.
-    parsed: Any
+    parsed: Any  #: What fastavro decodes by.
     #: Name → type, if messages of any depth are possible, or messages of far more values than bytes. None: they aren't,
     #: and messages needn't be walked through.
     named: Mapping[str, Any] | None = None

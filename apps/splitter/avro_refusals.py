@@ -64,8 +64,7 @@ class BatchRefusals:
 
     """
 
-    #: A schema's number → why it is refused.
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)  #: A schema's number → why it is refused.
     #: If it is full, the numbers of the schemas that the task knew at that moment. None: it isn't.
     allowed: set[int] | None = None
 

@@ -39,8 +39,7 @@ class FailedTuples:
 
     #: list of (TuplePosition, str): The tuples, each with the reason.
     tuples: list[tuple[TuplePosition, str]] = field(default_factory=list)
-    #: How often the work has raised so far, on one tuple or on several.
-    raised: int = 0
+    raised: int = 0  #: How often the work has raised so far, on one tuple or on several.
 
     @classmethod
     def of(cls, data: bytes) -> Self:

@@ -25,16 +25,13 @@ from unskew.apps.splitter.splitter import Splitter
 class QueryContext:
     """What one query of a run is told, besides the run's settings."""
 
-    #: Where tasks report to the driver. None: they don't.
-    reports: Reports | None = None
+    reports: Reports | None = None  #: Where tasks report to the driver. None: they don't.
     #: By event time only: the watermark advances to this moment. Windows before it close even if no tuple is later.
     flush_at: datetime | None = None
-    #: How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
-    ahead_ms: int = 0
+    ahead_ms: int = 0  #: How much batch time is ahead of Spark's (``unskew.apps.checkpoint.versions.BatchClock``).
     #: Whether to limit the bytes that Python gets at a time (``unskew.apps.splitter.kafka_source.open_topic``).
     count_bytes: bool = False
-    #: The planner of the query, if its grouping plans batches.
-    planner: PlannerAddress | None = None
+    planner: PlannerAddress | None = None  #: The planner of the query, if its grouping plans batches.
     #: What the tasks do with the counts that have changed (``unskew.apps.aggregator.changes.ChangePublisher``), in a
     #: run that publishes changes.
     publish_changes: Callable[[DataFrame], DataFrame] | None = None
@@ -46,8 +43,7 @@ class WorkerStage(ABC):
 
     settings: Settings
 
-    #: Whether the workers have states.
-    keyed: ClassVar[bool] = False
+    keyed: ClassVar[bool] = False  #: Whether the workers have states.
 
     @property
     def conf(self) -> dict[str, str]:

@@ -95,8 +95,7 @@ class StickyGrouping(DecayingGrouping):
     Beyond ``max_keys``, keys go home, as in KEY: each still has one worker, but not chosen by load.
     """
 
-    #: All sources must agree on a key's worker, so they would have to share one router.
-    shared = True
+    shared = True  #: All sources must agree on a key's worker, so they would have to share one router.
 
     def __init__(self, workers: int, *, seed: int = 0, max_keys: int = 1_000_000, half_life: int | None = None) -> None:
         super().__init__(workers, seed=seed, half_life=half_life)

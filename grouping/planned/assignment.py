@@ -43,12 +43,9 @@ class AllowedWorkers(NamedTuple):
     #: uint64[m]: The bucket of each key. All its keys may have the same workers: its home, and others drawn by hash
     #: functions.
     buckets: NDArray[np.uint64]
-    #: int32[m]: The homes.
-    homes: NDArray[np.int32]
-    #: uint64: The first of these functions.
-    number: np.uint64
-    #: How many workers a key may have.
-    most: int
+    homes: NDArray[np.int32]  #: int32[m]: The homes.
+    number: np.uint64  #: uint64: The first of these functions.
+    most: int  #: How many workers a key may have.
 
 
 class FlowNetwork(NamedTuple):

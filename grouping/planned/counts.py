@@ -52,23 +52,18 @@ class SourceCounts(NamedTuple):
 
     """
 
-    #: The number of tuples.
-    tuples: int
+    tuples: int  #: The number of tuples.
     #: uint64[k]: The buckets with tuples, and the hashes of the keys counted alone. Ascending.
     keys: NDArray[np.uint64]
-    #: float64[k]: The loads of these keys: integers if tuples are counted.
-    loads: NDArray[np.float64]
+    loads: NDArray[np.float64]  #: float64[k]: The loads of these keys: integers if tuples are counted.
 
 
 class BatchCounts(NamedTuple):
     """The counts of S sources."""
 
-    #: uint64[m]: The buckets, and the keys that any source has counted alone. Ascending.
-    keys: NDArray[np.uint64]
-    #: float64[m]: The loads of these keys, at the sources that counted them.
-    loads: NDArray[np.float64]
-    #: list of int64[k]: For each source, the positions of its keys in ``keys``.
-    at: list[NDArray[np.int64]]
+    keys: NDArray[np.uint64]  #: uint64[m]: The buckets, and the keys that any source has counted alone. Ascending.
+    loads: NDArray[np.float64]  #: float64[m]: The loads of these keys, at the sources that counted them.
+    at: list[NDArray[np.int64]]  #: list of int64[k]: For each source, the positions of its keys in ``keys``.
     #: list of float64[k]: For each source and each of its keys, that key's load at the sources before it.
     before: list[NDArray[np.float64]]
 

@@ -32,8 +32,7 @@ class BatchGrouping(Grouping):
 
     batched: ClassVar[bool] = True
 
-    #: The replicas that the batch's waves have added so far, one for each key that moves whole.
-    added: int
+    added: int  #: The replicas that the batch's waves have added so far, one for each key that moves whole.
 
     @property
     @abstractmethod

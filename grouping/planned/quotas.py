@@ -25,17 +25,13 @@ NONE = -1  # the quota of a key without one
 class Quotas(NamedTuple):
     """The q quotas of one source, with c parts in all."""
 
-    #: uint64[q]: The buckets and keys with a quota, ascending.
-    keys: NDArray[np.uint64]
-    #: float64[q]: Where the source's stretch begins.
-    starts: NDArray[np.float64]
+    keys: NDArray[np.uint64]  #: uint64[q]: The buckets and keys with a quota, ascending.
+    starts: NDArray[np.float64]  #: float64[q]: Where the source's stretch begins.
     #: int64[q + 1]: The parts of quota i, at least one, are those from ``firsts[i]`` to ``firsts[i + 1]``: the parts of
     #: the line that the source's stretch reaches.
     firsts: NDArray[np.int64]
-    #: int32[c]: The worker of each part.
-    workers: NDArray[np.int32]
-    #: float64[c]: Where each part ends.
-    ends: NDArray[np.float64]
+    workers: NDArray[np.int32]  #: int32[c]: The worker of each part.
+    ends: NDArray[np.float64]  #: float64[c]: Where each part ends.
 
     def get_parts(self, quota: int) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         """The worker of each part of a quota, and its load, if the source's stretch is the whole line."""

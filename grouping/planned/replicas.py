@@ -50,8 +50,7 @@ class CurrentReplicas(NamedTuple):
     #: of filling.
     starts: NDArray[np.int64]
     workers: NDArray[np.int32]
-    #: int64[p]: The row of each replica in ``ReplicaIndex``, or −1.
-    rows: NDArray[np.int64]
+    rows: NDArray[np.int64]  #: int64[p]: The row of each replica in ``ReplicaIndex``, or −1.
 
 
 class ReplicaIndex(NamedTuple):

@@ -20,8 +20,7 @@ class FeedbackTiming:
 
     #: float, ms: The time between reports, above 0. Plans are adopted when an interval begins.
     interval: float = 1000.0
-    #: float, ms: The time from the last report of an interval to the plan's arrival at the sources.
-    delay: float = 0.0
+    delay: float = 0.0  #: float, ms: The time from the last report of an interval to the plan's arrival at the sources.
     #: float, ms: How long a unit of moving state (of a plan's ``migration``) keeps its sender and its receiver busy.
     #: Tuples that come meanwhile wait.
     transfer: float = 0.0

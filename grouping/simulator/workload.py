@@ -58,8 +58,7 @@ class Speeds:
 
     #: float64[P, W]: The factors of each phase: with 2, a worker takes twice a tuple's cost.
     factors: NDArray[np.float64]
-    #: int64[P], ascending from 0: The number of the tuple with which each phase begins.
-    starts: NDArray[np.int64]
+    starts: NDArray[np.int64]  #: int64[P], ascending from 0: The number of the tuple with which each phase begins.
 
     @staticmethod
     def constant(factors: ArrayLike) -> "Speeds":

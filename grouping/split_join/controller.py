@@ -65,10 +65,8 @@ class _JoinKey:
 
     #: float[2]: The rows of each side, of a copied side at one place.
     rows: list[float] = field(default_factory=lambda: [0, 0])
-    #: The pairs.
-    pairs: float = 0.0
-    #: Its split side, if in the table.
-    split: int | None = None
+    pairs: float = 0.0  #: The pairs.
+    split: int | None = None  #: Its split side, if in the table.
     #: As in ``JoinTable``.
     places: list[int] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)

@@ -27,8 +27,7 @@ _OF_SOURCE, _OF_BATCH = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 class Copies:
     """Which workers copy their rows of which keys to which others: g entries."""
 
-    #: uint64[g]: The keys' hashes.
-    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))  #: uint64[g]: The keys' hashes.
     #: int32[g]: The workers.
     senders: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     receivers: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
@@ -56,8 +55,7 @@ class JoinTable:
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     #: int8[q]: Each key's split side, ``LEFT`` or ``RIGHT``.
     split: NDArray[np.int8] = field(default_factory=lambda: np.empty(0, np.int8))
-    #: int64[q + 1]: See above.
-    starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    starts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  #: int64[q + 1]: See above.
     #: int32[c]: Workers. A key's first one has had it for the longest time.
     places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     #: float64[c]: At least one per key is above 0.
@@ -66,19 +64,16 @@ class JoinTable:
     since: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     #: The new places in this plan, which get the copied side's older rows in the batch after its first.
     grow: Copies = field(default_factory=Copies)
-    #: The previous plan's ``grow``.
-    grown: Copies = field(default_factory=Copies)
+    grown: Copies = field(default_factory=Copies)  #: The previous plan's ``grow``.
     #: uint64[l], int32[l]: The places that keys lose with this plan, which drop all rows of the key.
     leave_keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     leave_places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
     #: float64[q, 2]: The expected rows of each side in a batch, of the copied side at one place.
     rows: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 2)))
-    #: float64[q]: Their expected pairs.
-    pairs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    pairs: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  #: float64[q]: Their expected pairs.
     #: float64[W]: Each worker's expected load of keys outside the table; empty if unknown.
     rest: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    #: The load of the batch that these expectations are for.
-    size: float = 0.0
+    size: float = 0.0  #: The load of the batch that these expectations are for.
 
     @classmethod
     def of(cls, plan: Plan | None) -> Self:

@@ -20,16 +20,11 @@ class KeyRecords:
 
     #: float64[R]: c(k) of each of the record's keys: its computation cost in the last interval, in tuples or ms.
     cost: NDArray[np.float64]
-    #: float64[R]: S(k, w) of each key: the size of its state over the last w intervals.
-    memory: NDArray[np.float64]
-    #: int32[R]: F(k): the worker that has the key.
-    current: NDArray[np.int32]
-    #: int32[R]: h(k): the hash function's worker.
-    home: NDArray[np.int32]
-    #: int64[R]: The number of keys in the record, 1 unless it is a group.
-    count: NDArray[np.int64]
-    #: N_D, the number of workers.
-    workers: int
+    memory: NDArray[np.float64]  #: float64[R]: S(k, w) of each key: the size of its state over the last w intervals.
+    current: NDArray[np.int32]  #: int32[R]: F(k): the worker that has the key.
+    home: NDArray[np.int32]  #: int32[R]: h(k): the hash function's worker.
+    count: NDArray[np.int64]  #: int64[R]: The number of keys in the record, 1 unless it is a group.
+    workers: int  #: N_D, the number of workers.
     #: float64[W], or 0: The load of each worker's other keys, which no report names, so they can't be moved.
     rest: "NDArray[np.float64] | float" = 0.0
 

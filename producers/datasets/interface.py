@@ -34,12 +34,10 @@ class Block:
     #: pyarrow binary[n], or a dictionary of binary: The payloads in order. A dictionary means that few distinct
     #: payloads repeat: each becomes one bytes object.
     messages: pa.Array
-    #: pyarrow string[m], or a dictionary of string: The keys in the messages, in order.
-    keys: pa.Array
+    keys: pa.Array  #: pyarrow string[m], or a dictionary of string: The keys in the messages, in order.
     #: int32[m] or None: The index in the block of each key's message, ascending. None: one key a message.
     owners: NDArray[np.int32] | None = None
-    #: int64[m] or None: What each key adds to its count. None: 1.
-    counts: NDArray[np.int64] | None = None
+    counts: NDArray[np.int64] | None = None  #: int64[m] or None: What each key adds to its count. None: 1.
     #: int64[n] or None: The time of each message's event, ms since the epoch, for a replay at the records' own times.
     times: NDArray[np.int64] | None = None
 
@@ -106,16 +104,11 @@ class Block:
 class KeyField:
     """The field of a dataset's JSON messages in which the topology finds the key."""
 
-    #: The names of the fields from the outermost object down to the key.
-    path: tuple[str, ...]
-    #: The field of what the key adds to its count. None: 1.
-    count: str | None = None
-    #: Makes keys of the field's values (strings).
-    rule: Callable[[pa.Array], pa.Array] | None = None
-    #: Whether numbers are keys, too.
-    scalars: bool = False
-    #: Whether the outermost field may be null. Such a message has no key.
-    optional: bool = False
+    path: tuple[str, ...]  #: The names of the fields from the outermost object down to the key.
+    count: str | None = None  #: The field of what the key adds to its count. None: 1.
+    rule: Callable[[pa.Array], pa.Array] | None = None  #: Makes keys of the field's values (strings).
+    scalars: bool = False  #: Whether numbers are keys, too.
+    optional: bool = False  #: Whether the outermost field may be null. Such a message has no key.
     #: Whether the field is a list of hashtags, each of which is a key (``unskew.producers.messages``).
     several: bool = False
 
@@ -139,18 +132,13 @@ class Dataset(ABC):
 
     """
 
-    #: The source type, as users and the topology write it.
-    name: str
-    #: One line for ``unskew produce --list``.
-    summary: str
-    #: Where the key of a message is.
-    key: KeyField = KeyField(("key",))
+    name: str  #: The source type, as users and the topology write it.
+    summary: str  #: One line for ``unskew produce --list``.
+    key: KeyField = KeyField(("key",))  #: Where the key of a message is.
     #: The format of a file of such records, by the file's first line. None: they aren't read from files.
     choose_format: "ClassVar[Callable[[bytes], Format] | None]" = None
-    #: How many records there are. None: unknown before the end.
-    records: int | None = None
-    #: The published statistics to compare it with, at its scale.
-    published: PublishedStatistics | None = None
+    records: int | None = None  #: How many records there are. None: unknown before the end.
+    published: PublishedStatistics | None = None  #: The published statistics to compare it with, at its scale.
 
     @abstractmethod
     def blocks(self, start: int = 0) -> Iterator[Block]:

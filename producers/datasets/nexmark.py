@@ -59,8 +59,7 @@ _LAST_NAMES = ("Baker", "Carpenter", "Farmer", "Fisher", "Mason", "Miller", "Pot
 class _EventTimes:
     """When n events come, and who is there then."""
 
-    #: int64[n]: The event time, ms since the epoch.
-    milliseconds: NDArray[np.int64]
+    milliseconds: NDArray[np.int64]  #: int64[n]: The event time, ms since the epoch.
     #: int64[n]: The newest person and the newest auction, counted from 0. An event that makes a new one makes the
     #: newest.
     person: NDArray[np.int64]

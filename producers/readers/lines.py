@@ -134,8 +134,7 @@ def _is_utf8(data: bytes) -> bool:
 class ParsedLines:
     """The messages of some lines."""
 
-    #: The messages.
-    block: Block
+    block: Block  #: The messages.
     #: list of (number, reason, line): The lines that gave no message because they are invalid, with their numbers in
     #: the file.
     rejected: list[tuple[int, str, bytes]] = field(default_factory=list)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from unskew.grouping import GROUPINGS, create
     from unskew.producers.partitioning import Partitioner
 
-    #: The version of the installed package.
-    __version__: str
+    __version__: str  #: The version of the installed package.
 
 __all__ = [
     "GROUPINGS",

@@ -17,16 +17,11 @@ METRICS = "Metrics options"
 class OptionStyle:
     """How a command's help shows a field, besides its ``Doc``."""
 
-    #: The heading of its group. Empty: that of all options.
-    panel: str = ""
-    #: The placeholder of its value. Empty: the value's type.
-    metavar: str = ""
-    #: The option's name. Empty: the field's name.
-    name: str = ""
-    #: The default value in words. Empty: the value itself.
-    default: str = ""
-    #: Whether a comparison of groupings has the option, too.
-    compared: bool = True
+    panel: str = ""  #: The heading of its group. Empty: that of all options.
+    metavar: str = ""  #: The placeholder of its value. Empty: the value's type.
+    name: str = ""  #: The option's name. Empty: the field's name.
+    default: str = ""  #: The default value in words. Empty: the value itself.
+    compared: bool = True  #: Whether a comparison of groupings has the option, too.
     #: An option that sets several fields. If it takes pairs NAME=VALUE, such as ``-g``, the field's NAME is ``name``.
     #: Empty: the field has a separate option.
     part_of: str = ""

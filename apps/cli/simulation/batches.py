@@ -20,15 +20,12 @@ _GATHERED = 1 << 18  # replicas that are held before they are merged
 class BatchLoad(NamedTuple):
     """What the workers get of a batch."""
 
-    #: n, the tuples of the batch.
-    tuples: int
+    tuples: int  #: n, the tuples of the batch.
     #: The time at work (s) of the busiest worker, and of all of them together, if each had a core of its own.
     busiest: float
     total: float
-    #: The tuples of the worker that has most of them.
-    most: int
-    #: The (key, worker) pairs in the batch: the states that it reads and writes.
-    touched: int
+    most: int  #: The tuples of the worker that has most of them.
+    touched: int  #: The (key, worker) pairs in the batch: the states that it reads and writes.
 
 
 class SimulatedRouters:

@@ -61,14 +61,10 @@ class TimedKeys:
 class StreamSpec:
     """A stream by its name."""
 
-    #: Its name (see ``FORMS``).
-    spec: str
-    #: The most tuples that are taken of it.
-    tuples: int
-    #: The seed of what is drawn.
-    seed: int
-    #: () → Connection: Connects to Kafka. It is called only for a topic.
-    connect: Callable[[], Connection]
+    spec: str  #: Its name (see ``FORMS``).
+    tuples: int  #: The most tuples that are taken of it.
+    seed: int  #: The seed of what is drawn.
+    connect: Callable[[], Connection]  #: () → Connection: Connects to Kafka. It is called only for a topic.
     #: Whether the times of a file's rows are read from its column ``time``, if it has one. Rows without are rejected.
     timed: bool = True
     #: Takes the rows of a file that have no key, once, however often the file is read.

@@ -173,14 +173,11 @@ class JoinedKey(NamedTuple):
 class JoinSimulation:
     """Two inputs that are joined by W workers."""
 
-    #: The inputs.
-    sides: JoinSides
-    #: W.
-    workers: int
+    sides: JoinSides  #: The inputs.
+    workers: int  #: W.
     #: The left rows of a batch, each of which is joined with all right rows. None: the left input is one batch.
     batch: int | None
-    #: The seed of the hash functions and draws.
-    seed: int
+    seed: int  #: The seed of the hash functions and draws.
 
     def compute_figures(self) -> dict[str, JoinFigures]:
         """Each way's name → its figures. The plan of the last one has the cost of pairs."""

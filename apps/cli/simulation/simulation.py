@@ -37,28 +37,19 @@ class Contestant(NamedTuple):
 class Simulation:
     """A stream, its sources and the speeds of workers: the same for all groupings and all numbers of workers."""
 
-    #: The keys of the n tuples.
-    keys: Keys
-    #: int64[n] or None: The arrival of each tuple (ms). None: evenly spaced, or at random with ``poisson``.
-    times: NDArray[np.int64] | None
-    #: The cost of a tuple (ms). Several costs: one for each class of keys.
-    costs: Sequence[float]
+    keys: Keys  #: The keys of the n tuples.
+    times: NDArray[np.int64] | None  #: The arrival of each tuple (ms). None: even, or by ``poisson``.
+    costs: Sequence[float]  #: The cost of a tuple (ms). Several costs: one for each class of keys.
     #: How many times a tuple's cost each worker takes, repeated over the workers. If there are factors for the end,
     #: speeds drift from the first to these.
     factors: Sequence[float]
     factors_end: Sequence[float] | None
-    #: The share of the workers' capacity that the tuples need, if ``times`` is None.
-    load: float
-    #: Whether the times between arrivals are drawn at random.
-    poisson: bool
-    #: The seed of the draws and of the hash functions.
-    seed: int
-    #: S, the number of sources.
-    sources: int
-    #: How often workers report, and when a plan takes effect.
-    feedback: FeedbackTiming
-    #: Further parameters of ``unskew.grouping.simulator.simulate``: split, window, samples.
-    settings: dict[str, Any] = field(default_factory=dict)
+    load: float  #: The share of the workers' capacity that the tuples need, if ``times`` is None.
+    poisson: bool  #: Whether the times between arrivals are drawn at random.
+    seed: int  #: The seed of the draws and of the hash functions.
+    sources: int  #: S, the number of sources.
+    feedback: FeedbackTiming  #: How often workers report, and when a plan takes effect.
+    settings: dict[str, Any] = field(default_factory=dict)  #: Of ``simulate``: split, window, samples.
 
     def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulationOutcome]:
         """Label → the outcome of the simulation with this number of workers.

@@ -41,8 +41,7 @@ _TAILS = 0.05, 0.95  # of the batches, which an interval leaves out on either si
 class CostConstants:
     """What a batch costs beside the tuples' work. The defaults were measured in mode LOCAL on two shared cores."""
 
-    #: A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
-    fixed: float = 0.4
+    fixed: float = 0.4  #: A batch's fixed cost (evidence/speed/README.md, "Where the limit is": some 0.4 s).
     #: Reading, splitting and routing a tuple, and counting it (evidence/speed/README.md, "Throughput of the topology":
     #: 444 ns a tuple, the stages as batch queries).
     routed: float = 0.444e-6

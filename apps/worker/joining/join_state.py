@@ -41,8 +41,7 @@ class JoinLoad:
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 2), np.int64))
     #: int64[k]: The pairs of these rows.
     pairs: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    #: int[2]: The late rows of each side.
-    late: list[int] = field(default_factory=lambda: [0, 0])
+    late: list[int] = field(default_factory=lambda: [0, 0])  #: int[2]: The late rows of each side.
 
     def add(self, side: int, keys: Keys, pairs: NDArray[np.int64]) -> None:
         """Add a side's rows, by key, and the pairs of each distinct key."""

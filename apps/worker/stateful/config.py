@@ -63,18 +63,15 @@ _PROGRESS: Address = (0, 0, -2)
 class OperatorProgress:
     """The progress of a worker or merger at the end of a batch, stored with its states."""
 
-    #: The batch's time.
-    batch_ms: int = 0
+    batch_ms: int = 0  #: The batch's time.
     #: In event time, the watermark at the batch's end: older tuples are late. In batch time, the end of the last closed
     #: window.
     closed_ms: int = 0
-    #: The watermark when states were last merged.
-    merged_ms: int = 0
+    merged_ms: int = 0  #: The watermark when states were last merged.
     #: The newest plan whose states the worker has received, and the newest for which it has released states.
     taken: int = 0
     released: int = 0
-    #: The batch in which it wrote the file of states released for that plan; −1 if it wrote none.
-    wrote: int = -1
+    wrote: int = -1  #: The batch in which it wrote the file of states released for that plan; −1 if it wrote none.
 
     @classmethod
     def read(cls, store: Store) -> "OperatorProgress":
@@ -125,8 +122,7 @@ class MergePeriod:
 class WorkerBatch:
     """A worker's or merger's view of a batch."""
 
-    #: The batch's number.
-    number: int
+    number: int  #: The batch's number.
     #: The batch's time and the watermark, ms since the epoch. In batch time they are equal.
     batch_ms: int
     watermark_ms: int

@@ -35,10 +35,8 @@ _PART = hash_function(0x70617274)
 class Parcel:
     """A blob for a merger, or a result of the dataflow."""
 
-    #: ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
-    kind: int
-    #: The receiving merger, if there are mergers.
-    merger: int
+    kind: int  #: ``RESULTS``, ``COUNTS``, ``FRAGMENTS``, ``HEARTBEAT`` or ``REPORT``.
+    merger: int  #: The receiving merger, if there are mergers.
     #: Rows as an Arrow stream, with ``WINDOW`` as the first column. A heartbeat's isn't empty if fragments are merged
     #: in this batch. A report is JSON.
     blob: bytes

@@ -59,15 +59,12 @@ class KeyedStage(WorkerStage):
     """
 
     keyed: ClassVar[bool] = True
-    #: The operator.
-    work: KeyedOperator = field(init=False)
+    work: KeyedOperator = field(init=False)  #: The operator.
     #: How long states live: until their window closes, or this long after their key's last tuple.
     window_ms: int | None = field(init=False)
     ttl_ms: int | None = field(init=False)
-    #: How often a window begins, if windows overlap.
-    slide_ms: int | None = field(init=False)
-    #: Whether the grouping splits keys, so that fragments must be merged.
-    split: bool = field(init=False)
+    slide_ms: int | None = field(init=False)  #: How often a window begins, if windows overlap.
+    split: bool = field(init=False)  #: Whether the grouping splits keys, so that fragments must be merged.
     #: How often fragments are merged, besides when their window closes.
     merge_period: MergePeriod | None = field(init=False)
 
