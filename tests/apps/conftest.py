@@ -1,7 +1,7 @@
 """Spark for the tests of a process, and small topologies over streams with known counts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ from pyspark.sql import SparkSession
 
 from tests.conftest import GENERATED
 from tests.waiting import PATIENCE
+from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver import session
+from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.driver.jvm_options import EXTRA
 from unskew.apps.driver.streaming_job import JobOutcome, StreamingJob
 from unskew.apps.settings import Settings
+from unskew.errors import EnvironmentFault
 from unskew.grouping import GROUPINGS
 from unskew.kafka.connection import Connection
 from unskew.kafka.reader import TopicReader
@@ -73,27 +76,65 @@ def drain(spark: SparkSession) -> Callable[..., tuple[JobOutcome, list[Any]]]:
     return run
 
 
+@pytest.fixture
+def die_uncommitted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Run a topology until its driver dies, when a batch for which that is due is published and not committed."""
+
+    def run(settings: Settings, due: Callable[[BatchReport], Any]) -> None:
+        def end_batch(_: StreamingJob, report: BatchReport) -> None:
+            if due(report):
+                raise RuntimeError("the driver dies")
+
+        with monkeypatch.context() as patched:
+            # The last thing that is done for a batch. A failure of a real listener would stop nothing.
+            patched.setattr(StreamingJob, "_end_batch", end_batch)
+            with pytest.raises(EnvironmentFault, match="the query failed"):
+                StreamingJob(settings, []).run(spark)
+
+    return run
+
+
 def publish(
     connection: Connection, topic: str, partitions: int, values: list[bytes | None], **stamp: list[int]
 ) -> None:
     """Send messages round robin; ``ms`` gives each its timestamp."""
+    times = stamp.get("ms", [0] * len(values))
+    messages = enumerate(zip(values, times, strict=True))
+    produce(
+        *(connection, topic, partitions),
+        ({"value": value, "partition": i % partitions, "timestamp": ms} for i, (value, ms) in messages),
+    )
+
+
+def produce(connection: Connection, topic: str, partitions: int, messages: Iterable[dict[str, Any]]) -> None:
+    """Send messages, each of which has what Kafka's client takes."""
     ensure_topic(connection, topic, partitions)
     # In order, though a broker that has just made the topic refuses the first messages for a moment.
     producer = Producer(connection.client(**{"linger.ms": 20, "enable.idempotence": True}))
-    times = stamp.get("ms", [0] * len(values))
-    for i, (value, ms) in enumerate(zip(values, times, strict=True)):
-        producer.produce(topic, value, partition=i % partitions, timestamp=ms)
+    for i, message in enumerate(messages):
+        producer.produce(topic, **message)
         if i % 1000 == 0:
             producer.poll(0)
     assert producer.flush(PATIENCE) == 0
 
 
-def skewed(n: int, seed: int = 0) -> list[str]:
+def skewed(n: int, seed: int = 0, others: int = 50) -> list[str]:
     """Keys of n tuples, four fifths of them one key."""
     rng = np.random.default_rng(seed)
-    return [
-        "Turkey" if hot else f"Country {i}" for hot, i in zip(rng.random(n) < 0.8, rng.integers(0, 50, n), strict=True)
-    ]
+    drawn = zip(rng.random(n) < 0.8, rng.integers(0, others, n), strict=True)
+    return ["Turkey" if hot else f"Country {i}" for hot, i in drawn]
+
+
+def true_counts(
+    keys: Iterable[str], ms: Iterable[int], length: int, slide: int | None = None
+) -> Counter[tuple[str, str]]:
+    """(window, key) → the number of tuples, of windows of this length (ms) that may slide."""
+    slide = slide or length
+    return Counter(
+        (f"{np.datetime64(time // slide * slide - back, 'ms')}Z", key)
+        for key, time in zip(keys, ms, strict=True)
+        for back in range(0, length, slide)
+    )
 
 
 def countries(keys: list[str]) -> list[bytes | None]:
@@ -119,3 +160,18 @@ def by_key(counts: dict[tuple[str, str], int]) -> Counter[str]:
     for (_, key), count in counts.items():
         totals[key] += count
     return totals
+
+
+def read_results(run: Settings, role: str) -> list[tuple[str, dict[str, Any]]]:
+    """All records of a run's topic of this role."""
+    return records(run.connection, list_result_topics(run)[role])
+
+
+def count_by_window(run: Settings) -> dict[tuple[str, str], int]:
+    """(window, key) → the final count of a run."""
+    return final_counts(run.connection, list_result_topics(run)["aggregator"])
+
+
+def count_by_key(run: Settings) -> Counter[str]:
+    """Key → the sum of a run's final counts."""
+    return by_key(count_by_window(run))

@@ -71,6 +71,12 @@ class QueryProcess:
         """What it has printed since it was last started."""
         return self.log.read_bytes()[self._begin :].decode()
 
+    def ended_with(self, code: int) -> str:
+        """Wait until it ends with this code, and without a stack trace; what it has printed."""
+        assert self.process.wait(PATIENCE) == code, self.output()
+        assert "Traceback" not in self.output()
+        return self.output()
+
     def is_running(self) -> bool:
         """True; it fails, with what was printed, if the process has ended."""
         assert self.process.poll() is None, self.output()[-3_000:]

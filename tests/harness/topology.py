@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
-from tests.apps.conftest import countries, final_counts, publish
+from tests.apps.conftest import countries, final_counts, publish, skewed, true_counts
 from tests.commands import UNSKEW
 from tests.harness.query import QueryProcess, command_of
 from unskew.apps.checkpoint.location import Location
@@ -56,12 +55,7 @@ class Topology(QueryProcess):
 
 def stream() -> list[tuple[str, int, int]]:
     """Key, time (ms) and offset of each message; they alternate between two partitions."""
-    rng = np.random.default_rng(7)
-    keys = [
-        "Turkey" if hot else f"Country {i}"
-        for hot, i in zip(rng.random(TUPLES) < 0.8, rng.integers(0, 40, TUPLES), strict=True)
-    ]
-    return [(key, START + i, i // 2) for i, key in enumerate(keys)]
+    return [(key, START + i, i // 2) for i, key in enumerate(skewed(TUPLES, 7, 40))]
 
 
 @pytest.fixture
@@ -73,19 +67,16 @@ def published(connection: Connection, topic: str) -> Counter[tuple[str, str]]:
     """Publish the stream; how many tuples each window has of each key."""
     messages = stream()
     publish(connection, topic, 2, countries([key for key, _, _ in messages]), ms=[ms for _, ms, _ in messages])
-    return Counter((_window(ms), key) for key, ms, _ in messages)
-
-
-def _window(ms: int) -> str:
-    return str(np.datetime64(ms // WINDOW_MS * WINDOW_MS, "ms")) + "Z"
+    return true_counts([key for key, _, _ in messages], [ms for _, ms, _ in messages], WINDOW_MS)
 
 
 @pytest.fixture
 def launch(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
     started: list[Topology] = []
 
-    def make(grouping: str, *more: str, **where: Any) -> Topology:
-        started.append(Topology(connection, topic, tmp_path, grouping, *more, **where))
+    def make(grouping: str, *more: str, folder: Path = tmp_path, **where: Any) -> Topology:
+        folder.mkdir(exist_ok=True)
+        started.append(Topology(connection, topic, folder, grouping, *more, **where))
         return started[-1]
 
     yield make
