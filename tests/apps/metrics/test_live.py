@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.apps.local_settings import settings
-from tests.apps.metrics.live_view import report, shown
+from tests.apps.metrics.live_view import progress, report, shown
 from unskew.apps.aggregator.observer import Distribution, HotKey
 from unskew.apps.metrics import catalogue
 from unskew.apps.metrics.display import Display, LiveView
@@ -18,12 +18,6 @@ def window(*hottest):
     return Distribution(0, 1000, zeros, zeros, zeros, 2, list(hottest))
 
 
-def progress(rate, taken, there):
-    kafka = {"description": "KafkaV2[Subscribe[t]]", "processedRowsPerSecond": rate}
-    sources = [kafka | {"endOffset": {"t": taken}, "latestOffset": {"t": there}}]
-    return {"sources": sources, "timestamp": "2026-01-01T00:00:00.000Z"}
-
-
 @pytest.fixture
 def run():
     return settings()
@@ -34,7 +28,7 @@ def test_the_newest_batch_its_lag_and_the_hottest_keys(run):
     view.batch(report([1, 1, 1, 1]))
     view.batch(report([100, 100, 100, 700], [window(HotKey("Turkey", 700, 700, 3), HotKey("[red]", 5, 5, 1))]))
     view.batch(report([0, 0, 0, 0]))  # an idle one takes nothing away
-    view.progress(progress(1234.5, {"0": 10, "1": 20}, {"0": 15, "1": 120}))
+    view.progress(progress([15, 120], [10, 20], rate=1234.5))
     text = shown(view)
     for figure in ("70.0 %", "0.70 s", "25.98", "1,234", "105"):  # 25.98 is the STD_DEV of 10, 10, 10, 70
         assert figure in text
@@ -54,14 +48,12 @@ def test_a_key_does_nothing_to_the_terminal(run):
 
 def test_a_replayed_batch_has_no_lag(run):
     """Spark doesn't get Kafka's newest offsets then; the sources' own offsets are known all the same."""
-    replayed = progress(3.0, {"0": 10, "1": 20}, {})
-    replayed["sources"][0]["latestOffset"] = None
+    replayed = progress(None, [10, 20], batch=7)
     assert compute_lags(replayed) == {}
     view = LiveView(run)
     view.batch(report([1, 1, 1, 1]))
     view.progress(replayed)
     assert "lag" not in shown(view)
-    replayed |= {"batchId": 7, "durationMs": {}, "stateOperators": []}
     sources = [sample for sample in sample_progress(replayed, 5) if sample.subject == catalogue.SOURCE]
     assert [sample.values for sample in sources] == [{"offset": 10}, {"offset": 20}]
 
@@ -70,10 +62,8 @@ def test_an_uneven_topic(run):
     """Of eight partitions one gets nearly everything, and the others little or nothing."""
     view = LiveView(run)
     view.batch(report([1, 1, 1, 1]))
-    nothing = dict.fromkeys(map(str, range(8)), 0)
-    for moment, busiest in (("00:00", 0), ("00:10", 930)):
-        there = nothing | {"3": busiest, "5": busiest // 31}
-        view.progress(progress(1.0, nothing, there) | {"timestamp": f"2026-01-01T00:{moment}.000Z"})
+    for second, busiest in ((0, 0), (10, 930)):
+        view.progress(progress([0, 0, 0, busiest, 0, busiest // 31, 0, 0], [0] * 8, second))
     (line,) = [line for line in shown(view).splitlines() if "busiest / mean partition" in line]
     assert "7.75" in line
     assert "hot: 3" in line
