@@ -13,6 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
 from tests.apps.shuffles import lose_what_was_shuffled
+from tests.tiers import nightly
 from unskew import balance, balanced_map, keyed_map
 from unskew.apps.router import order
 from unskew.apps.router.order import stabilise_order
@@ -81,9 +82,7 @@ def losing(spark, tmp_path):
     assert (tmp_path / "lost").exists()
 
 
-@pytest.mark.parametrize(
-    "call", ["balance", pytest.param("balanced_map", marks=pytest.mark.nightly(group="groupings"))]
-)
+@pytest.mark.parametrize("call", ["balance", *nightly("groupings", "balanced_map")])
 @pytest.mark.usefixtures("losing")
 def test_a_static_frame_is_sorted(spark, noticing, tmp_path, call):
     noticing(False)
