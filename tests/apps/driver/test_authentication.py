@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterable
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -136,36 +137,24 @@ def test_the_secret_of_a_cluster_is_its_users_own_and_lasts_as_long_as_it(tmp_pa
     one.stop()
 
 
-class Builder:
-    """A session's builder that starts nothing."""
-
-    def __init__(self) -> None:
-        self.settings: dict[str, str] = {}
-
-    def config(self, key: str, value: str) -> "Builder":
-        self.settings[key] = value
-        return self
-
-    def master(self, _: str) -> "Builder":
-        return self
-
-    appName = master  # noqa: N815  pyspark's
-
-    def getOrCreate(self) -> None:  # noqa: N802  pyspark's
-        self.known = os.environ.get(SECRET)
-        raise RuntimeError("no Spark here")
-
-
 def settings_of(monkeypatch: pytest.MonkeyPatch, master: str, **conf: str) -> tuple[dict[str, str], str | None]:
     """What a session would be started with: the settings about authentication, and the secret in the environment."""
-    builder = Builder()
+    builder, known = Mock(), []
+    for step in (builder.config, builder.master, builder.appName):
+        step.return_value = builder
+
+    def fail() -> None:
+        known.append(os.environ.get(SECRET))
+        raise RuntimeError("no Spark here")
+
+    builder.getOrCreate.side_effect = fail
     monkeypatch.setattr(session.SparkSession, "builder", builder)
     monkeypatch.setattr(session, "read_secret", {"spark://ours": "a secret"}.get)
+    given = {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
     with pytest.raises(session.EnvironmentFault, match="no Spark here"):
-        session.start_spark(
-            "tests", master, 2, {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()}
-        )
-    return {key: value for key, value in builder.settings.items() if key.startswith("spark.auth")}, builder.known
+        session.start_spark("tests", master, 2, given)
+    settings = dict(call.args for call in builder.config.call_args_list)
+    return {key: value for key, value in settings.items() if key.startswith("spark.auth")}, known[0]
 
 
 def test_who_must_know_a_secret(monkeypatch):

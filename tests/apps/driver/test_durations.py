@@ -2,19 +2,19 @@
 
 from datetime import timedelta
 from itertools import product
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
+from tests.apps.local_settings import settings
 from unskew import Topology
 from unskew.apps.settings import DURATIONS, Settings
 from unskew.errors import UsageError
-from unskew.kafka.connection import Connection
 from unskew.operators import Distinct
 
 
-def made(grouping: str = "KEY", **settings: Any) -> Settings:
-    return Topology("COUNTRY_SKEW_R80", grouping, topic="t", sources=2, workers=3, **settings).settings
+def made(grouping: str = "KEY", **changes: Any) -> Settings:
+    return Topology("COUNTRY_SKEW_R80", grouping, topic="t", sources=2, workers=3, **changes).settings
 
 
 def test_each_duration_is_read():
@@ -45,15 +45,14 @@ def test_a_slide_divides_the_window():
             made(slide=slide)
     for slide in (0.0, -1.0):
         with pytest.raises(UsageError, match=f"slide is {slide}"):
-            Settings("LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 3, "x0", Connection(""), "", slide=slide)
+            settings(slide=slide)
 
 
 def test_the_commands_durations_have_an_end():
     """Python's clocks have no time after the year 9999, and there is no whole number of milliseconds for ``inf``."""
-    of = ("LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 3, "x0", Connection(""), "")
     for name, given in product(DURATIONS, (float("inf"), 3.2e9)):
         with pytest.raises(UsageError, match=f"{name} is {given}; valid: a duration of at most 100 years"):
-            Settings(*of, **cast("Any", {name: given}))
+            settings(**{name: given})
 
 
 def test_a_groupings_durations_are_recorded_in_seconds():

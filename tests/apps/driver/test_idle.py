@@ -3,17 +3,20 @@
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.conftest import count_by_key, countries, publish
+from tests.apps.local_settings import settings as local_settings
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.aggregator.publisher import list_result_topics
+from unskew.apps.driver.dataflow import Dataflow
+from unskew.apps.driver.idle import IdleWait
 from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.kafka.connection import Connection
 
-pytestmark = [pytest.mark.nightly(group="clusters"), pytest.mark.spark, pytest.mark.kafka]
 
-
+@pytest.mark.nightly(group="clusters")
 def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 10))
     given = settings("SHUFFLE", window=0.5, run_time=600.0, until_drained=False)
@@ -22,9 +25,10 @@ def test_an_idle_run_waits_and_wakes(settings, spark, connection, topic):
         awaited(lambda: idle_for(reports, 6))
         publish(connection, topic, 2, countries(["b"] * 10))
         awaited(lambda: reports[-1].totals.tuples == 20)
-    assert by_key(final_counts(connection, list_result_topics(given)["aggregator"])) == {"a": 10, "b": 10}
+    assert count_by_key(given) == {"a": 10, "b": 10}
 
 
+@pytest.mark.nightly(group="clusters")
 def test_no_pause_while_there_is_a_backlog(settings, spark, connection, topic):
     """Batches of ten: with a pause after each, all would take most of an hour."""
     publish(connection, topic, 2, countries(["a"] * 80))
@@ -59,3 +63,17 @@ def idle_for(reports, seconds) -> bool:
     before = len(reports)
     time.sleep(seconds)
     return len(reports) == before
+
+
+@pytest.mark.parametrize("flag", ["halt", "draining"])
+def test_an_idle_run_without_a_broker_stops_at_once(flag):
+    offsets = {"t": dict.fromkeys(map(str, range(30)), 7)}
+    batch = SimpleNamespace(start=offsets, end=offsets, time_ms=0, watermark_ms=0)
+    report = SimpleNamespace(batch=batch, totals=SimpleNamespace(last_window_end_ms=0), windows=[], states=None)
+    flags = {"halt": threading.Event(), "draining": threading.Event()}
+    run = local_settings(topic="t", connection=Connection("127.0.0.1:1"), trigger=0.0)
+    threading.Timer(0.3, flags[flag].set).start()
+    began = time.monotonic()
+    with IdleWait(Dataflow.of(run), **flags) as idle:
+        idle(report, 0)
+    assert 0.2 < time.monotonic() - began < 2

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import list_result_topics
+from tests.apps.conftest import count_by_key, countries, publish
 from unskew.apps.driver.listeners import Listeners
 from unskew.apps.driver.streaming_job import StreamingJob
 
@@ -37,4 +36,4 @@ def test_the_run_goes_on(settings, spark, connection, topic):
     assert len(heard) == outcome.batches
     # each batch's report; its progress may come after the end
     assert outcome.batches < outcome.unheard <= 2 * outcome.batches
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 60}
+    assert count_by_key(run) == {"a": 60}

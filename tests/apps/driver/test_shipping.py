@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
+from tests.tiers import nightly
 from unskew.apps.driver import python_processes, shipping
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig
 from unskew.apps.worker.stateful.operator import MergerOperator, PandasOperator, WorkerOperator
@@ -86,14 +87,7 @@ def test_the_daemon_of_a_users_own_session_needs_only_what_the_library_needs():
 
 
 @pytest.mark.parametrize(
-    ("compiled", "runs"),
-    [
-        ("the source", ".pyc"),
-        *(
-            pytest.param(each, ".py", marks=pytest.mark.nightly(group="clusters"))
-            for each in ("another source", "nothing")
-        ),
-    ],
+    ("compiled", "runs"), [("the source", ".pyc"), *nightly("clusters", ("another source", ".py"), ("nothing", ".py"))]
 )
 def test_a_python_runs_what_is_compiled_if_it_is_of_the_source(compiled, runs, tmp_path, monkeypatch):
     other = tmp_path / "other.py"
@@ -170,13 +164,7 @@ def test_a_python_without_our_package_names_the_remedy(bare, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        WorkerOperator,
-        *(pytest.param(each, marks=pytest.mark.nightly(group="keyed")) for each in (MergerOperator, PandasOperator)),
-    ],
-)
+@pytest.mark.parametrize("kind", [WorkerOperator, *nightly("keyed", MergerOperator, PandasOperator)])
 def test_a_planning_python_without_our_package_names_the_remedy(kind, bare, tmp_path):
     program = KeyedOperatorConfig(Statistics("n"), pa.string(), 2, True, 2, False, None, None, None)
     operator = PandasOperator(WorkerOperator(program, [3, 5])) if kind is PandasOperator else kind(program, [3, 5])

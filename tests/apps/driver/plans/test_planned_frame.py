@@ -258,7 +258,7 @@ def test_any_type_of_key_and_an_empty_frame(spark):
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("remembers", [True, pytest.param(False, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("remembers", [True, False])
 def test_batches_of_a_stream(spark, tmp_path, remembers):
     """In ``foreachBatch``, with a checkpoint, keys keep their replicas, and a batch that runs again its plan."""
     rng = np.random.default_rng(0)

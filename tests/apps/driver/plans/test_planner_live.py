@@ -20,7 +20,7 @@ def cap(tuples: int) -> int:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("sources", [pytest.param(2, marks=pytest.mark.ci), 8])
+@pytest.mark.parametrize("sources", [2, 8])
 def test_the_sources_of_a_topology_share_a_plan(sources, settings, drain, connection, topic, tmp_path):
     """Each batch is within its caps, and keys are split as one source would split them; twice eight are more tasks
     than run at once.

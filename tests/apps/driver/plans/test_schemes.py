@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.conftest import by_key, count_by_key, countries, final_counts, publish
+from tests.tiers import nightly_but
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.batch_committer import BatchReport
@@ -22,11 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.ci]
 
 TOPIC, WORKERS, BATCH = "feedback", 4, 2_000
 #: Name → what it is run with, so that few batches are enough.
-FEW: dict[str, dict[str, Any]] = {
-    "KEY": {},
-    "MIXED": {"theta_max": 0.05},
-    "POSG": {"window": 64, "tolerance": 0.5},
-}
+FEW: dict[str, dict[str, Any]] = {"KEY": {}, "MIXED": {"theta_max": 0.05}, "POSG": {"window": 64, "tolerance": 0.5}}
 ALL = FEW | {
     "LLFD": {},
     "MINTABLE": {},
@@ -88,18 +85,14 @@ def test_these_are_all():
     assert set(MOVING) == {name for name in GROUPINGS if GROUPINGS[name].migrates_keys}
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.nightly(group="groupings")) for n in ALL]
-)
+@pytest.mark.parametrize("name", nightly_but(FEW, ALL, "groupings"))
 def test_counts_are_exact(name, ran):
     run = ran(name)
     topic = list_result_topics(run.settings)["aggregator"]
     assert by_key(final_counts(run.settings.connection, topic)) == Counter(stream())
 
 
-@pytest.mark.parametrize(
-    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.nightly(group="groupings")) for n in MOVING]
-)
+@pytest.mark.parametrize("name", nightly_but(FEW, MOVING, "groupings"))
 def test_keys_move_and_the_load_is_more_even(name, ran):
     run = ran(name)
     rebalances = [rebalance for report in run.reports for rebalance in report.rebalances]
@@ -139,7 +132,7 @@ def test_full_knowledge_evens_out_times_where_shuffle_evens_out_tuples(settings,
     for name in ("FULL_KNOWLEDGE", "SHUFFLE"):
         run = settings(name, speed="x1", process_ms=0.1, key_costs="1,40", max_tuples=1_000)
         _, reports = drain(run)
-        assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+        assert count_by_key(run) == Counter(keys)
         uneven[name] = measures.straggler_ratio(sum(report.busy for report in reports))
     assert uneven["SHUFFLE"] > 1.5
     # By times measured on a machine that may be busy.
