@@ -10,11 +10,10 @@ import pytest
 from fastavro import schemaless_writer
 from hypothesis import example, given
 from hypothesis import strategies as st
-from pyspark.sql import functions as F
 
-from tests.apps.conftest import by_key, final_counts, publish, records
+from tests.apps.conftest import count_by_key, publish, records
+from tests.apps.splitter.outcomes import read_outcomes
 from tests.apps.splitter.schema_registry import schema_registry
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.versions import Versions
 from unskew.apps.splitter.avro_decoder import AvroDecoder, SchemaRequests, _fetched, read_schema_file
 from unskew.apps.splitter.avro_limits import AvroSchema
@@ -57,15 +56,6 @@ KINDS = [
 ]
 
 
-def split(spark, reader, messages):
-    rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
-    rows = rows.withColumn("partition", F.lit(0))
-    read = reader.split(rows, F.col("i"), reader.reason(F.col("value")).alias("reason")).collect()
-    wanted = {row["i"] for row in rows.where(reader.rejects(F.col("value"))).select("i").collect()}
-    assert wanted == {row["i"] for row in read if row["key"] is None}
-    return {row["i"]: (row["key"], row["reason"]) for row in read}
-
-
 @pytest.fixture
 def avsc(tmp_path):
     (tmp_path / "click.avsc").write_text(json.dumps(CLICK))
@@ -75,8 +65,8 @@ def avsc(tmp_path):
 def test_every_kind_of_message_by_a_file(spark, avsc):
     reader = get_splitter("COLUMN", "user.id", "avro", schemas=SchemaSource(avsc))
     expected = [*KINDS, (None, None, "no value")]
-    got = split(spark, reader, [message for message, _, _ in expected])
-    assert got == {i: (key, why and why.format("the schema")) for i, (_, key, why) in enumerate(expected)}
+    got = read_outcomes(spark, reader, [message for message, _, _ in expected])
+    assert got == [(key, why and why.format("the schema")) for _, key, why in expected]
 
 
 def test_every_kind_of_message_by_a_registry(spark):
@@ -101,8 +91,8 @@ def test_every_kind_of_message_by_a_registry(spark):
         address = url.replace("http://", "http://me:s3cret%20word@")
         reader = get_splitter("COLUMN", "user.id", "avro", [click("u1", 1)], SchemaSource(address))
         assert registry.paths == ["/schemas/ids/1"]
-        got = split(spark, reader, [message for message, _, _ in expected])
-        assert got == {i: (key, why) for i, (_, key, why) in enumerate(expected)}
+        got = read_outcomes(spark, reader, [message for message, _, _ in expected])
+        assert got == [(key, why) for _, key, why in expected]
         assert registry.paths.count("/schemas/ids/1") == 1, "what the driver fetched travels to the tasks"
 
 
@@ -412,7 +402,7 @@ def test_a_topic_in_avro(settings, drain, connection, topic):
         publish(connection, topic, 2, [*(click(f"u{i % 3}", 1) for i in range(60)), b"broken", click("u1", 9)])
         run = settings("PARTIAL_KEY", source_type="COLUMN", key_field="user.id", format="avro", schema=url)
         _, reports = drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"u0": 20, "u1": 20, "u2": 20}
+    assert count_by_key(run) == {"u0": 20, "u1": 20, "u2": 20}
     assert reports[-1].totals.rejected == 2
     reasons = {value["reason"] for _, value in records(connection, f"{topic}-rejected")}
     assert reasons == {"no schema's number before it", "no schema 9 in the registry"}

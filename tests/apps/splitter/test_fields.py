@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
 from tests.apps.splitter.json_messages import NUMBERS, messages_of
+from tests.apps.splitter.outcomes import read_outcomes
 from tests.oracle.messages import FIELD, fuzzed, read, reason_of
 from unskew.apps.splitter.formats import get_splitter
 from unskew.apps.splitter.json_fields import FRAME, MESSAGE, MORE, MOST, JsonFields
@@ -103,9 +104,17 @@ def test_numbers_are_written_as_spark_writes_them(spark):
         assert ours == expected or (float(ours) == float(expected) and len(expected) > 16), number
 
 
-def test_fuzzed_messages_are_read_as_plain_python_reads_them():
+ODD = [
+    b'{"country": "Turkey"}', '{"country":"Türkiye"}'.encode(), b'{"country":"say \\"hi\\""}', b'{"country":""}', None,
+    b'{"id":7,"country":"Chad","more":{"country":"x"}}', b' {"country":"Chad"}\n', b'{"country":"a","country":"b"}',
+    b'{"country":"Chad"}\n{"country":"Mali"}\n', b"", b"Turkey", b'{"country":"Turkey"', b'{"country":"Tur"key"}',
+    b'{"Country":"Turkey"}', b"[]", b'"country"', b'{"country":"\xff\xfe"}', b"\x00\x01\x02",
+]  # fmt: skip
+
+
+def test_odd_and_fuzzed_messages_are_read_as_plain_python_reads_them():
     rng = random.Random(11)
-    messages = [fuzzed(rng) for _ in range(20_000)]
+    messages = [*ODD, *(fuzzed(rng) for _ in range(20_000))]
     fields = JsonFields((FIELD,))
     together = keys(fields, messages)
     reasons = fields.reasons(pa.array(messages, pa.binary())).to_pylist()
@@ -153,6 +162,8 @@ COUNTS = {
     '{"curr":"a"}': "no field 'n'",
     '{"curr":7,"n":7}': "field 'curr' is BIGINT, not STRING",
     '{"curr":"a","n":"7"}': "field 'n' is STRING, not BIGINT",
+    '{"curr":"a","n":null}': "field 'n' is VOID, not BIGINT",
+    '{"curr":"a","n":[7]}': "field 'n' is ARRAY<BIGINT>, not BIGINT",
     '{"curr":"a","n":1.0}': "field 'n' is DECIMAL(1,0), not BIGINT",
     '{"curr":"a","n":1e3}': "field 'n' is DOUBLE, not BIGINT",
     '{"curr":"a","n":9999999999999999999}': "field 'n' is DECIMAL(19,0), not BIGINT",
@@ -165,9 +176,14 @@ COUNTS = {
 }
 
 
-def test_reasons_against_a_count():
-    messages = pa.array([message.encode() for message in COUNTS], pa.binary())
-    assert JsonFields(("curr",), "n").reasons(messages).to_pylist() == list(COUNTS.values())
+def test_a_count_is_a_whole_number_within_bounds():
+    fields, messages = JsonFields(("curr",), "n"), [message.encode() for message in COUNTS]
+    assert fields.reasons(pa.array(messages, pa.binary())).to_pylist() == list(COUNTS.values())
+    found = keys(fields, messages)
+    assert [key for key, _ in found] == [None if reason else "a" for reason in COUNTS.values()]
+    spelled = {"0": 0, "-0": 0, "7": 7, str(MOST): MOST, str(MOST + 1): None, "9" * 18: None}
+    found = keys(fields, [b'{"curr":"a","n":%s,"x":{"n":3}}' % each.encode() for each in spelled])
+    assert [count if key == "a" else None for key, count in found] == list(spelled.values())
 
 
 def test_what_a_value_is_is_said_in_sparks_words(spark):
@@ -223,12 +239,7 @@ def test_a_message_is_one_object(framed):
 def test_a_message_is_one_object_to_sparks_parser_too(spark):
     reader = get_splitter("TWITTER_ELECTION")
     messages = [b'{"hashtags":["a"]}' + second.encode() for second in ("", " \n", *SECOND)]
-    rows = spark.createDataFrame(list(enumerate(messages)), "i int, value binary").repartition(1)
-    reasons = rows.select("i", reader.why(F.col("value"))).collect()
-    assert [why for _, why in sorted(reasons)] == [None, None] + [MORE] * len(SECOND)
-    assert sorted(reader.split(rows, F.col("i")).collect()) == [
-        (i, None if i > 1 else "a") for i in range(len(messages))
-    ]
+    assert read_outcomes(spark, reader, messages) == [("a", None)] * 2 + [(None, MORE)] * len(SECOND)
 
 
 def test_names_are_compared_however_many_and_however_spelled():
@@ -261,14 +272,6 @@ def test_levels(levels, key):
     assert keys(JsonFields(("country",)), [f'{{"country":"Chad","x":{inside}}}'.encode()]) == [key]
     odd = f'{{"country":"Chad","\\u0078":{inside}}}'.encode()
     assert keys(JsonFields(("country",)), [odd]) == [key]
-
-
-def test_a_count_is_a_whole_number_within_bounds():
-    counts = {"0": 0, "-0": 0, "7": 7, str(MOST): MOST}
-    counts |= dict.fromkeys([str(MOST + 1), "9" * 18, "9" * 19, "-1", "1.0", "1e3", '"7"', "null", "[7]"])
-    messages = [b'{"curr":"a","n":%s,"x":{"n":3}}' % spelled.encode() for spelled in counts]
-    found = keys(JsonFields(("curr",), "n"), messages)
-    assert [count if key == "a" else None for key, count in found] == list(counts.values())
 
 
 def test_any_array_of_messages():

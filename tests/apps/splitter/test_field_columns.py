@@ -1,4 +1,4 @@
-"""The time of a message's event, read from a field: of JSON and Avro, and of texts of CSV; and the reasons."""
+"""Fields of messages that are read besides the key: the event's time, and what a work reads; and the reasons."""
 
 import io
 import json
@@ -11,12 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
+from tests.apps.local_settings import settings
 from unskew.apps.splitter.avro_decoder import AvroDecoder, make_columns
 from unskew.apps.splitter.avro_limits import AvroSchema
-from unskew.apps.splitter.field_columns import NOW, EventTime
+from unskew.apps.splitter.field_columns import NOW, EventTime, FieldValue
 from unskew.apps.splitter.formats import NO_SCHEMAS, SchemaSource, get_splitter, read_text_times
 from unskew.apps.splitter.json_fields import MESSAGE, JsonFields
+from unskew.apps.splitter.kafka_source import make_field_columns
 from unskew.errors import UsageError
+from unskew.operators import IntervalJoin, Statistics, TopK
 
 DAY = 86_400_000  # ms
 NOON = 1_795_867_200_000  # 2026-11-28T12:00:00Z
@@ -32,6 +35,25 @@ def read_json(values, column=AT, now_ms=NOON, **fields):
     ms = times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
     assert keys.to_pylist() == [None if reason else "k" for reason in reasons]
     return [(reason or time) for time, reason in zip(ms, reasons, strict=True)]
+
+
+def avro(schema, value):
+    out = io.BytesIO()
+    schemaless_writer(out, schema, value)
+    return out.getvalue()
+
+
+def read_avro(column, kind, value):
+    """Keys, reasons and values of two messages: one that has the field, and one that isn't Avro."""
+
+    def record(of):
+        fields = [{"name": "key", "type": "string"}, {"name": column.path, "type": of}]
+        return {"type": "record", "name": "R", "fields": fields}
+
+    bare = kind["type"] if isinstance(kind, dict) else kind
+    decoder = AvroDecoder("key", schema=AvroSchema.of(json.dumps(record(kind))), columns=(column,))
+    read = decoder.read(avro(record(bare), {"key": "k", column.path: value}))
+    return make_columns(decoder.columns, [read, (None, "not Avro", None)], NOON)
 
 
 LATE = "which is not in the years 1970 to 9999"
@@ -156,18 +178,10 @@ TIMES = [
 
 @pytest.mark.parametrize(("kind", "value", "expected"), TIMES)
 def test_times_of_avro(kind, value, expected):
-    def record(of):
-        fields = [{"name": "key", "type": "string"}, {"name": "at", "type": of}]
-        return {"type": "record", "name": "R", "fields": fields}
-
-    bare = kind["type"] if isinstance(kind, dict) else kind
-    decoder = AvroDecoder("key", schema=AvroSchema.of(json.dumps(record(kind))), columns=(AT,))
-    read = decoder.read(avro(record(bare), {"key": "k", "at": value}))
-    keys, reasons, times = make_columns(decoder.columns, [read, (None, "not Avro", None)], NOON)
-    if isinstance(expected, str):
-        assert (keys.to_pylist(), reasons.to_pylist()) == ([None, None], [expected, "not Avro"])
-    else:
-        assert (keys.to_pylist(), reasons.to_pylist()) == (["k", None], [None, "not Avro"])
+    keys, reasons, times = read_avro(AT, kind, value)
+    reason = expected if isinstance(expected, str) else None
+    assert (keys.to_pylist(), reasons.to_pylist()) == ([None if reason else "k", None], [reason, "not Avro"])
+    if reason is None:
         assert times.cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist() == [expected, None]
 
 
@@ -212,12 +226,6 @@ def test_every_source_of_json_may_have_its_time_in_a_field():
         assert split.fields.columns == split.columns == (AT,)
 
 
-def avro(schema, value):
-    out = io.BytesIO()
-    schemaless_writer(out, schema, value)
-    return out.getvalue()
-
-
 _FIELDS = [{"name": "key", "type": "string"}, {"name": "at", "type": ["string", "long"]}]
 ORDER = {"type": "record", "name": "Order", "fields": _FIELDS}
 MESSAGES = {
@@ -247,3 +255,99 @@ def test_times_through_spark(spark, form, tmp_path):
     ]
     plan = str(split.open(rows, F.col("i"))._jdf.queryExecution().executedPlan())
     assert plan.count("ArrowEvalPython") == (form != "json"), "a message is read once, and in the router if it is JSON"
+
+
+DOUBLE, INT64, STRING = (FieldValue("x", kind) for kind in (pa.float64(), pa.int64(), pa.string()))
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+JSON = [
+    (DOUBLE, "1.5", 1.5),
+    (DOUBLE, "7", 7.0),
+    (DOUBLE, "12345678901234567890123", 1.2345678901234568e22),
+    (DOUBLE, "1e400", float("inf")),
+    (DOUBLE, '"1.5"', "field 'x' is STRING, not double"),
+    (DOUBLE, "true", "field 'x' is BOOLEAN, not double"),
+    (DOUBLE, "null", "field 'x' is VOID, not double"),
+    (INT64, "-9223372036854775808", -(2**63)),
+    (INT64, "9223372036854775808", "field 'x' is DECIMAL(19,0), not int64"),
+    (INT64, "1.0", "field 'x' is DECIMAL(1,0), not int64"),
+    (INT64, "true", "field 'x' is BOOLEAN, not int64"),
+    (STRING, '"a:\\u00e9"', "a:\u00e9"),
+    (STRING, '""', ""),
+    (STRING, "7", "7"),
+    (STRING, "1.5", "1.5"),
+    (STRING, "false", "false"),
+    (STRING, "null", "field 'x' is VOID, not string"),
+    (STRING, '{"a":1}', "field 'x' is OBJECT<a: BIGINT>, not string"),
+]
+
+
+@pytest.mark.parametrize(("column", "spelled", "expected"), JSON)
+def test_values_of_json(column, spelled, expected):
+    reader = JsonFields(("key",), columns=(column,))
+    messages = [
+        b'{"key":"k","x":%s}' % spelled.encode(),
+        b'{"key":"k"}',
+        b'{"key":"k","\\u0078":%s}' % spelled.encode(),
+    ]
+    array = pa.array(messages, pa.binary())
+    keys, values = reader.read(array)
+    reason = expected if spelled != f'"{expected}"' and str(expected).startswith("field ") else None
+    assert reader.reasons(array).to_pylist() == [reason, "no field 'x'", reason]
+    assert keys.to_pylist() == [None if reason else "k", None, None if reason else "k"]
+    assert values.type == column.type
+    assert values.to_pylist() == ([None] * 3 if reason else [expected, None, expected])
+
+
+AVRO = [
+    (DOUBLE, "double", 1.5, 1.5),
+    (DOUBLE, "long", 7, 7.0),
+    (DOUBLE, DECIMAL, b"\x04\xd2", 12.34),
+    (DOUBLE, "string", "7", "field 'x' is str, not double"),
+    (INT64, "long", -(2**63), -(2**63)),
+    (INT64, "double", 1.0, "field 'x' is float, not int64"),
+    (INT64, {"type": "int", "logicalType": "date"}, 7, "field 'x' is date, not int64"),
+    (STRING, "string", "a", "a"),
+    (STRING, DECIMAL, b"\x04\xd2", "12.34"),
+    (STRING, "bytes", b"a", "field 'x' is bytes, not string"),
+    (STRING, ["null", "string"], None, "field 'x' is null, not string"),
+]
+
+
+@pytest.mark.parametrize(("column", "kind", "value", "expected"), AVRO)
+def test_values_of_avro(column, kind, value, expected):
+    keys, reasons, values = read_avro(column, kind, value)
+    reason = expected if isinstance(expected, str) and expected.startswith("field ") else None
+    found = [array[0].as_py() for array in (keys, reasons, values)]
+    assert found == ([None, reason, None] if reason else ["k", None, expected])
+    assert values.type == column.type
+
+
+def test_several_columns_are_read_together():
+    columns = (EventTime("at"), FieldValue("amount", pa.float64()), FieldValue("user.name"))
+    reader = JsonFields(("user", "id"), columns=columns)
+    messages = [
+        b'{"user":{"id":"a","name":"n"},"at":5,"amount":1.5}',
+        b'{"user":{"id":"a","name":"n"},"at":5,"amount":"much"}',
+        b'{"user":{"id":"a","name":"n"},"at":"late","amount":1.5}',
+    ]
+    array = pa.array(messages, pa.binary())
+    keys, _, amounts, names = reader.read(array, 10)
+    assert reader.gives == ("key", "time", "amount", "user.name")
+    assert (keys.to_pylist(), amounts[0].as_py(), names[0].as_py()) == (["a", None, None], 1.5, "n")
+    assert reader.reasons(array, 10).to_pylist() == [
+        *(None, "field 'amount' is STRING, not double"),
+        "field 'at' is 'late', no time such as 2026-11-28T12:00:00Z",
+    ]
+
+
+def test_an_operator_says_of_which_type_its_columns_are():
+    def columns(**changes):
+        return {each.name: str(each.type) for each in make_field_columns(settings(**changes))}
+
+    assert columns(work=Statistics("amount")) == {"amount": "double"}
+    assert columns(work=Statistics("offset")) == {}
+    assert columns(work=TopK("user.page"), time_field="at") == {"time": "timestamp[us, tz=UTC]", "user.page": "string"}
+    assert columns(work=len, work_columns=("offset", "user.page")) == {"user.page": "string"}
+    join = IntervalJoin("1 s", left="price double, size int32", side="click")
+    assert columns(work=join) == {"id": "int64", "price": "double", "size": "int64", "click": "string"}
