@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import ThreadingHTTPServer
 
@@ -23,27 +22,10 @@ from unskew.errors import EnvironmentFault
 
 pytestmark = [pytest.mark.slow, pytest.mark.programs, pytest.mark.xdist_group("clouds")]
 
-WRITERS = 8
-
 
 @pytest.fixture(params=["azure", "gs"])
 def location(request, tmp_path) -> Location:
     return request.getfixturevalue(request.param).location(tmp_path.name)
-
-
-def test_of_many_who_create_a_file_at_once_one_writes_it(location):
-    for n in range(10):
-        begin = threading.Barrier(WRITERS)
-
-        def create(writer: int, name=f"file {n} ü+%", begin=begin) -> bool:
-            folder = location.folder("a")
-            begin.wait()
-            return folder.create(name, b"%d" % writer)
-
-        with ThreadPoolExecutor(WRITERS) as writers:
-            created = [*writers.map(create, range(WRITERS))]
-        assert created.count(True) == 1
-        assert location.folder("a").read(f"file {n} ü+%") == b"%d" % created.index(True)
 
 
 def test_a_reader_finds_the_old_file_or_the_new_one(location):

@@ -73,18 +73,18 @@ def location(request, tmp_path) -> Location:
 
 
 def test_one_of_many_creators_creates(location):
-    folder = location.folder("claims")
     barrier = threading.Barrier(CREATORS)
 
     def create(name: str, creator: int) -> bool:
+        folder = location.folder("claims")
         barrier.wait()
         return folder.create(name, b"%d" % creator)
 
     with ThreadPoolExecutor(CREATORS) as pool:
-        for name in ("first", "second", "third"):
+        for name in ("first", "second", *(f"file {n} ü+%" for n in range(8))):
             created = [*pool.map(lambda creator, name=name: create(name, creator), range(CREATORS))]
             assert created.count(True) == 1
-            assert folder.read(name) == b"%d" % created.index(True)
+            assert location.folder("claims").read(name) == b"%d" % created.index(True)
 
 
 def test_one_of_many_runs_claims_a_checkpoint(location):

@@ -2,14 +2,13 @@
 
 import os
 import subprocess
-from collections import Counter
 
 import pytest
 
-from tests.apps.conftest import records
-from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.stateful.sessions import ALWAYS, SESSIONS, require_exact
 from tests.commands import UNSKEW
-from tests.harness.topology import check, launch, stream, truth  # noqa: F401  fixtures
+from tests.harness.topology import launch, truth  # noqa: F401  fixtures
+from tests.tiers import nightly
 from tests.waiting import PATIENCE
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.directories import data_directory
@@ -24,10 +23,7 @@ pytestmark = [
 
 
 @pytest.mark.takes(50)
-@pytest.mark.parametrize(
-    "store",
-    ["s3", *(pytest.param(each, marks=pytest.mark.nightly(group="clusters")) for each in ("hdfs", "gs", "azure"))],
-)
+@pytest.mark.parametrize("store", ["s3", *nightly("clusters", "hdfs", "gs", "azure")])
 def test_states_that_move(connection, topic, truth, launch, request, store):
     """Plans, states on their way and Spark's own states are there too; `unskew state` reads them."""
     server = request.getfixturevalue(store)
@@ -39,9 +35,7 @@ def test_states_that_move(connection, topic, truth, launch, request, store):
     topology.kill()
     topology.start()
     topology.await_end()
-    check(connection, topic, "mixed", truth)
-    results = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
-    assert results == Counter(sessions_of(stream()))
+    require_exact(connection, topic, truth)
     assert PlanStateLog(location).newest().active.number > 1, "a run in which no keys move would prove nothing"
 
     if store != "azure":  # of Azurite's blobs Hadoop's client lists each folder twice, which Spark's reader refuses
