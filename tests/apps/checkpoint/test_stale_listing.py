@@ -1,12 +1,11 @@
 """Lists of a folder's files that lack the newest names for a while, as some file systems and stores have them."""
 
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.apps.stateful.migration_model import MigrationModel, moves, partly, rescales
+from tests.apps.stateful.migration_model import MigrationModel, moves, partly, play_whole, rescales
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.folders import LocalFolder
@@ -53,7 +52,6 @@ def unlisted(monkeypatch):
 def test_no_state_on_its_way_is_lost(grouping, play, fresh, unlisted, monkeypatch):
     """Lists lack what was written in the batch under way and in the ones before."""
     monkeypatch.setattr(store, "KEYS", 2)
-    run = MigrationModel()
     plan, since = MigrationModel.plan, [0] * fresh
 
     def with_newer_lists(model, *of, **named):
@@ -64,12 +62,7 @@ def test_no_state_on_its_way_is_lost(grouping, play, fresh, unlisted, monkeypatc
         plan(model, *of, **named)
 
     monkeypatch.setattr(MigrationModel, "plan", with_newer_lists)
-    run.begin(grouping=grouping, workers=4, event=False, seed=1)
-    try:
-        play(run)
-        run.teardown()
-    finally:
-        shutil.rmtree(run.folder, ignore_errors=True)
+    play_whole(MigrationModel, grouping, play)
 
 
 def test_a_receiver_waits_for_a_file_that_is_named(tmp_path, monkeypatch):

@@ -420,3 +420,14 @@ def rescales(run):
         for _ in range(2):
             run.plan(tuples=[(key, 0) for key in range(12)], pause=1, called="all")
             run.completes(order=ALL, twice=NOBODY)
+
+
+def play_whole(model, grouping, play):
+    """Play with four workers, from the beginning to the end."""
+    run = model()
+    run.begin(grouping=grouping, workers=MOST, event=False, seed=1)
+    try:
+        play(run)
+        run.teardown()
+    finally:
+        shutil.rmtree(run.folder, ignore_errors=True)

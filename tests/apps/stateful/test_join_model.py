@@ -39,11 +39,7 @@ MISTAKES = {
         "            join.tables[side].add(rows, hash_keys_of(rows))\n",
     ),
     "copies are lost": (worker, "            yield from join.add(side, rows)\n", "            pass\n"),
-    "copies of the batch's end": (
-        worker,
-        (_SEND, "    kept = join.rows"),
-        ("", _SEND + "    kept = join.rows"),
-    ),
+    "copies of the batch's end": (worker, (_SEND, "    kept = join.rows"), ("", _SEND + "    kept = join.rows")),
     "copies are taken twice": (worker, "taken=progress.released", "taken=progress.taken"),
     "a worker keeps the rows of a key that left": (worker, "        join.leave(", "        len("),
     "rows leave by the other side's bound": (
