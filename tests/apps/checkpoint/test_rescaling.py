@@ -1,20 +1,15 @@
 """Other numbers of workers on the same checkpoint: all counts are exact, also of windows that were open meanwhile."""
 
-from collections import Counter
-
-import numpy as np
 import pytest
 
-from tests.apps.conftest import countries, final_counts, publish
-from unskew.apps.aggregator.publisher import list_result_topics
+from tests.apps.conftest import count_by_window, countries, publish, true_counts
+from tests.apps.local_settings import settings as local_settings
 from unskew.apps.checkpoint.checkpoint import Checkpoint, WorkerHistory
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.preconditions import claim_checkpoint, require_own_checkpoint
 from unskew.apps.driver.streaming_job import StreamingJob
-from unskew.apps.settings import Settings
 from unskew.errors import UsageError
-from unskew.kafka.connection import Connection
 from unskew.operators import Statistics
 from unskew.spark.compat import choose_tokens
 
@@ -41,12 +36,11 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
         offsets.append(Checkpoint(run.checkpoint).next_offsets().get(topic, {}))
         outcome = started[-1].run(spark)
         assert outcome.drained == (batches is None)
-        counts = final_counts(connection, list_result_topics(run)["aggregator"])
+        counts = count_by_window(run)
         assert not counts.keys() & found.keys()
         found |= counts
         reports.append(these)
-    truth = Counter((str(np.datetime64(t // LENGTH * LENGTH, "ms")) + "Z", k) for t, k in zip(ms, keys, strict=True))
-    assert found == truth
+    assert found == true_counts(keys, ms, LENGTH)
     assert reports[-1][-1].totals.routed == reports[-1][-1].totals.tuples == len(keys)
     ends = [before[-1].batch.end[topic] for before in reports[:-1]]
     assert offsets[1:] == ends, "each goes on where the one before it ended"
@@ -58,9 +52,8 @@ def test_counts_of_windows_that_are_open_meanwhile(grouping, settings, spark, co
 
 
 def run_of(checkpoint, workers, grouping="D_CHOICES"):
-    broker = Connection("localhost:1")
-    given = ("LOCAL", "COUNTRY_SKEW_R80", grouping, "t", 1, workers, "x0", broker, str(checkpoint))
-    return Dataflow.of(Settings(*given, work=Statistics("offset"), window=15.0))
+    of = {"grouping": grouping, "sources": 1, "workers": workers, "checkpoint": str(checkpoint)}
+    return Dataflow.of(local_settings(**of, work=Statistics("offset"), window=15.0))
 
 
 def test_states_that_would_have_to_meet_where_none_did(tmp_path):

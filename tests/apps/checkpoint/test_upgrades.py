@@ -7,18 +7,17 @@ import numpy as np
 import orjson
 import pytest
 
+from tests.apps.local_settings import settings
 from unskew.apps.checkpoint.checkpoint import FORMAT, Checkpoint
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import Totals, TotalsLog, Versions
 from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.preconditions import require_plans
 from unskew.apps.router.router import Routing, SourceRouter
-from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import create
 from unskew.grouping.feedback import Plan
 from unskew.grouping.feedback_loop import PlanState
-from unskew.kafka.connection import Connection
 from unskew.operators import Statistics
 
 
@@ -47,10 +46,10 @@ def test_a_plan_of_another_version_is_not_gone_by(tmp_path, caplog):
 
 def test_states_that_lie_by_a_plan_of_another_version(tmp_path):
     of_another_version(tmp_path)
-    settings = Settings("LOCAL", "COUNTRY_SKEW_R80", "MIXED", "t", 1, 3, "x0", Connection("localhost:1"), str(tmp_path))
-    require_plans(Dataflow.of(settings))
+    run = settings(grouping="MIXED", workers=3, checkpoint=str(tmp_path))
+    require_plans(Dataflow.of(run))
     with pytest.raises(EnvironmentFault, match=r"lie as a plan for \(MIXED as it was\) has it, this version has"):
-        require_plans(Dataflow.of(replace(settings, work=Statistics("offset"))))
+        require_plans(Dataflow.of(replace(run, work=Statistics("offset"))))
 
 
 def test_options_that_only_one_version_has(tmp_path):
@@ -77,8 +76,7 @@ def test_another_format_is_refused(tmp_path):
 
 def of_column(where, field=None, form=None):
     """What a checkpoint records of a run of COLUMN."""
-    of = Settings("LOCAL", "COLUMN", "KEY", "t", 1, 3, "x0", Connection("localhost:1"), str(where))
-    return replace(of, key_field=field, format=form).identity
+    return settings(source_type="COLUMN", checkpoint=str(where), key_field=field, format=form).identity
 
 
 def test_another_key_field_than_the_default_is_refused(tmp_path):

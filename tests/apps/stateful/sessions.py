@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+from tests.apps.conftest import records
+from tests.harness.topology import check, stream
 from tests.sessions import sessions
 
 GAP_MS = 400
@@ -18,3 +20,10 @@ def sessions_of(stream):
 
 def read_sessions(latest):
     return Counter((value["key"], *(value["fields"][n] for n in ("start", "last", "count"))) for value in latest)
+
+
+def require_exact(connection, topic, truth):
+    """Require the counts and the sessions of a run of MIXED over the stream."""
+    check(connection, topic, "mixed", truth)
+    latest = dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()
+    assert read_sessions(latest) == Counter(sessions_of(stream()))

@@ -1,6 +1,6 @@
 """Workers and mergers on any stream, in any batches, with any grouping: their results are those of a dictionary.
 
-So are the results of Sessions and Distinct, each published once.
+So are the results of Sessions, each published once.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.worker.stateful import store, table, worker
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, WorkerBatch, choose_merge_period
 from unskew.grouping.registry import STANDALONE, STICKY
-from unskew.operators import Distinct, PerKey, Sessions
+from unskew.operators import PerKey, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
 FAR = 1 << 40
@@ -70,9 +70,17 @@ def open_windows(time, slide, closed):
     return [start for start in range(latest, latest - WINDOW, -(slide or WINDOW)) if start + WINDOW > closed]
 
 
-def make_config(work, workers, split, every, **lives):
+def make_driver(work, grouping, workers, seed, every, *, split=None, **lives):
+    """A driver of two sources, with merges so often if keys are split: by default if the grouping splits them."""
+    if split is None:
+        split = grouping not in STICKY
     mergers, merge_every = 2 if workers > 1 else 1, every if split else None
-    return KeyedOperatorConfig(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
+    config = KeyedOperatorConfig(work, pa.string(), workers, split, mergers, merge_every=merge_every, **lives)
+    return Driver(config, grouping, sources=2, seed=seed)
+
+
+def keeps_nothing(driver):
+    return not any(address[2] >= 0 for store in (*driver.workers, *driver.mergers) for address in store.blobs)
 
 
 runs = {"grouping": groupings, "batches": streams, "seed": st.integers(0, 9)}
@@ -82,10 +90,8 @@ runs |= {"workers": st.integers(1, 4), "event": st.booleans()}
 @pytest.mark.parametrize("every", [None, MergePeriod(ms=EVERY), MergePeriod(batches=3)])
 @given(**runs, slide=slides)
 def test_windows(every, grouping, batches, seed, workers, event, slide):
-    split = grouping not in STICKY
     lives = {"window_ms": WINDOW, "counted_ms": WINDOW, "slide_ms": slide}
-    config = make_config(Tally(), workers, split, every, event=event, **lives)
-    driver = Driver(config, grouping, sources=2, seed=seed)
+    driver = make_driver(Tally(), grouping, workers, seed, every, event=event, **lives)
     truth, late_before = defaultdict(list), 0
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, value, time in arrived:
@@ -98,7 +104,7 @@ def test_windows(every, grouping, batches, seed, workers, event, slide):
         assert n == count
         counted[window, key] += n
     assert counted == {state: len(values) for state, values in truth.items()}
-    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
+    assert keeps_nothing(driver)
     assert driver.settled() == {(window, key): (n, total) for window, key, n, total in expected}
 
 
@@ -115,8 +121,7 @@ def test_null_is_a_key_of_its_own(kind, grouping):
     )
     split = grouping == "SHUFFLE"
     every = MergePeriod(batches=2) if split else None
-    config = KeyedOperatorConfig(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every)
-    driver = Driver(config, grouping, sources=1)
+    driver = Driver(KeyedOperatorConfig(work, kind, 3, split, 2, ttl_ms=TTL, merge_every=every), grouping)
     texts = [None if n % 3 == 0 else str(n % 20) for n in range(240)]
     keys = pa.array(texts, pa.string()).cast(kind)
     for number in range(6):
@@ -128,10 +133,9 @@ def test_null_is_a_key_of_its_own(kind, grouping):
 
 @given(**runs, by_time=st.booleans())
 def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
-    split = grouping not in STICKY
     every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
-    config = make_config(Tally(), workers, split, every, event=event, ttl_ms=TTL)
-    driver = Driver(config, grouping, sources=2, seed=seed)
+    driver = make_driver(Tally(), grouping, workers, seed, every, event=event, ttl_ms=TTL)
+    split = driver.config.split
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch, which is empty, is one of those that meet
     first = driver.number
     seen = play(driver, batches, event=event)
@@ -155,7 +159,7 @@ def test_states_that_expire(grouping, batches, seed, workers, event, by_time):
         before_ms = ms
     leave(FAR)
     assert driver.finished() == sorted(truth)
-    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
+    assert keeps_nothing(driver)
 
 
 GAP = 20
@@ -163,15 +167,13 @@ GAP = 20
 
 @given(**runs, by_time=st.booleans())
 def test_sessions(grouping, batches, seed, workers, event, by_time):
-    split, work = grouping not in STICKY, Sessions(gap=GAP / 1000)
-    every = MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
-    config = make_config(work, workers, split, every, event=event, ttl_ms=work.ttl_ms)
-    driver = Driver(config, grouping, sources=2, seed=seed)
+    work, every = Sessions(gap=GAP / 1000), MergePeriod(ms=EVERY) if by_time else MergePeriod(batches=2)
+    driver = make_driver(work, grouping, workers, seed, every, event=event, ttl_ms=work.ttl_ms)
     driver.number = 0 if by_time else 1 - len(batches) % 2  # the last batch is one of those in which states meet
     seen = play(driver, batches, event=event)
     taken = [(key, time) for _, before, _, arrived in seen for key, _, time in arrived if not event or time >= before]
     assert Counter(driver.results) == Counter((0, *each) for each in sessions(taken, GAP))
-    assert all(not any(address[2] >= 0 for address in store.blobs) for store in [*driver.workers, *driver.mergers])
+    assert keeps_nothing(driver)
 
 
 LATENESS = 15
@@ -200,8 +202,7 @@ def driver_by_event(work, grouping, workers, seed, *, every=None, **life):
     """A driver by event time, with merges as they are by default."""
     split = grouping not in STICKY and workers > 1
     period = choose_merge_period(every if split else None, grouping, split=split, event=True, window_ms=None)
-    config = make_config(work, workers, split, period, event=True, **life)
-    return Driver(config, grouping, sources=2, seed=seed)
+    return make_driver(work, grouping, workers, seed, period, split=split, event=True, **life)
 
 
 def feed(driver, watermark, arrived):
@@ -244,10 +245,8 @@ def test_by_event_time_split_keys_tell_what_whole_ones_tell_in_each_batch(groupi
 @given(**runs, slide=slides)
 def test_sessions_in_windows(grouping, batches, seed, workers, event, slide):
     """A session of a window isn't over before the window is: a tuple that is late for others may lengthen it."""
-    split, work = grouping not in STICKY, Sessions(gap=GAP / 2000)
-    every = MergePeriod(batches=2)
-    config = make_config(work, workers, split, every, event=event, window_ms=WINDOW, slide_ms=slide)
-    driver = Driver(config, grouping, sources=2, seed=seed)
+    lives = {"window_ms": WINDOW, "slide_ms": slide}
+    driver = make_driver(Sessions(gap=GAP / 2000), grouping, workers, seed, MergePeriod(2), event=event, **lives)
     taken = defaultdict(list)
     for _, late_before, _, arrived in play(driver, batches, event=event):
         for key, _, time in arrived:
@@ -257,32 +256,10 @@ def test_sessions_in_windows(grouping, batches, seed, workers, event, slide):
     assert Counter(driver.results) == Counter(expected)
 
 
-@pytest.mark.parametrize("every", [None, MergePeriod(batches=3)])
-@given(**runs, slide=slides)
-def test_distinct(every, grouping, batches, seed, workers, event, slide):
-    split = grouping not in STICKY
-    lives = {"window_ms": WINDOW, "slide_ms": slide}
-    config = make_config(Distinct("value", "int64"), workers, split, every, event=event, **lives)
-    driver = Driver(config, grouping, sources=2, seed=seed)
-    times = defaultdict(list)
-    for _, late_before, _, arrived in play(driver, batches, event=event):
-        for key, value, time in arrived:
-            for window in open_windows(time, slide, late_before if event else 0):
-                times[window, key, value].append(time)
-    assert sorted(each[:3] for each in driver.results) == sorted(times)
-    for *result, time in driver.results:
-        assert time in times[tuple(result)]
-        assert (every is not None or not split) or time == min(times[tuple(result)])
-
-
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
 @pytest.mark.parametrize("every", [None, MergePeriod(batches=2)])
 def test_a_clock_that_is_set_back_opens_no_closed_window(grouping, every):
-    split = grouping != "KEY"
-    config = KeyedOperatorConfig(
-        Tally(), pa.string(), 3, split=split, window_ms=WINDOW, merge_every=every if split else None
-    )
-    driver = Driver(config, grouping, sources=2)
+    driver = make_driver(Tally(), grouping, 3, 0, every, window_ms=WINDOW)
     times = 90, 130, 95, 60, 125, 170, 10  # ms; from 130 on the window that began at 80 is closed, from 170 on the next
     for ms in times:
         driver.batch([rows([(key, 1, 0) for key in range(5)], ms, event=False)] * 2, ms)

@@ -11,6 +11,7 @@ import pytest
 from examples.keyed_operators import BATCHES, WORKS, classes, clicks, last, run
 from tests.apps.stateful.in_time import in_time
 from tests.sessions import sessions as sessions_of
+from tests.tiers import nightly_but
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -126,10 +127,7 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [name if name == "Statistics" else pytest.param(name, marks=pytest.mark.nightly(group="keyed")) for name in WORKS],
-)
+@pytest.mark.parametrize("name", nightly_but(["Statistics"], WORKS, "keyed"))
 def test_a_work(spark, tmp_path, name):
     rows = in_time(lambda attempt: run(spark, name, tmp_path / str(attempt)))
     CHECKS[name](rows if name in ("Distinct", "Sessions") else last(name, rows))

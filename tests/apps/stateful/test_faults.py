@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.apps.local_settings import settings
 from tests.apps.stateful.driver import Driver, Hoard, Tally
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.cli.option_groups import OperatorOptions, load_operator
-from unskew.apps.driver.dataflow import Dataflow, make_stage
+from unskew.apps.driver.dataflow import Dataflow
 from unskew.apps.driver.termination import describe_cause
 from unskew.apps.operators.errors import StateFault
-from unskew.apps.settings import Settings
 from unskew.apps.worker.stateful.config import (
     KeyedOperatorConfig,
     MergePeriod,
@@ -23,7 +23,6 @@ from unskew.apps.worker.stateful.config import (
 )
 from unskew.errors import UsageError
 from unskew.grouping.registry import GROUPINGS, STANDALONE, STICKY
-from unskew.kafka.connection import Connection
 from unskew.operators import DistinctCount
 
 KEYS = [f"k{i}" for i in range(40)]
@@ -181,30 +180,6 @@ def test_lifetimes_and_periods():
             MergePeriod.of(given)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"work": None, "ttl": 5.0}, "ttl is 5.0, but no work has states"),
-        ({"work_errors": "reject"}, "work_errors is 'reject'; valid for a work with states: fail"),
-        (
-            {"work": Tally("speed"), "source_type": "TWITTER_ELECTION"},
-            "the work's column is 'speed'; valid with sourceType TWITTER_ELECTION: value, topic",
-        ),
-        ({"grouping": "KEY", "merge_every": "5s"}, "merge_every is '5s', but KEY splits no keys"),
-        ({"merge_every": "often"}, "merge_every is 'often'; valid: a duration"),
-        ({"ttl": 0.0}, "ttl is 0"),
-        ({"ttl": 60.0, "slide": 5.0}, r"slide is 5\.0, but the states of Tally live for a TTL; valid: no slide"),
-    ],
-)
-def test_settings_that_dont_fit(given, message):
-    valid = {"mode": "LOCAL", "source_type": "COUNTRY_SKEW_R80", "grouping": "D_CHOICES", "topic": "t", "sources": 1}
-    valid |= {"workers": 2, "speed": "x0", "connection": Connection("localhost:1"), "checkpoint": "c"}
-    valid["work"] = Tally("offset")
-    assert make_stage(Settings(**valid)).keyed
-    with pytest.raises(UsageError, match=message):
-        Dataflow.of(Settings(**valid | given))
-
-
 def test_works_by_name():
     assert load_operator("unskew.operators:Sessions", {"gap": "7"}).gap_ms == 7_000
     assert load_operator("tests.apps.stateful.test_faults:run", {}) is run
@@ -245,10 +220,7 @@ def test_the_options_of_a_run_with_a_work():
 
 def test_states_made_with_other_parameters_are_another_runs():
     def bound_to(work):
-        settings = Settings(
-            "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 1, 2, "x0", Connection("localhost:1"), "c", work=work
-        )
-        return Dataflow.of(settings).identity
+        return Dataflow.of(settings(work=work)).identity
 
     first, second = (bound_to(DistinctCount("offset", log2_registers=bits)) for bits in (10, 12))
     assert {name for name in first if first[name] != second[name]} == {"parameters"}

@@ -1,6 +1,5 @@
 """`keyed_map` by groupings with feedback: keys move with their states, and counts stay exact, also if it is killed."""
 
-import os
 import random
 import re
 import sys
@@ -9,7 +8,6 @@ from collections import defaultdict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
@@ -21,7 +19,9 @@ from tests.apps.stateful.in_time import in_time
 from tests.commands import printed_by, with_spark
 from tests.conftest import ONE_CONNECT
 from tests.harness.query import QueryProcess
+from tests.harness.streams import drain_to_files, draw_users, read_in_order, write_in_order
 from tests.oracle.rows import written
+from tests.tiers import nightly
 from unskew import balanced_map, keyed_map, watch
 from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.plan_states import PlanStateLog
@@ -45,25 +45,15 @@ def files(folder, first, last):
     values = defaultdict(list)
     for number in range(first, last):
         rng = np.random.default_rng(number)
-        hot, who = rng.random(ROWS) < 0.3, rng.integers(1, 60, ROWS)
-        users = [f"u{0 if h else w}" for h, w in zip(hot, who, strict=True)]
-        given = rng.integers(-9, 9, ROWS)
-        file = folder / f"{number:03}.parquet"
-        pq.write_table(pa.table({"user": users, "value": given}), folder.with_name("new"))
-        os.utime(folder.with_name("new"), (number + 1, number + 1))  # the order in which Spark reads them
-        folder.with_name("new").rename(file)
+        users, given = draw_users(rng, ROWS, 0.3, 60), rng.integers(-9, 9, ROWS)
+        write_in_order(folder, number, pa.table({"user": users, "value": given}))
         for user, value in zip(users, given.tolist(), strict=True):
             values[user].append(value)
     return values
 
 
 @pytest.mark.parametrize(
-    "grouping",
-    [
-        "MIXED",
-        pytest.param("POSG", marks=pytest.mark.ci),
-        pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="kills")),
-    ],
+    "grouping", ["MIXED", pytest.param("POSG", marks=pytest.mark.ci), *nightly("kills", "CONSISTENT_HASH")]
 )
 def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping):
     """Two queries, one after the other, on one checkpoint: the second one has none of the first one's reports."""
@@ -72,17 +62,11 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
     for first, last in ((0, 6), (6, 12)):
         for user, values in files(tmp_path / "in", first, last).items():
             truth[user] += values
-        rows = spark.readStream.schema("user string, value long").option("maxFilesPerTrigger", 1)
+        of = read_in_order(spark, tmp_path / "in"), "user", WORKERS, Tally(), grouping, checkpoint
 
-        def attempt(_, rows=rows):
-            results = keyed_map(
-                rows.parquet(str(tmp_path / "in")), "user", WORKERS, Tally(), grouping, checkpoint,
-                ttl="1 hour", observe="unskew", **ALWAYS[grouping],
-            )  # fmt: skip
-            writer = results.writeStream.format("parquet").option("checkpointLocation", checkpoint)
-            query = writer.trigger(availableNow=True).start(out)
-            query.awaitTermination()
-            return watch(query).rows()
+        def attempt(_, of=of):
+            results = keyed_map(*of, ttl="1 hour", observe="unskew", **ALWAYS[grouping])
+            return watch(drain_to_files(results, out, checkpoint)).rows()
 
         batches = in_time(attempt)
         moved += sum(batch.moved for batch in batches)
@@ -100,8 +84,7 @@ def test_keys_move_and_counts_are_exact(spark: SparkSession, tmp_path, grouping)
     assert moved > 0, "a query in which no keys move would prove nothing"
     changed = ALWAYS[grouping] | ({"beta": 1.0} if grouping == "MIXED" else {"tokens": 32})
     with pytest.raises(EnvironmentFault, match=rf"lie as a plan for \({grouping}"):
-        keyed_map(rows.parquet(str(tmp_path / "in")), "user", WORKERS, Tally(), grouping, checkpoint,
-                  ttl="1 hour", **changed)  # fmt: skip
+        keyed_map(*of, ttl="1 hour", **changed)
 
 
 PROGRAM = """

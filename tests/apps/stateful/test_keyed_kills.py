@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from tests.apps.conftest import records
-from tests.apps.faults.harms import broker, connection, everything, python_workers, the_broker, the_jvm  # noqa: F401
+from tests.apps.faults.harms import broker, connection, everything, harm_in_batches, python_workers, the_broker, the_jvm  # noqa: F401
 from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
 from tests.harness.topology import START, WINDOW_MS, check, launch, stream, truth  # noqa: F401  fixtures
 from unskew.apps.checkpoint.plan_states import PlanStateLog
@@ -47,10 +47,7 @@ def test_whatever_is_killed(broker, connection, topic, truth, launch, turn, grou
     more = ALWAYS if grouping == "MIXED" else merges if (turn, work) == (0, SESSIONS) else []
     print(f"{work[1]}, {more}: {', '.join(harm.__name__ for harm in harms)}")
     topology = launch(grouping, "--max-tuples", str(most), "--conf", "spark.sql.shuffle.partitions=3", *work, *more)
-    for harm in harms:
-        topology.await_batches(rng.randint(1, 2), longer=rng.random())  # anywhere in a batch
-        harm(topology, broker)
-    topology.await_end()
+    harm_in_batches(topology, broker, harms, rng)
     check(connection, topic, short, truth)
     results = f"{topic}-s2-w4-{short}-results"
     published = records(connection, results)

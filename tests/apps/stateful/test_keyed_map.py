@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
@@ -20,6 +19,8 @@ from pyspark.sql.group import GroupedData
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import Hoard, Tally
 from tests.apps.stateful.in_time import in_time
+from tests.harness.streams import drain_to_files, draw_users, read_in_order, write_in_order
+from tests.tiers import nightly, nightly_but
 from unskew import durations, keyed_map, watch
 from unskew.apps.driver.termination import describe_cause
 from unskew.errors import UsageError
@@ -41,17 +42,14 @@ def events(spark: SparkSession, tmp_path: Path) -> tuple[DataFrame, list[tuple[s
     everything = []
     for number in range(FILES):
         n = ROWS if number < FILES - 1 else 1
-        users = [f"u{0 if hot else who}" for hot, who in zip(rng.random(n) < 0.6, rng.integers(1, 40, n), strict=True)]
+        users = draw_users(rng, n, 0.6, 40)
         values = rng.integers(-9, 9, n).tolist()
         ms = np.sort(START + 3000 * number + rng.integers(0, 3000, n)).tolist()
         ms = ms if number < FILES - 1 else [START + 3_600_000]
         everything += zip(users, values, ms, strict=True)
         times = pa.array(ms, pa.timestamp("ms", "UTC"))
-        file = folder / f"{number}.parquet"
-        pq.write_table(pa.table({"user": users, "value": values, "at": times}), file)
-        os.utime(file, (number, number))  # the order in which Spark reads them
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder)), everything
+        write_in_order(folder, number, pa.table({"user": users, "value": values, "at": times}))
+    return read_in_order(spark, folder), everything
 
 
 def truth_of(rows):
@@ -76,24 +74,15 @@ def finished(rows):
 
 def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
     """Run the stream to its end; its rows."""
-    out = str(tmp_path / "out")
-    writer = df.writeStream.format("parquet").option("path", out).option("checkpointLocation", str(tmp_path / "cp"))
-    in_time(lambda _: writer.trigger(availableNow=True).start().awaitTermination())
-    return df.sparkSession.read.parquet(out).collect()
+    in_time(lambda _: drain_to_files(df, tmp_path / "out", tmp_path / "cp"))
+    return df.sparkSession.read.parquet(str(tmp_path / "out")).collect()
 
 
 @pytest.mark.parametrize(
     ("grouping", "seconds", "none", "more"),
     [
-        pytest.param("KEY", 2.0, 0.0, {}, marks=pytest.mark.nightly(group="keyed")),
         ("D_CHOICES", "2 seconds", timedelta(), {"source": "shard"}),
-        pytest.param(
-            "SHUFFLE",
-            timedelta(seconds=2),
-            "0s",
-            {"merge_every": "2 batches"},
-            marks=pytest.mark.nightly(group="keyed"),
-        ),
+        *nightly("keyed", ("KEY", 2.0, 0.0, {}), ("SHUFFLE", timedelta(seconds=2), "0s", {"merge_every": "2 batches"})),
     ],
 )
 def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
@@ -101,18 +90,8 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     sharded = stream.withColumn("shard", F.lit(0))  # of one source, which the work doesn't read
     timeless = rows[-1][1] + 1  # rows with this value have no time
     time = F.when(F.col("value") != timeless, F.col("at"))
-    results = keyed_map(
-        sharded,
-        "user",
-        3,
-        Tally(),
-        grouping,
-        str(tmp_path / "cp"),
-        window_length=seconds,
-        time=time,
-        lateness=none,
-        **more,
-    )
+    of = sharded, "user", 3, Tally(), grouping, str(tmp_path / "cp")
+    results = keyed_map(*of, window_length=seconds, time=time, lateness=none, **more)
     assert results.columns == ["user", "window", "kind", "n", "total"]
     truth = defaultdict(list)
     for user, value, ms in rows[:-1]:
@@ -131,9 +110,10 @@ def test_windows_by_event_time(events, tmp_path, grouping, seconds, none, more):
     [
         ("KEY", {"work": Tally(), "window_length": 2.0}),
         pytest.param("PLANNED", {"work": Tally(), "window_length": 2.0}, marks=pytest.mark.ci),
-        pytest.param("D_CHOICES", {"work": Sessions(gap=0.05)}, marks=pytest.mark.nightly(group="keyed")),
-        pytest.param(
-            "BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}, marks=pytest.mark.nightly(group="keyed")
+        *nightly(
+            "keyed",
+            ("D_CHOICES", {"work": Sessions(gap=0.05)}),
+            ("BOUNDED_LOAD", {"work": Sessions(gap=0.05), "merge_every": "30s"}),
         ),
     ],
 )
@@ -151,12 +131,7 @@ def test_a_static_frame_gives_what_the_stream_has_given_when_all_is_closed(spark
 
 
 @pytest.mark.parametrize(
-    ("grouping", "more"),
-    [
-        pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
-        ("D_CHOICES", {}),
-        pytest.param("SHUFFLE", {"merge_every": "2 batches"}, marks=pytest.mark.nightly(group="keyed")),
-    ],
+    ("grouping", "more"), [("D_CHOICES", {}), *nightly("keyed", ("KEY", {}), ("SHUFFLE", {"merge_every": "2 batches"}))]
 )
 def test_sliding_windows_are_those_of_spark(spark, events, tmp_path, grouping, more):
     stream, rows = events
@@ -186,7 +161,7 @@ def test_states_outlive_batches_and_restarts(events, tmp_path, monkeypatch, grou
             for name in {"repartitionById", "transformWithState"} & vars(kind).keys():
                 monkeypatch.delattr(kind, name)
     stream, rows = events
-    later = [(tmp_path / "events" / f"{number}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
+    later = [(tmp_path / "events" / f"{number:03}.parquet", tmp_path / f"{number}.later") for number in (3, 4)]
     for file, aside in later:
         file.rename(aside)
     for _ in range(2):
@@ -267,15 +242,13 @@ def test_null_keys_large_states_and_those_too_large(spark, tmp_path):
     assert describe_cause(error.value).startswith("the state of key 1 has 52,428,8")
 
 
-@pytest.mark.parametrize(
-    "grouping", ["BOUNDED_LOAD", pytest.param("PLANNED", marks=pytest.mark.nightly(group="keyed"))]
-)
+@pytest.mark.parametrize("grouping", ["BOUNDED_LOAD", *nightly("keyed", "PLANNED")])
 def test_costs_and_weights(spark, tmp_path, grouping):
     """Neither changes a result, in a stream and in a static frame; nor does a most number of workers of a key."""
     schema = "user string, value long, ms double"
     rows = [(f"u{n % 5}", n, float(n % 11)) for n in range(300)]
     spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    stream = read_in_order(spark, tmp_path / "in")
     given = {"ttl": 3600.0, "merge_every": "1 batches", "cost": F.col("ms") * 2, "weights": [1, 2, 1]}
     if grouping in CAPPED:
         given["most_workers"] = 2
@@ -311,16 +284,14 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "list" else pytest.mark.nightly(group="keyed")) for kind in KEYS]
-)
+@pytest.mark.parametrize("kind", nightly_but(["list"], KEYS, "keyed"))
 def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
     """A stream's, and those of a static frame: as Spark groups the rows."""
     schema = "user string, value long"
     rows = [(None if n % 7 == 0 else f'u"{n % 3}', n) for n in range(60)]
     spark.createDataFrame(rows, schema).repartition(2).write.parquet(str(tmp_path / "in"))
     static = spark.read.schema(schema).parquet(str(tmp_path / "in"))
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    stream = read_in_order(spark, tmp_path / "in")
     key = KEYS[kind]()
     parts = key if isinstance(key, list) else [key]
     grouped = static.groupBy(*parts).agg(F.count("*").alias("n"), F.sum("value").alias("total"))
@@ -331,12 +302,9 @@ def test_results_have_the_key_in_its_own_type_and_name(spark, tmp_path, kind):
     assert Counter(map(str, found.where("kind = 'finished'").drop("kind").collect())) == expected
     streamed = keyed_map(stream, key, **given, checkpoint=str(tmp_path / "cp"))
     names = [name for name, _ in grouped.dtypes[:-2]]
-    published = collect(streamed, tmp_path)
-    newest: dict[str, tuple[int, int]] = {}
-    for row in published:
-        of = str([row[name] for name in names])
-        newest[of] = max(newest.get(of, (0, 0)), (row["n"], row["total"]))
-    assert newest == {str([row[name] for name in names]): (row["n"], row["total"]) for row in grouped.collect()}
+    published = [{**row.asDict(), "user": str([row[name] for name in names])} for row in collect(streamed, tmp_path)]
+    true = {str([row[name] for name in names]): (row["n"], row["total"]) for row in grouped.collect()}
+    assert newest(published) == true
     with pytest.raises(UsageError, match="belongs to a run with keyType '"):
         keyed_map(stream, F.col("value").cast("decimal(9, 1)"), **given, checkpoint=str(tmp_path / "cp"))
 
@@ -411,18 +379,8 @@ def test_a_time_that_is_far_ahead_closes_no_window(events, tmp_path):
     at = F.col("at")
     for user, time in wrong.items():
         at = F.when(F.col("user") == user, F.expr(time)).otherwise(at)
-    work = keyed_map(
-        stream,
-        "user",
-        3,
-        Tally(),
-        "KEY",
-        str(tmp_path / "cp"),
-        window_length=2.0,
-        time=at,
-        lateness=0.0,
-        observe="unskew",
-    )
+    of = stream, "user", 3, Tally(), "KEY", str(tmp_path / "cp")
+    work = keyed_map(*of, window_length=2.0, time=at, lateness=0.0, observe="unskew")
     writer = work.writeStream.format("memory").queryName("ahead").option("checkpointLocation", str(tmp_path / "cp"))
     query = in_time(lambda _: writer.trigger(availableNow=True).start())
     in_time(lambda _: query.awaitTermination())

@@ -9,11 +9,12 @@ import orjson
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import count_by_key, count_by_window, countries, publish, records, skewed, true_counts
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.apps.stateful.tallies import published
 from tests.harness.topology import START
+from tests.tiers import nightly
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.worker.stateful.stage import KeyedStage
 from unskew.apps.worker.stateful.state_reader import States
@@ -25,10 +26,9 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 @pytest.mark.parametrize(
     ("grouping", "more"),
     [
-        pytest.param("KEY", {}, marks=pytest.mark.nightly(group="keyed")),
         pytest.param("D_CHOICES", {"merge_every": "2 batches"}, marks=pytest.mark.ci),
         pytest.param("D_CHOICES", {"slide": 2.5}, marks=pytest.mark.ci),
-        pytest.param("PARTIAL_KEY", {}, marks=pytest.mark.nightly(group="keyed")),
+        *nightly("keyed", ("KEY", {}), ("PARTIAL_KEY", {})),
     ],
 )
 def test_windows_by_event_time(grouping, more, settings, drain, connection, topic):
@@ -46,8 +46,7 @@ def test_windows_by_event_time(grouping, more, settings, drain, connection, topi
     expected = {state: (len(offsets), sum(offsets)) for state, offsets in truth.items()}
     assert published(connection, run, "finished") == expected
     assert published(connection, run, "settled") == expected
-    counts = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert counts == {state: n for state, (n, _) in expected.items()}
+    assert count_by_window(run) == {state: n for state, (n, _) in expected.items()}
     assert reports[-1].totals.routed == reports[-1].totals.tuples == len(keys)  # of overlapping windows, one each
     assert (reports[-1].totals.late, reports[-1].states.states.sum()) == (0, 0)
 
@@ -87,7 +86,7 @@ def test_states_that_outlive_windows_and_restarts(grouping, more, settings, spar
         _, reports = drain(run)
     found = published(connection, run, "settled")
     assert {key: n for (_, key), (n, _) in found.items()} == Counter(keys)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert count_by_key(run) == Counter(keys)
     assert reports[-1].states.states.sum() == len(set(keys))
     states = States(spark, run.checkpoint)
     rows = states.rows().collect()
@@ -110,9 +109,9 @@ def test_results_that_are_too_many_for_spark(grouping, settings, drain, connecti
     publish(connection, topic, 2, countries(keys), ms=ms)
     run = settings(grouping, time="event", window=5.0, lateness=1.0, max_tuples=1_000, work=TallyOfKinds("offset"))
     drain(run)
-    truth = Counter((str(np.datetime64(t // 5000 * 5000, "ms")) + "Z", key) for t, key in zip(ms, keys, strict=True))
+    truth = true_counts(keys, ms, 5000)
     assert {state: n for state, (n, _) in published(connection, run, "finished").items()} == truth
-    assert final_counts(connection, list_result_topics(run)["aggregator"]) == truth
+    assert count_by_window(run) == truth
     senders = [*Path(run.checkpoint).glob("unskew/overflow/*")]
     assert {sender.name.split("-")[0] for sender in senders} >= {"worker"}
     assert all(len([*sender.iterdir()]) <= 1 for sender in senders), "those of batches before the last"

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import list_result_topics
+from tests.apps.conftest import count_by_key, countries, publish
 from unskew.operators import Statistics
 
 pytestmark = [pytest.mark.nightly(group="keyed"), pytest.mark.spark, pytest.mark.kafka]
@@ -28,5 +27,4 @@ def test_a_batch_is_planned_again(spark, settings, drain, connection, topic, tmp
     run = settings("KEY", work=Statistics("offset"))
     drain(run)
     assert flag.exists()
-    counted = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert by_key(counted) == {f"Country {i}": 100 // 7 + (i < 100 % 7) for i in range(7)}
+    assert count_by_key(run) == {f"Country {i}": 100 // 7 + (i < 100 % 7) for i in range(7)}

@@ -5,13 +5,12 @@ from collections import Counter, defaultdict
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import count_by_key, countries, publish, read_results, skewed
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.apps.stateful.tallies import published
 from tests.harness.topology import START
 from tests.sessions import sessions
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.worker.stateful.state_reader import States
 from unskew.operators import Sessions
@@ -23,9 +22,7 @@ cloudpickle.register_pickle_by_value(driver)  # the tasks can't import the tests
 ALWAYS = {"theta_max": 0.0, "window": 1}
 
 
-@pytest.mark.parametrize(
-    "grouping", ["MIXED", pytest.param("CONSISTENT_HASH", marks=pytest.mark.nightly(group="keyed"))]
-)
+@pytest.mark.parametrize("grouping", ["MIXED", "CONSISTENT_HASH"])
 def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     keys, gap = skewed(6_000), 200
     ms = [START + 7 * i for i in range(len(keys))]
@@ -37,7 +34,7 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     _, reports = drain(run)
     found = Counter(
         (value["key"], *(value["fields"][name] for name in ("start", "last", "count")))
-        for value in dict(records(connection, list_result_topics(run)["results"])).values()
+        for value in dict(read_results(run, "results")).values()
     )
     expected = Counter(sessions(zip(keys, ms, strict=True), gap))
     assert set(found) <= set(expected)
@@ -47,16 +44,11 @@ def test_keys_move_in_every_batch(grouping, settings, drain, connection, topic):
     moved = [rebalance for report in reports for rebalance in report.rebalances]
     assert len(moved) > 2
     assert sum(rebalance.keys for rebalance in moved) > 10
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert count_by_key(run) == Counter(keys)
 
 
 @pytest.mark.parametrize(
-    ("grouping", "more"),
-    [
-        ("KEY", {}),
-        pytest.param("MIXED", {"options": ALWAYS}, marks=pytest.mark.nightly(group="keyed")),
-        pytest.param("D_CHOICES", {"merge_every": "1 batch"}, marks=pytest.mark.nightly(group="keyed")),
-    ],
+    ("grouping", "more"), [("KEY", {}), ("MIXED", {"options": ALWAYS}), ("D_CHOICES", {"merge_every": "1 batch"})]
 )
 def test_more_workers_and_fewer(grouping, more, settings, spark, drain, connection, topic):
     """4, then 9, then 2 workers on one checkpoint: every state goes on as the run before left it.

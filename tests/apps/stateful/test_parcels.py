@@ -1,9 +1,11 @@
-"""Parcels hold all rows of every window, in their order, and none is large."""
+"""Parcels hold all rows of every window, in their order, and none is large; and how large buckets may be."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from unskew.apps.worker.stateful import operator_output
+from unskew.apps.operators.errors import StateFault
+from unskew.apps.worker.stateful import operator_output, store
 from unskew.apps.worker.stateful.operator_output import (
     FRAGMENTS,
     RESULTS,
@@ -14,7 +16,7 @@ from unskew.apps.worker.stateful.operator_output import (
     split_by_window,
     spread_over_mergers,
 )
-from unskew.apps.worker.stateful.store import KEY
+from unskew.apps.worker.stateful.store import KEY, BucketIndex, BucketStore, MemoryStore
 
 LARGEST = 4_000
 
@@ -74,3 +76,26 @@ def test_all_fragments_of_a_key_meet_in_one_piece():
     assert sum(map(len, keys)) == len(set.union(*keys)) == 1200
     assert sum(piece.num_rows for piece in pieces) == 1805
     assert list(group_by_key([])) == []
+
+
+SCHEMA = pa.schema([(KEY, pa.string()), ("text", pa.string())])
+
+
+def keep(texts):
+    """Keep rows in a bucket above the limit of one state."""
+    index, n = BucketIndex.empty(1), len(texts)
+    rows = pa.record_batch([pa.array([f"k{each}" for each in range(n)]), pa.array(texts)], schema=SCHEMA)
+    BucketStore(MemoryStore(), 0, SCHEMA, None).keep(0, index, rows, np.zeros(n, np.int64), np.zeros(1, np.int64))
+    return index
+
+
+def test_a_key_s_rows_together_may_be_more_than_a_state(monkeypatch):
+    monkeypatch.setattr(store, "LARGEST_STATE", 1 << 20)
+    assert keep(["some text"] * 300_000).keys.tolist() == [300_000]
+
+
+@pytest.mark.parametrize("at", [0, 17, 39])
+def test_a_row_that_is_larger_than_a_state_is_named(monkeypatch, at):
+    monkeypatch.setattr(store, "LARGEST_STATE", 10_000)
+    with pytest.raises(StateFault, match=f"the state of key 'k{at}' has 10,0"):
+        keep(["x" * (10_001 if each == at else 500) for each in range(40)])

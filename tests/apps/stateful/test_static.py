@@ -1,5 +1,6 @@
-"""Workers and mergers of a DataFrame that isn't a stream, without Spark."""
+"""Workers and mergers by themselves, without Spark: of a DataFrame that isn't a stream, and observed ones."""
 
+import json
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -9,10 +10,12 @@ import pytest
 from tests.apps.stateful.driver import Tally, packets_of
 from unskew.apps.library import static_keyed_map
 from unskew.apps.library.static_keyed_map import AT_THE_END, END, execute_worker
-from unskew.apps.worker.stateful.config import KeyedOperatorConfig, WorkerBatch
+from unskew.apps.metrics.balance_observation import Observation
+from unskew.apps.worker.stateful.config import KeyedOperatorConfig, OperatorProgress, WorkerBatch
 from unskew.apps.worker.stateful.merger import merge_fragments
-from unskew.apps.worker.stateful.operator_output import RESULTS, read_rows
+from unskew.apps.worker.stateful.operator_output import REPORT, RESULTS, read_rows
 from unskew.apps.worker.stateful.store import MemoryStore
+from unskew.apps.worker.stateful.worker import run_batch
 
 WORKERS = 3
 EARLY = -86_400_000  # a day before 1970
@@ -52,3 +55,27 @@ def test_all_states_end(monkeypatch, split, together, slide):
             found += rows_of(merge_fragments(config, MemoryStore(), merger, arrived, WorkerBatch(0, 0, END)))
     finished = {(row["__window"], row["__key"]): row["n"] for row in found if row["kind"] == "finished"}
     assert finished == truth
+
+
+ROWS = pa.record_batch({"key": ["a", "b", None, "a", "c"], "value": [1] * 5})
+
+
+def run_packets(worker, *, split=False, observe=None):
+    """The parcels of a worker that gets its packets of a batch."""
+    config = KeyedOperatorConfig(Tally(), pa.string(), 2, split, ttl_ms=60_000, observe=observe)
+    packets = packets_of(ROWS, np.array([1, 1, 1, 1, 0], np.int32), 2)[worker]
+    return [*run_batch(config, MemoryStore(), worker, packets, WorkerBatch(0, 1000, 1000), OperatorProgress())]
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_report_counts_what_came_and_what_is_kept(split):
+    for worker, (tuples, keys) in enumerate([(1, 1), (4, 3)]):
+        parcels = run_packets(worker, split=split, observe=Observation("unskew", "PARTIAL_KEY"))
+        [report] = [json.loads(parcel.blob) for parcel in parcels if parcel.kind == REPORT]
+        assert (report["tuples"], report["keys"], report["moved"]) == (tuples, keys, 0)
+        assert report["states"] == keys
+        assert report["size"] > 0
+
+
+def test_without_an_observation_there_is_no_report():
+    assert REPORT not in [parcel.kind for parcel in run_packets(1)]

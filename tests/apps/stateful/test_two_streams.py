@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, draw_users, read_in_order, write_in_order
 from unskew import UsageError, keyed_map, watch
 from unskew.operators import IntervalJoin
 
@@ -23,9 +22,7 @@ def write_side(folder: Path, numbers: range, *, click: bool, seed: int) -> None:
     folder.mkdir(exist_ok=True)
     for number in numbers:
         rng = np.random.default_rng([seed, number, int(click)])
-        users = [
-            f"u{0 if hot else who}" for hot, who in zip(rng.random(ROWS) < 0.4, rng.integers(1, 30, ROWS), strict=True)
-        ]
+        users = draw_users(rng, ROWS, 0.4, 30)
         ms = START + 3000 * number + rng.integers(0, 3000, ROWS) - (LAG if click else 0)
         own = {"price": rng.random(ROWS)} if click else {"ad": [f"ad {each}" for each in rng.integers(0, 9, ROWS)]}
         ids = {"id": rng.permutation(ROWS) + ROWS * number, "click": np.full(ROWS, click)}
@@ -36,18 +33,10 @@ def write_side(folder: Path, numbers: range, *, click: bool, seed: int) -> None:
 def test_a_stream_that_lags_behind_loses_nothing(spark, tmp_path, seed):
     folders, checkpoint, out = [tmp_path / "ads", tmp_path / "clicks"], str(tmp_path / "cp"), str(tmp_path / "out")
 
-    def read(*, stream: bool) -> list[DataFrame]:
-        schemas = [spark.read.parquet(str(folder)).schema for folder in folders]
-        if not stream:
-            return [spark.read.parquet(str(folder)) for folder in folders]
-        reader = spark.readStream.option("maxFilesPerTrigger", 1)
-        return [reader.schema(own).parquet(str(folder)) for own, folder in zip(schemas, folders, strict=True)]
-
     def drain(_: int) -> list:
-        found = keyed_map(
-            read(stream=True), "user", 4, IntervalJoin(**JOIN), "MIXED", checkpoint, time="at", lateness="3 s",
-            theta_max=0.0, window=1, ttl="3 s", observe="own",
-        )  # fmt: skip
+        streams = [read_in_order(spark, folder) for folder in folders]
+        given = {"theta_max": 0.0, "window": 1, "time": "at", "lateness": "3 s", "ttl": "3 s", "observe": "own"}
+        found = keyed_map(streams, "user", 4, IntervalJoin(**JOIN), "MIXED", checkpoint, **given)
         return watch(drain_to_files(found, out, checkpoint), name="own").rows()
 
     batches = []
@@ -56,7 +45,8 @@ def test_a_stream_that_lags_behind_loses_nothing(spark, tmp_path, seed):
             write_side(folder, numbers, click=click, seed=seed)
         batches += in_time(drain)
     found = Counter(spark.read.parquet(out).collect())
-    truth = keyed_map(read(stream=False), "user", 4, IntervalJoin(**JOIN), "KEY", time="at")
+    static = [spark.read.parquet(str(folder)) for folder in folders]
+    truth = keyed_map(static, "user", 4, IntervalJoin(**JOIN), "KEY", time="at")
     wanted = Counter(truth.collect())
     both = [row for row in wanted if row.left_id is not None and row.right_id is not None]
     # What is alone at the end isn't published yet, as its partner might come.

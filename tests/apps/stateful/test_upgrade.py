@@ -9,12 +9,11 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 
-from tests.apps.conftest import countries, publish, records, skewed
+from tests.apps.conftest import countries, publish, read_results, skewed
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import Driver, Tally
 from tests.apps.stateful.in_time import in_time
 from unskew import keyed_map
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, find_changed_fields
@@ -210,6 +209,6 @@ def test_a_run_goes_on_with_its_states(settings, drain, connection, topic):
         publish(connection, topic, 2, countries(part))
         run = settings("D_CHOICES", ttl=3600.0, merge_every="1 batch", work=work)
         drain(run)
-    latest = dict(records(connection, list_result_topics(run)["results"]))
+    latest = dict(read_results(run, "results"))
     found = {value["key"]: value["fields"]["n"] for value in latest.values()}
     assert found == Counter(keys)
