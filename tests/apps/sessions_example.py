@@ -74,13 +74,7 @@ class Example(QueryProcess):
     """
 
     def __init__(
-        self,
-        submit: Path,
-        jars: Sequence[Path],
-        environment: Mapping[str, str],
-        servers: str,
-        topic: str,
-        folder: Path,
+        self, submit: Path, jars: Sequence[Path], environment: Mapping[str, str], servers: str, topic: str, folder: Path
     ) -> None:
         options = ["--master", "local[2]", "--jars", ",".join(map(str, jars)), "--conf", "spark.ui.enabled=false"]
         command = [submit, *options, ROOT / "examples" / "sessions.py", servers, topic, folder]

@@ -1,6 +1,6 @@
 """A full outer join of two folders' files by `balanced_join`, as a program of its own.
 
-`python join_query.py FOLDER`.
+`python join_query.py FOLDER BATCH`, where BATCH stands for nothing.
 """
 
 import sys
@@ -12,7 +12,7 @@ from unskew import balanced_join, spark_settings
 WORKERS = 4
 
 
-def main(folder: str) -> None:
+def main(folder: str, _: str) -> None:
     conf = spark_settings(installed=False) | {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3"}
     # Eight attempts of a task: Python workers are killed, too.
     spark = SparkSession.builder.master("local[2,8]").config(map=conf).getOrCreate()

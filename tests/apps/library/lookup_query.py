@@ -1,4 +1,7 @@
-"""A folder's files with names by `balanced_lookup`, as a program of its own: `python lookup_query.py FOLDER`."""
+"""A folder's files with names by `balanced_lookup`, as a program of its own.
+
+`python lookup_query.py FOLDER BATCH`, where BATCH stands for nothing.
+"""
 
 import sys
 
@@ -14,7 +17,7 @@ def name_users(users: pa.Array) -> pa.Table:
     return pa.table({"key": named, "name": [f"name of {user}" for user in named]})
 
 
-def main(folder: str) -> None:
+def main(folder: str, _: str) -> None:
     conf = spark_settings(installed=False) | {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "3"}
     # Eight attempts of a task: Python workers are killed, too.
     spark = SparkSession.builder.master("local[2,8]").config(map=conf).getOrCreate()

@@ -151,10 +151,7 @@ def check_own(make: Callable[[str], Table], spark: SparkSession, kind: str) -> d
         return _check_delta(make, spark)
     table, rows = make("transforms"), make_rows(spark, 3.0)
     table.create("bucket(4, id), truncate(2, day)")
-    by = [
-        F.expr("lake.system.bucket(4, id)").alias("bucket"),
-        F.expr("lake.system.truncate(2, day)").alias("short"),
-    ]
+    by = [F.expr("lake.system.bucket(4, id)").alias("bucket"), F.expr("lake.system.truncate(2, day)").alias("short")]
     report = table.write(rows, by, workers=3, cost=1)
     partitions = spark.table(f"{table.identifier}.partitions").count()
     table.write(rows.where("id < 100"), by, workers=3, mode="overwrite")

@@ -14,7 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import unskew.apps.library.balance
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, read_in_order, write_in_order
+from tests.tiers import nightly, nightly_but
 from unskew import balanced_join, balanced_lookup, kafka_sink, keyed_map, observed
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.termination import describe_cause
@@ -47,8 +48,7 @@ def events(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) 
         ]
         rows = {"user_id": users, "payload": [{"n": number * ROWS + i} for i in range(ROWS)]}
         write_in_order(folder, number, pa.table(rows))
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return read_in_order(spark, folder)
 
 
 def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
@@ -60,10 +60,7 @@ def collect(df: DataFrame, tmp_path: Path) -> list[dict]:
 
 CASES = [
     ("PARTIAL_KEY", "binary"),
-    *(
-        pytest.param(*case, marks=pytest.mark.nightly(group="groupings"))
-        for case in (("KEY", "string"), ("KEY", "int"), ("SHUFFLE", "string"), ("DYNAMIC_KEY", "int"))
-    ),
+    *nightly("groupings", ("KEY", "string"), ("KEY", "int"), ("SHUFFLE", "string"), ("DYNAMIC_KEY", "int")),
 ]
 
 
@@ -99,7 +96,7 @@ def test_with_what_spark_4_0_has(events, tmp_path, monkeypatch, named):
     assert len({row["worker"] for row in rows if row["user_id"] is None}) <= 2
 
 
-@pytest.mark.parametrize("mapped", [False, pytest.param(True, marks=pytest.mark.nightly(group="groupings"))])
+@pytest.mark.parametrize("mapped", [False, *nightly("groupings", True)])
 def test_a_row_far_ahead_of_the_clock_is_placed_and_puts_no_clock_on(events, tmp_path, mapped):
     """It counts as of the time of the row before. With its own time, others would go elsewhere."""
     n, start, ahead = F.col("payload.n"), 1_700_000_000_000, 700
@@ -144,10 +141,7 @@ def test_work_over_packets(events, tmp_path):
 
 @pytest.mark.parametrize(
     ("grouping", "own"),
-    [
-        ("MIXED", {"theta_max": 0.0, "window": 1}),
-        pytest.param("POSG", {"window": 64, "tolerance": 0.5}, marks=pytest.mark.nightly(group="groupings")),
-    ],
+    [("MIXED", {"theta_max": 0.0, "window": 1}), *nightly("groupings", ("POSG", {"window": 64, "tolerance": 0.5}))],
 )
 def test_workers_over_packets_give_feedback(events, tmp_path, grouping, own):
     """The plan of a batch is made of the times of the one before. Each row comes once, and nothing else does."""
@@ -277,13 +271,7 @@ def planned(plan: str, placed: DataFrame) -> DataFrame:
     return rows.select("n", "worker", (F.spark_partition_id() if stay else F.lit(None)).alias("partition"))
 
 
-def in_tiers(plans):
-    return [
-        pytest.param(plan, marks=[] if plan == "worker" else pytest.mark.nightly(group="groupings")) for plan in plans
-    ]
-
-
-@pytest.mark.parametrize("plan", in_tiers([*PLANS, "cache"]))
+@pytest.mark.parametrize("plan", nightly_but(["worker"], [*PLANS, "cache"], "groupings"))
 def test_no_plan_moves_or_doubles_the_router(spark, tmp_path, routed, plan):
     df = spark.range(3000).selectExpr("id as n", "case when id % 5 < 3 then 0 else id % 97 end as user_id")
     df.repartition(3).write.parquet(str(tmp_path / "in"))  # files are read the same way each time
@@ -301,7 +289,7 @@ def test_no_plan_moves_or_doubles_the_router(spark, tmp_path, routed, plan):
 
 
 @pytest.mark.parametrize("events", ["int"], indirect=True)
-@pytest.mark.parametrize("plan", in_tiers(PLANS))
+@pytest.mark.parametrize("plan", nightly_but(["worker"], PLANS, "groupings"))
 def test_no_plan_moves_or_doubles_the_router_of_a_stream(events, tmp_path, routed, plan):
     numbered = events.withColumn("n", F.col("payload.n"))
     (tmp_path / "alone").mkdir()
@@ -337,26 +325,16 @@ def test_routers_of_one_query_are_told_apart_by_name(events, tmp_path):
     assert sorted(path.name for path in (tmp_path / "cp" / "unskew" / "routers").iterdir()) == ["hot", "users"]
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        lambda df, checkpoint: balance(df, "user_id", 3, "SHUFFLE", checkpoint),
-        pytest.param(
-            lambda df, checkpoint: balanced_map(
-                df, "user_id", 3, lambda batches: batches, df.schema, "SHUFFLE", checkpoint
-            ),
-            marks=pytest.mark.nightly(group="groupings"),
-        ),
-    ],
-)
-@pytest.mark.parametrize("other", ["none", pytest.param("another", marks=pytest.mark.nightly(group="groupings"))])
-def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, place, other):
+@pytest.mark.parametrize("mapped", [False, *nightly("groupings", True)])
+@pytest.mark.parametrize("other", ["none", *nightly("groupings", "another")])
+def test_a_checkpoint_that_is_not_the_querys(events, tmp_path, mapped, other):
     """As an executor sees it that has another disk: nothing is there, or another query's checkpoint."""
     if other == "another":
         (tmp_path / "other" / "cp").mkdir(parents=True)
         (tmp_path / "other" / "cp" / "metadata").write_text('{"id": "another"}')
+    of, how = (events, "user_id", 3), ("SHUFFLE", str(tmp_path / "other" / "cp"))
     with pytest.raises(StreamingQueryException) as error:
-        collect(place(events, str(tmp_path / "other" / "cp")), tmp_path)
+        collect(balanced_map(*of, iter, events.schema, *how) if mapped else balance(*of, *how), tmp_path)
     assert describe_cause(error.value).startswith(
         f"the checkpoint file:{tmp_path}/other/cp is not seen by executors on "
     )

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, read_in_order, write_in_order
 from unskew import balance, balanced_map
 
 pytestmark = [pytest.mark.spark, pytest.mark.ci]
@@ -38,8 +38,7 @@ def test_its_counts_go_on_exactly(spark, tmp_path: Path):
     for start, given in enumerate(STARTS):
         for number in range(FILES_A_START):
             publish(start * FILES_A_START + number)
-        events = spark.readStream.schema("user string, at timestamp").option("maxFilesPerTrigger", 1)
-        rows = events.parquet(str(folder))
+        rows = read_in_order(spark, folder)
         rows = rows if given is None else place(rows, *given)
         windows = F.window("at", f"{WINDOW_MS} milliseconds")
         counts = rows.withWatermark("at", "1 second").groupBy(windows, "user").count()

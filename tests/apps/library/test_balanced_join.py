@@ -60,8 +60,7 @@ def test_each_side_is_shuffled_once(session):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("kind", "other"),
-    [("int", "bigint"), ("int", "double"), ("decimal(9,2)", "smallint"), ("string", "string")],
+    ("kind", "other"), [("int", "bigint"), ("int", "double"), ("decimal(9,2)", "smallint"), ("string", "string")]
 )
 def test_equal_keys_meet_whatever_their_types(session, kind, other):
     left, right = make_sides(session, kind, other)

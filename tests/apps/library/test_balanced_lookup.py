@@ -13,7 +13,7 @@ from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, read_in_order, write_in_order
 from unskew import UsageError, balanced_lookup, watch
 from unskew.apps.metrics.balance_observation import BatchBalance
 from unskew.lookups import TableLookup
@@ -48,7 +48,7 @@ def test_a_stream_goes_on_with_what_its_workers_know(spark, users, tmp_path, see
     rng = np.random.default_rng(seed)
 
     def drain(_: int) -> list[BatchBalance]:
-        events = spark.readStream.schema("user int, n long").option("maxFilesPerTrigger", 1).parquet(str(folder))
+        events = read_in_order(spark, folder)
         named = balanced_lookup(events, "user", WORKERS, users, "called string", checkpoint=checkpoint, observe="own")
         return watch(drain_to_files(named, out, checkpoint), name="own").rows()
 

@@ -244,10 +244,7 @@ def test_what_does_not_fit_is_refused(spark, tmp_path, given: dict[str, Any], sa
     assert not (tmp_path / "table").exists()
 
 
-@pytest.mark.parametrize(
-    ("options", "own"),
-    [({}, ("q", "7")), ({"TXNAPPID": "mine", "txnVersion": 9}, ("mine", 9))],
-)
+@pytest.mark.parametrize(("options", "own"), [({}, ("q", "7")), ({"TXNAPPID": "mine", "txnVersion": 9}, ("mine", 9))])
 def test_delta_gets_a_batchs_number_or_the_users(options, own):
     """Never a half of each: another number of the user's application would be skipped as an old one."""
     df = Mock()

@@ -8,6 +8,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 
 from unskew import balance, observed
 from unskew.apps.library import watch
+from unskew.apps.library.stream_join import _name_results, _Side
 from unskew.apps.metrics import balance_observation
 from unskew.apps.router import row_keys, tuple_packets
 from unskew.errors import UsageError
@@ -64,3 +65,15 @@ def test_a_time_is_a_timestamp(monkeypatch):
                 tuple_packets.make_time_column(frame, "at")
         else:
             assert cast("Any", tuple_packets.make_time_column(frame, "at")) == "column at"
+
+
+def make_side(*names):
+    return _Side(None, None, None, [StructField(name, LongType()) for name in names], [])
+
+
+def test_columns_of_a_join_that_differ_in_case_alone_have_the_same_name():
+    sides = [make_side("n", "Price"), make_side("N", "price", "ad")]
+    assert _name_results(sides, ["user"]) == (["n", "Price"], ["N_right", "price_right", "ad"])
+    for left, right in ((["n", "N_RIGHT"], ["n"]), (["User"], []), ([], ["USER"])):
+        with pytest.raises(UsageError, match="two columns of the result would be called"):
+            _name_results([make_side(*left), make_side(*right)], ["user"])

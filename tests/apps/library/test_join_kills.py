@@ -12,11 +12,10 @@ import pytest
 
 from tests.apps.library import join_query
 from tests.commands import with_spark
-from tests.harness.query import QueryProcess
+from tests.harness.query import KilledQuery
 from tests.harness.streams import write_in_order
 from tests.oracle.rows import written
 from tests.waiting import awaited
-from unskew.apps.checkpoint.location import Location
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -74,28 +73,15 @@ def is_idle(query, sources):
 @pytest.mark.takes(220)
 @pytest.mark.nightly(group="kills")
 def test_each_pair_and_each_lone_row_is_there_once(tmp_path, seed):
-    rng = random.Random(seed)
     left, right = write_files(tmp_path, BATCHES, seed)
     command = [sys.executable, "-P", join_query.__file__, str(tmp_path)]
-    checkpoint = str(tmp_path / "checkpoint")
-    query = QueryProcess(command, tmp_path / "query.log", Location(checkpoint), with_spark(), tmp_path)
-
-    def loses_tasks() -> None:
-        for _ in range(3):
-            query.await_batches(1, rng.random())
-            query.kill_python_workers(2)
-
+    checkpoint = tmp_path / "checkpoint"
+    query = KilledQuery(command, tmp_path, with_spark(), random.Random(seed))
     try:
-        for harm in rng.sample([loses_tasks] * 3 + [None] * 3, 6):
-            query.start()
-            if harm is not None:
-                harm()
-            query.await_batches(rng.randint(1, 2), rng.random())
-            query.kill()
-        query.start()
-        awaited(
-            lambda: query.is_running() and is_idle(query, tmp_path / "checkpoint" / "sources"), "all files", every=1.0
-        )
+        for harm in query.rng.sample([KilledQuery.loses_tasks, KilledQuery.is_killed] * 3, 6):
+            harm(query)
+        query.start(query.NEVER)
+        awaited(lambda: query.is_running() and is_idle(query, checkpoint / "sources"), "all files", every=1.0)
     finally:
         query.kill()
     found = pa.concat_tables(table.select(["left", "right"]) for table in written(tmp_path / "out")).to_pylist()
@@ -110,4 +96,5 @@ def test_each_pair_and_each_lone_row_is_there_once(tmp_path, seed):
         missing = Counter(alone) - published
         assert all(own >= late * size for own in missing), name
         assert len(published) > 10
-    assert PlanStateLog(checkpoint).newest().active.number > 10, "a run in which no key gets places would prove nothing"
+    newest = PlanStateLog(str(checkpoint)).newest()
+    assert newest.active.number > 10, "a run in which no key gets places would prove nothing"

@@ -10,11 +10,10 @@ import pytest
 
 from tests.apps.library import lookup_query
 from tests.commands import with_spark
-from tests.harness.query import QueryProcess
+from tests.harness.query import KilledQuery
 from tests.harness.streams import write_in_order
 from tests.oracle.rows import written
 from tests.waiting import awaited
-from unskew.apps.checkpoint.location import Location
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -24,7 +23,7 @@ FILES, ROWS = 40, 500
 @pytest.mark.takes(90)
 @pytest.mark.nightly(group="kills")
 def test_each_row_is_there_once_with_its_name(tmp_path, seed):
-    rng, expected = random.Random(seed), Counter()
+    expected = Counter()
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         who = np.where(np.arange(ROWS) % 2 == 0, 0, np.random.default_rng([seed, number]).integers(0, 900, ROWS))
@@ -34,21 +33,15 @@ def test_each_row_is_there_once_with_its_name(tmp_path, seed):
             (ROWS * number + row, None if user.endswith("7") else f"name of {user}") for row, user in enumerate(users)
         )
     command = [sys.executable, "-P", lookup_query.__file__, str(tmp_path)]
-    checkpoint = Location(str(tmp_path / "checkpoint"))
-    query = QueryProcess(command, tmp_path / "query.log", checkpoint, with_spark(), tmp_path)
+    query = KilledQuery(command, tmp_path, with_spark(), random.Random(seed))
 
     def find_rows() -> Counter:
         return Counter((row["id"], row["name"]) for table in written(tmp_path / "out") for row in table.to_pylist())
 
     try:
-        for lose_tasks in rng.sample([True, True, False, False], 4):
-            query.start()
-            if lose_tasks:
-                query.await_batches(1, rng.random())
-                query.kill_python_workers(2)
-            query.await_batches(rng.randint(1, 3), rng.random())
-            query.kill()
-        query.start()
+        for harm in query.rng.sample([KilledQuery.loses_tasks, KilledQuery.is_killed] * 2, 4):
+            harm(query)
+        query.start(query.NEVER)
         awaited(lambda: query.is_running() and find_rows().total() >= expected.total(), "all rows", every=1.0)
         query.await_batches(0, 3.0)
     finally:

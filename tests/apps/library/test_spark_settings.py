@@ -8,9 +8,10 @@ from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
 from tests.pages import PAGES
 from unskew import check_session, spark_settings
-from unskew.apps.library import spark_settings as spark_settings_module
+from unskew.apps.library.spark_settings import COSTS
 from unskew.errors import UsageError
 from unskew.spark.compat import choose_disk_manager
+from unskew.spark.setting_names import CO_PARTITION, DAEMON, MANAGER, PARTITIONS, PROVIDER
 
 ALL = {"workers": 3, "small_rows": True}
 
@@ -39,7 +40,7 @@ def test_each_setting_is_in_the_docs_with_its_reason():
     told = {row[1].strip().strip("`"): row[2].strip().strip("`") for row in rows}
     given = spark_settings(**ALL)
     assert told.keys() == given.keys()
-    assert given.keys() | {"PYSPARK_PYTHON"} == spark_settings_module.COSTS.keys()
+    assert given.keys() | {"PYSPARK_PYTHON"} == COSTS.keys()
     for name in ("spark.python.daemon.module", "spark.sql.execution.arrow.maxBytesPerBatch"):
         assert told[name] == given[name]
 
@@ -47,12 +48,12 @@ def test_each_setting_is_in_the_docs_with_its_reason():
 def test_each_setting_has_its_condition():
     for given, lacks in (
         ({}, set()),
-        ({"workers": None}, {spark_settings_module.PARTITIONS}),
-        ({"workers": None, "cores": 2}, {spark_settings_module.PARTITIONS}),
+        ({"workers": None}, {PARTITIONS}),
+        ({"workers": None, "cores": 2}, {PARTITIONS}),
         ({"checkpoint": "/a/path"}, set()),
-        ({"checkpoint": "s3a://bucket/path"}, {spark_settings_module.MANAGER}),
-        ({"checkpoint": "hdfs://host/path"}, {spark_settings_module.MANAGER}),
-        ({"installed": False}, {spark_settings_module.DAEMON}),
+        ({"checkpoint": "s3a://bucket/path"}, {MANAGER}),
+        ({"checkpoint": "hdfs://host/path"}, {MANAGER}),
+        ({"installed": False}, {DAEMON}),
         ({"small_rows": False}, {"spark.sql.execution.arrow.maxBytesPerBatch"}),
     ):
         assert spark_settings(**ALL).keys() - spark_settings(**(ALL | given)).keys() == lacks
@@ -60,10 +61,8 @@ def test_each_setting_has_its_condition():
 
 def test_no_more_partitions_than_run_at_once():
     for workers, cores, partitions in ((3, None, "3"), (3, 2, "2"), (3, 4, "3")):
-        assert spark_settings(workers=workers, cores=cores)[spark_settings_module.PARTITIONS] == partitions
-        found = check_session(
-            Session(spark_settings() | {spark_settings_module.PARTITIONS: "200"}), workers=workers, cores=cores
-        )
+        assert spark_settings(workers=workers, cores=cores)[PARTITIONS] == partitions
+        found = check_session(Session(spark_settings() | {PARTITIONS: "200"}), workers=workers, cores=cores)
         assert [each.wants for each in found] == [partitions]
 
 
@@ -81,24 +80,17 @@ def test_what_is_invalid_is_refused():
 def test_a_session_with_the_settings_lacks_nothing():
     assert check_session(Session(spark_settings(**ALL)), **ALL) == []
     assert str(check_session(Session(spark_settings()), workers=None)) == "nothing is missing"
-    vendors = spark_settings() | {
-        spark_settings_module.PROVIDER: "com.vendor.RocksDBStore",
-        spark_settings_module.MANAGER: "com.vendor.Files",
-    }
-    assert check_session(Session(vendors | {spark_settings_module.PARTITIONS: "2"}), workers=3) == []
+    vendors = spark_settings() | {PROVIDER: "com.vendor.RocksDBStore", MANAGER: "com.vendor.Files"}
+    assert check_session(Session(vendors | {PARTITIONS: "2"}), workers=3) == []
 
 
 def test_a_session_as_spark_comes_lacks_all():
-    found = check_session(
-        Session({spark_settings_module.PARTITIONS: "200", spark_settings_module.DAEMON: "<undefined>"}, "4.0.2"), **ALL
-    )
-    assert {each.setting: each.has for each in found} == dict.fromkeys(spark_settings(**ALL)) | {
-        spark_settings_module.PARTITIONS: "200"
-    }
+    found = check_session(Session({PARTITIONS: "200", DAEMON: "<undefined>"}, "4.0.2"), **ALL)
+    assert {each.setting: each.has for each in found} == dict.fromkeys(spark_settings(**ALL)) | {PARTITIONS: "200"}
     assert {each.setting: each.wants for each in found} == spark_settings(**ALL) | {
-        spark_settings_module.MANAGER: choose_disk_manager("4.0.2")
+        MANAGER: choose_disk_manager("4.0.2")
     }
-    assert [each.setting for each in found if not each.settable] == [spark_settings_module.DAEMON]
+    assert [each.setting for each in found if not each.settable] == [DAEMON]
     lines = str(found).splitlines()
     assert len(lines) == 2 * len(found)
     assert "spark.python.daemon.module isn't set; better: unskew.apps.driver.python_daemon" in lines
@@ -107,20 +99,17 @@ def test_a_session_as_spark_comes_lacks_all():
 
 def test_without_workers_only_sparks_default_has_too_many_partitions():
     for partitions, workers, lacks in (("200", None, ["200"]), ("64", None, []), ("64", 32, ["64"])):
-        found = check_session(
-            Session(spark_settings() | {spark_settings_module.PARTITIONS: partitions}), workers=workers
-        )
+        found = check_session(Session(spark_settings() | {PARTITIONS: partitions}), workers=workers)
         assert [each.has for each in found] == lacks
 
 
 def test_a_session_is_mended(spark: SparkSession):
     """The tests' session is a topology's, so that it lacks little. What can be set is set in a session beside it."""
     other = spark.newSession()
-    other.conf.set(spark_settings_module.PARTITIONS, "200")
-    other.conf.unset(spark_settings_module.MANAGER)
+    other.conf.set(PARTITIONS, "200")
+    other.conf.unset(MANAGER)
     found = {each.setting: each for each in check_session(other, workers=2)}
-    lacking = {getattr(spark_settings_module, name) for name in ("PARTITIONS", "MANAGER", "CO_PARTITION")}
-    assert found.keys() - {"PYSPARK_PYTHON"} == lacking
+    assert found.keys() - {"PYSPARK_PYTHON"} == {PARTITIONS, MANAGER, CO_PARTITION}
     for each in found.values():
         if each.settable:
             other.conf.set(each.setting, each.wants)

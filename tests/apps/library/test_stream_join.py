@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.apps.stateful.in_time import in_time
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, read_in_order, write_in_order
 from unskew import UsageError, balanced_join, watch
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.grouping.split_join.plan import JoinTable
@@ -37,16 +37,8 @@ def write_side(folder: Path, numbers: range, *, right: bool, seed: int) -> None:
 def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
     folders, checkpoint, out = [tmp_path / "l", tmp_path / "r"], str(tmp_path / "cp"), str(tmp_path / "out")
 
-    def read(*, stream: bool) -> list[DataFrame]:
-        if not stream:
-            return [spark.read.parquet(str(folder)) for folder in folders]
-        reader = spark.readStream.option("maxFilesPerTrigger", 1)
-        return [
-            reader.schema(own.schema).parquet(str(path)) for own, path in zip(read(stream=False), folders, strict=True)
-        ]
-
     def drain(_: int) -> list:
-        left, right = read(stream=True)
+        left, right = (read_in_order(spark, folder) for folder in folders)
         found = balanced_join(
             left, right, "user", WORKERS, checkpoint=checkpoint, within="2 s", after="1500400 us", left_time="at",
             right_time="at", lateness="3 s", observe="own", where=count_odd, seed=seed,
@@ -58,7 +50,7 @@ def test_all_pairs_come_once_and_a_hot_key_is_spread(spark, tmp_path, seed):
         for folder, right in zip(folders, (False, True), strict=True):
             write_side(folder, numbers, right=right, seed=seed)
         batches += in_time(drain)
-    left, right = read(stream=False)
+    left, right = (spark.read.parquet(str(folder)) for folder in folders)
     close = "r.at BETWEEN l.at - INTERVAL 2 SECONDS AND l.at + INTERVAL 1500400 MICROSECONDS"
     wanted = left.alias("l").join(right.alias("r"), F.expr(f"l.user = r.user AND {close} AND (l.n + r.n) % 2 = 1"))
     columns = ["user", "at", "n", "price", "at_right", "n_right", "ad"]
@@ -87,15 +79,11 @@ def test_an_outer_join_by_several_columns_is_sparks(spark, tmp_path, seed):
         write_side(folder, range(6), right=right, seed=seed)
     shop = F.when(F.col("n") % 7 > 0, F.lit(1).cast("int" if seed % 2 else "short"))
 
-    def read(*, stream: bool) -> list[DataFrame]:
-        rows = [spark.read.parquet(str(folder)) for folder in folders]
-        if stream:
-            reader = spark.readStream.option("maxFilesPerTrigger", 1)
-            rows = [reader.schema(own.schema).parquet(str(path)) for own, path in zip(rows, folders, strict=True)]
-        return [rows[0].withColumn("shop", shop), rows[1].withColumn("shop", shop.cast("long"))]
+    def add_shop(left: DataFrame, right: DataFrame) -> tuple[DataFrame, DataFrame]:
+        return left.withColumn("shop", shop), right.withColumn("shop", shop.cast("long"))
 
     def drain(_: int) -> None:
-        left, right = read(stream=True)
+        left, right = add_shop(*(read_in_order(spark, folder) for folder in folders))
         found = balanced_join(
             left, right, ["user", "shop"], WORKERS, "full", checkpoint, within="200 ms", left_time="at",
             right_time="at", lateness="3 s", seed=seed,
@@ -103,7 +91,7 @@ def test_an_outer_join_by_several_columns_is_sparks(spark, tmp_path, seed):
         drain_to_files(found, out, checkpoint)
 
     in_time(drain)
-    left, right = read(stream=False)
+    left, right = add_shop(*(spark.read.parquet(str(folder)) for folder in folders))
     close = "l.user = r.user AND l.shop = r.shop AND abs(unix_micros(l.at) - unix_micros(r.at)) <= 200000"
     wanted = left.alias("l").join(right.alias("r"), F.expr(close), "full")
     key = [F.coalesce(f"l.{name}", f"r.{name}").alias(name) for name in ("user", "shop")]

@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.apps.stateful import driver
 from tests.commands import printed_by
 from tests.conftest import ONE_CONNECT
-from tests.harness.streams import drain_to_files, write_in_order
+from tests.harness.streams import drain_to_files, read_in_order, write_in_order
 from unskew import balance, balanced_map, create, keyed_map, observed, watch
 from unskew.apps.metrics.balance_observation import BatchBalance, WorkerLoad
 from unskew.errors import UsageError
@@ -115,9 +115,8 @@ def files(folder) -> list[list[str | None]]:
 
 def test_the_figures_are_those_of_the_rows(spark: SparkSession, tmp_path):
     files(tmp_path / "in")
-    events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1)
     checkpoint = str(tmp_path / "checkpoint")
-    placed = balance(events.parquet(str(tmp_path / "in")), "user", WORKERS, "PARTIAL_KEY", checkpoint)
+    placed = balance(read_in_order(spark, tmp_path / "in"), "user", WORKERS, "PARTIAL_KEY", checkpoint)
     for wrong in ({"worker_column": "none"}, {"key": "none"}):
         with pytest.raises(UsageError, match="there is no column 'none'; valid: user, batch, worker"):
             observed(placed, **({"key": "user", "workers": WORKERS} | wrong))
@@ -146,8 +145,7 @@ def count(batches):
 def test_what_packets_carry_is_measured_at_the_workers(spark: SparkSession, tmp_path, what, grouping):
     """Each batch is one file, so that there is one source, and its router's choices are known."""
     batches = files(tmp_path / "in")
-    events = spark.readStream.schema("user string, batch long").option("maxFilesPerTrigger", 1)
-    rows, checkpoint = events.parquet(str(tmp_path / "in")), str(tmp_path / "checkpoint")
+    rows, checkpoint = read_in_order(spark, tmp_path / "in"), str(tmp_path / "checkpoint")
     how = {"grouping": grouping, "checkpoint": checkpoint, "observe": "mine"}
     if what == "keyed_map":
         results = keyed_map(rows, "user", WORKERS, driver.Tally("batch"), ttl="1 hour", **how)
