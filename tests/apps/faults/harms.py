@@ -1,11 +1,11 @@
 """What is killed in a topology, and comes back: all of it, its JVM, its Python workers, the broker."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tests.harness.topology import Topology
-from tests.waiting import PATIENCE
 from unskew.deploy.servers.broker import Broker
 from unskew.kafka.connection import Connection
 
@@ -39,9 +39,17 @@ def the_broker(topology: Topology, broker: Broker) -> None:
 
 def the_jvm(topology: Topology, broker: Broker) -> None:
     topology.jvm().kill()
-    assert topology.process.wait(PATIENCE) == 1
-    output = topology.output()
-    assert "Traceback" not in output
+    output = topology.ended_with(1)
     assert "Exception" not in output
     assert output.splitlines()[-1].startswith("unskew: Spark's JVM died (signal 9;")
     topology.start()
+
+
+def harm_in_batches(
+    topology: Topology, broker: Broker, harms: Sequence[Callable[[Topology, Broker], None]], rng: random.Random
+) -> None:
+    """Let a topology come to its end, and each harm before it, anywhere in a batch."""
+    for harm in harms:
+        topology.await_batches(rng.randint(1, 2), longer=rng.random())
+        harm(topology, broker)
+    topology.await_end()

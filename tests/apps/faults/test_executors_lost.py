@@ -7,10 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.conftest import count_by_key, countries, publish
 from tests.apps.shuffles import lose_what_was_shuffled
 from tests.harness.topology import START
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.router.router import Routing
 from unskew.apps.router.tuple_packets import make_packet_router
 from unskew.spark.micro_batches import get_batch_number
@@ -57,7 +56,7 @@ def test_what_a_batch_has_shuffled_is_lost_while_it_is_at_work(
         over.set()
         loses.join()
     assert len(list(tmp_path.glob("*.lost"))) > 3
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("abc", 400)
+    assert count_by_key(run) == dict.fromkeys("abc", 400)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 1200
 
 

@@ -6,28 +6,30 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
-from tests.apps.stateful.sessions import ALWAYS, SESSIONS, read_sessions, sessions_of
+from tests.apps.conftest import by_key, count_by_key, countries, final_counts, publish, skewed
+from tests.apps.stateful.sessions import ALWAYS, SESSIONS, require_exact
 from tests.commands import UNSKEW
-from tests.harness.topology import Topology, check, stream, truth  # noqa: F401  a fixture
+from tests.harness.topology import Topology, check, launch, truth  # noqa: F401  fixtures
+from tests.tiers import nightly, nightly_but
 from tests.waiting import PATIENCE, awaited
-from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
+from unskew.apps.aggregator.publisher import ResultPublisher
 from unskew.apps.checkpoint import lease as hold_
 from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
 from unskew.apps.checkpoint.lease import Lease, get_driver_name
-from unskew.apps.checkpoint.location import Location
+from unskew.apps.checkpoint.location import Location, Where
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.checkpoint.versions import TotalsLog
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.driver.topology_handle import TopologyHandle
 from unskew.errors import EnvironmentFault, LeaseLost
-from unskew.kafka.connection import Connection
 
 pytestmark = pytest.mark.ci
 
@@ -50,11 +52,14 @@ def test_who_begins_last_has_it(tmp_path):
         second.require()
 
 
-def test_who_has_lost_it_knows_that_when_it_is_started_again(tmp_path, monkeypatch):
-    def hold(name: str) -> Lease:
-        monkeypatch.setenv("UNSKEW_DRIVER", name)
-        return Lease(str(tmp_path))
+def get_lease(monkeypatch: pytest.MonkeyPatch, checkpoint: Where, name: str) -> Lease:
+    """The lease as the driver of this name has it."""
+    monkeypatch.setenv("UNSKEW_DRIVER", name)
+    return Lease(checkpoint)
 
+
+def test_who_has_lost_it_knows_that_when_it_is_started_again(tmp_path, monkeypatch):
+    hold = partial(get_lease, monkeypatch, str(tmp_path))
     first = hold("a")
     assert first.successor() is None
     first.acquire()
@@ -103,10 +108,7 @@ def test_the_name_of_a_driver(tmp_path, monkeypatch, groups, service):
 LOOKS = ["begins", "distribution", "totals", "plans", "commit"]
 
 
-@pytest.mark.parametrize(
-    "look",
-    [each if each == "totals" else pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in LOOKS],
-)
+@pytest.mark.parametrize("look", nightly_but(["totals"], LOOKS, "kills"))
 def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, drain, connection, topic, monkeypatch):
     keys = skewed(2_000)
     publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000 + 7 * i for i in range(len(keys))])
@@ -147,7 +149,7 @@ def test_a_driver_that_was_replaced_writes_nothing_more(look, settings, spark, d
     assert after == ["another driver"]
     assert began[-1] == 3
     drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert count_by_key(run) == Counter(keys)
 
 
 def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_one(
@@ -157,10 +159,7 @@ def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_on
     publish(connection, topic, 2, countries(["a"] * 100))
     run = settings("KEY")
 
-    def hold(name: str) -> Lease:
-        monkeypatch.setenv("UNSKEW_DRIVER", name)
-        return Lease(run.location)
-
+    hold = partial(get_lease, monkeypatch, run.location)
     hold("first").acquire()
     other = hold("second")
     other.acquire()
@@ -176,28 +175,22 @@ def test_a_driver_that_has_lost_its_checkpoint_waits_for_the_end_of_the_other_on
 
 
 @pytest.fixture
-def start(connection: Connection, topic: str, tmp_path: Path) -> Iterator[Callable[..., Topology]]:
+def start(launch: Callable[..., Topology], tmp_path: Path) -> Callable[..., Topology]:
     """Start a topology whose states move in every batch; one that stops itself at a place is waited for."""
-    started: list[Topology] = []
+    folders = (tmp_path / str(number) for number in count())
 
     def one(*place: str) -> Topology:
-        folder = tmp_path / str(len(started))
-        folder.mkdir()
-        command = [sys.executable, "-m", "tests.apps.faults.paused", *place] if place else UNSKEW
-        topology = Topology(
-            *(connection, topic, folder, "MIXED", "--conf", "spark.sql.shuffle.partitions=3", *SESSIONS, *ALWAYS),
+        topology = launch(
+            *("MIXED", "--conf", "spark.sql.shuffle.partitions=3", *SESSIONS, *ALWAYS),
+            folder=next(folders),
             location=Location(str(tmp_path / "checkpoint")),
-            command=command,
+            command=[sys.executable, "-m", "tests.apps.faults.paused", *place] if place else UNSKEW,
         )
-        started.append(topology)
         if place:
             stands_still(topology)
         return topology
 
-    yield one
-    for topology in started:
-        if topology.process.poll() is None:
-            topology.kill()
+    return one
 
 
 def stands_still(topology: Topology) -> None:
@@ -215,16 +208,8 @@ def wake(topology: Topology) -> None:
 
 
 def ends_with_a_line(topology: Topology) -> None:
-    assert topology.process.wait(PATIENCE) == 3, topology.output()
-    output = topology.output()
-    assert "Traceback" not in output
+    output = topology.ended_with(3)
     assert re.fullmatch(f"unskew: {LINE}", output.splitlines()[-1]), output
-
-
-def exact(connection: Connection, topic: str, truth: Counter[tuple[str, str]]) -> None:
-    check(connection, topic, "mixed", truth)
-    found = Counter(read_sessions(dict(records(connection, f"{topic}-s2-w4-mixed-results")).values()))
-    assert found == Counter(sessions_of(stream()))
 
 
 def plans(checkpoint: Path) -> dict[str, bytes]:
@@ -235,23 +220,17 @@ def plans(checkpoint: Path) -> dict[str, bytes]:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
-@pytest.mark.parametrize(
-    "place",
-    [
-        "plans",
-        *(pytest.param(each, marks=pytest.mark.nightly(group="kills")) for each in ("results", "idle", "commit")),
-    ],
-)
+@pytest.mark.parametrize("place", ["plans", *nightly("kills", "results", "idle", "commit")])
 def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, start, tmp_path):
     """It had looked, and was to write."""
     first = start(place, "3")
     second = start()
     assert second.process.wait(PATIENCE) == 0, second.output()
-    exact(connection, topic, truth)
+    require_exact(connection, topic, truth)
     written = plans(tmp_path / "checkpoint")
     wake(first)
     ends_with_a_line(first)
-    exact(connection, topic, truth)
+    require_exact(connection, topic, truth)
     assert {name: data for name, data in plans(tmp_path / "checkpoint").items() if name in written} == written
 
 
@@ -260,18 +239,13 @@ def test_one_that_wakes_up_when_all_is_done(place, connection, topic, truth, sta
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 @pytest.mark.takes(60)
-def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, tmp_path):
+def test_two_that_are_started_again_whenever_they_end(connection, topic, truth, launch, tmp_path):
     """As by service managers: the one that has lost the checkpoint doesn't take it back from one that is at work."""
     started = []
     for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        started.append(
-            Topology(
-                *(connection, topic, tmp_path / name, "SHUFFLE", "--trigger", "1.5", "--max-tuples", "1000"),
-                location=Location(str(tmp_path / "checkpoint")),
-                environment={"UNSKEW_DRIVER": name},
-            )
-        )
+        own = {"folder": tmp_path / name, "environment": {"UNSKEW_DRIVER": name}}
+        location = Location(str(tmp_path / "checkpoint"))
+        started.append(launch("SHUFFLE", "--trigger", "1.5", "--max-tuples", "1000", location=location, **own))
         started[-1].await_batches(3)
     first, second = started
     ends_with_a_line(first)
@@ -303,6 +277,6 @@ def test_both_are_at_the_same_batch(first_at, second_at, connection, topic, trut
     ends_with_a_line(first)
     wake(second)
     assert second.process.wait(PATIENCE) == 0, second.output()
-    exact(connection, topic, truth)
+    require_exact(connection, topic, truth)
     found_committed = "the driver before this one was still at work" in second.output()
     assert found_committed == (first_at == "commit" and second_at != "plans")
