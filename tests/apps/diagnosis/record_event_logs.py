@@ -83,15 +83,18 @@ def _to_arrow(frame):
     yield pa.RecordBatch.from_pandas(frame, preserve_index=False)
 
 
+def run(results: DataFrame) -> None:
+    """Compute results, and drop them."""
+    results.write.format("noop").mode("overwrite").save()
+
+
 def group_plain(spark: SparkSession, folder: Path) -> None:
-    make_users(spark, ROWS).groupBy("user").applyInPandas(count_user, COUNTS).write.format("noop").mode(
-        "overwrite"
-    ).save()
+    run(make_users(spark, ROWS).groupBy("user").applyInPandas(count_user, COUNTS))
 
 
 def group_balanced(spark: SparkSession, folder: Path) -> None:
     counted = balanced_map(make_users(spark, ROWS), "user", PARTITIONS, count_users, COUNTS, "PLANNED")
-    counted.groupBy("user").agg(F.sum("rows")).write.format("noop").mode("overwrite").save()
+    run(counted.groupBy("user").agg(F.sum("rows")))
 
 
 def make_sides(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
@@ -103,7 +106,7 @@ def make_sides(spark: SparkSession, rows: int) -> tuple[DataFrame, DataFrame]:
 def write_joined(joined: DataFrame) -> None:
     """What is done with each row after the join: a digest of 1 KB."""
     digest = F.sha2(F.concat(F.repeat("note", 16), F.col("number").cast("string")), 512)
-    joined.select("user", digest.alias("digest")).write.format("noop").mode("overwrite").save()
+    run(joined.select("user", digest.alias("digest")))
 
 
 def join_plain(spark: SparkSession, folder: Path, rows: int = 4 * ROWS) -> None:
@@ -147,12 +150,12 @@ def slow_plain(spark: SparkSession, folder: Path) -> None:
             time.sleep(0.5 if slow else 0.12)
             yield frame
 
-    spark.range(24_000, numPartitions=24).mapInPandas(work, "id long").write.format("noop").mode("overwrite").save()
+    run(spark.range(24_000, numPartitions=24).mapInPandas(work, "id long"))
 
 
 def even_plain(spark: SparkSession, folder: Path) -> None:
     users = spark.range(ROWS // 2, numPartitions=4).selectExpr("concat('user ', id % 600) AS user", "id")
-    users.groupBy("user").applyInPandas(count_user, COUNTS).write.format("noop").mode("overwrite").save()
+    run(users.groupBy("user").applyInPandas(count_user, COUNTS))
 
 
 def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
@@ -160,10 +163,8 @@ def read_stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def drain(results: DataFrame, folder: Path, name: str) -> None:
-    writer = results.writeStream.format("noop").queryName(name).outputMode("update")
-    writer.option("checkpointLocation", str(folder / "checkpoints" / name)).trigger(
-        availableNow=True
-    ).start().awaitTermination()
+    writer = results.writeStream.format("noop").queryName(name).outputMode("update").trigger(availableNow=True)
+    writer.option("checkpointLocation", str(folder / "checkpoints" / name)).start().awaitTermination()
 
 
 def stream_plain(spark: SparkSession, folder: Path) -> None:
@@ -215,7 +216,7 @@ def prepare(spark: SparkSession, folder: Path) -> None:
         part = users.where(f"floor(id / 5) % {BATCHES} = {number}").coalesce(1)
         part.write.mode("append").parquet(str(folder / "in"))
     few = make_users(spark, 3000, PARTITIONS)
-    few.groupBy("user").applyInPandas(count_user, COUNTS).write.format("noop").mode("overwrite").save()
+    run(few.groupBy("user").applyInPandas(count_user, COUNTS))
     for join in (join_plain, join_balanced):  # so that their code is compiled: a short query is mostly that
         join(spark, folder, ROWS)
     few.repartition(PARTITIONS, "id").write.parquet(str(folder / "tables" / "prepared"))

@@ -15,6 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.apps.conftest import by_key, final_counts
+from tests.apps.local_settings import settings
 from tests.commands import UNSKEW
 from tests.pictures import figures, lines, panels  # noqa: F401
 from tests.waiting import PATIENCE
@@ -24,10 +25,8 @@ from unskew.apps.cli.comparison.run_record import BatchTimes, RunRecord, WindowB
 from unskew.apps.cli.main import app
 from unskew.apps.cli.option_groups import GroupingOptions
 from unskew.apps.driver.job_summary import JobSummary
-from unskew.apps.settings import Settings
 from unskew.errors import EnvironmentFault, UsageError
 from unskew.grouping import GROUPINGS, measures
-from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
 from unskew.producers.datasets.registry import create_dataset
 from unskew.producers.publish import publish_dataset
@@ -41,12 +40,6 @@ def course(grouping="KEY", sizes=(100, 100, 100, 100), loads=(300, 100)):
     batches = [BatchTimes(n, 2.0 * i + 1, 1.0) for i, n in enumerate(sizes)]
     windows = [WindowBalance(1000 * i, n, float(i), 1.0, i) for i, n in enumerate(sizes)]
     return RunRecord("run", summary, {}, batches, windows, [1.0] * len(loads))
-
-
-def settings(tmp_path):
-    return Settings(
-        "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 2, "x1", Connection("localhost:1"), str(tmp_path), max_tuples=100
-    )
 
 
 def test_options_go_to_the_groupings_that_have_them():
@@ -74,7 +67,8 @@ def test_the_last_quarter_of_sliding_windows_is_one_of_all_that_they_have():
 
 def test_files_and_table_say_the_same(tmp_path):
     runs = [course("KEY"), course("DYNAMIC_KEY", loads=(220, 180))]
-    files = tables.save_comparison(runs, settings(tmp_path), tmp_path)
+    run = settings(sources=2, workers=2, checkpoint=str(tmp_path), max_tuples=100)
+    files = tables.save_comparison(runs, run, tmp_path)
     assert [file.name for file in files] == ["comparison.csv", "comparison.json", "comparison.png"]
     rows = list(csv.DictReader(files[0].open()))
     document = json.loads(files[1].read_text())
@@ -127,11 +121,17 @@ def test_unwritable_output(tmp_path):
         tables.prepare_folder(tmp_path / "file" / "out")
 
 
-def start(connection, arguments, **more):
-    return subprocess.Popen(
-        [*UNSKEW, "compare", "COUNTRY_SKEW_R80", *arguments, "--bootstrap-servers", connection.bootstrap_servers],
-        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **more},
-    )
+def start(connection, topic, folder, records, groupings, *more):
+    """Publish records, and start the command; and what was published."""
+    ensure_topic(connection, topic, 2)
+    sent = publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R80", records=records))
+    command = [
+        *(*UNSKEW, "compare", "COUNTRY_SKEW_R80", topic, "2", "4", "x0", "--groupings", groupings, "--window", "0.5"),
+        *("--trigger", "0.1", "--output", folder / "out", "--checkpoint", folder / "checkpoints", *more),
+        *("--bootstrap-servers", connection.bootstrap_servers),
+    ]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, start_new_session=True, **pipes), sent
 
 
 def test_nothing_starts_without_messages_to_compare_with(connection, topic):
@@ -152,12 +152,8 @@ def test_nothing_starts_without_messages_to_compare_with(connection, topic):
 @pytest.mark.spark
 @pytest.mark.nightly(group="groupings")
 def test_compares_two_groupings(connection, topic, tmp_path):
-    ensure_topic(connection, topic, 2)
-    sent = publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R80", records=4_000))
-    given = ["2", "4", "x0", "--groupings", "key,shuffle", "--window", "0.5", "--trigger", "0.1"]
-    given += ["--max-tuples", "1000"]
-    given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
-    with start(connection, [topic, *given]) as process:
+    started, sent = start(connection, topic, tmp_path, 4_000, "key,shuffle", "--max-tuples", "1000")
+    with started as process:
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "waiting, first batch" in err
@@ -178,11 +174,8 @@ def test_compares_two_groupings(connection, topic, tmp_path):
 @pytest.mark.spark
 @pytest.mark.nightly(group="groupings")
 def test_interrupted_it_keeps_what_is_finished(connection, topic, tmp_path):
-    ensure_topic(connection, topic, 2)
-    publish_dataset(connection, topic, create_dataset("COUNTRY_SKEW_R80", records=2_000))
-    given = ["2", "4", "x0", "--groupings", "KEY,SHUFFLE,PARTIAL_KEY", "--window", "0.5", "--trigger", "0.1"]
-    given += ["--output", str(tmp_path / "out"), "--checkpoint", str(tmp_path / "checkpoints")]
-    with start(connection, [topic, *given], start_new_session=True) as process:
+    started, _ = start(connection, topic, tmp_path, 2_000, "KEY,SHUFFLE,PARTIAL_KEY")
+    with started as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.startswith("■ KEY"):

@@ -7,12 +7,13 @@ import subprocess
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from tests.apps.conftest import produce
 from tests.commands import UNSKEW
+from tests.tiers import nightly
 from tests.waiting import PATIENCE, awaited
 from unskew.apps.cli.result_topics.layouts import format_records
 from unskew.apps.cli.result_topics.reader import Record, RecordSelection, get_kind
@@ -36,11 +37,7 @@ def counted(window, key, count, workers=1):
 
 
 def send(connection, topic, records, partitions=3):
-    ensure_topic(connection, topic, partitions)
-    producer = Producer(connection.client())
-    for record in records:
-        producer.produce(topic, record.value, record.key)
-    assert producer.flush(30) == 0
+    produce(connection, topic, partitions, ({"value": record.value, "key": record.key} for record in records))
 
 
 def shown(renderable, width=120):
@@ -243,7 +240,7 @@ def test_follow_until_interrupted(connection, topic):
         assert interrupt(process) == ""
 
 
-@pytest.mark.parametrize("window", ["latest", pytest.param("all", marks=pytest.mark.nightly(group="servers"))])
+@pytest.mark.parametrize("window", ["latest", *nightly("servers", "all")])
 def test_follow_prints_windows_as_they_come(connection, topic, window):
     name = f"{topic}-s1-w2-kg-aggregator"
     ensure_topic(connection, name, 1)

@@ -6,6 +6,15 @@ from tests.commands import unskew
 
 #: The command line, and what is said of it.
 MISTAKES = {
+    "zipff": "stream is 'zipff'; valid: zipf",
+    "nofile.parquet:key": "stream is 'nofile.parquet:key'",
+    "counts:none.csv": "counts:none.csv is no file; valid: counts:FILE.csv",
+    "zipf:q=1": "zipf has no parameter 'q'; valid: z, k",
+    "zipf:z=much": "z is 'much'; valid: a number like 1.0",
+    "zipf:k=0": "k is 0",
+    "zipf:k=inf": "k is inf",
+    "COUNTRY_SKEW_R80:z=1": "stream is 'COUNTRY_SKEW_R80:z=1'; valid: COUNTRY_SKEW_R80, as a dataset has no",
+    "kafka:": "valid: kafka:TOPIC",
     "zipf --groupings NONE": "unknown grouping 'NONE'",
     "zipf --groupings ,": "--groupings is empty",
     "zipf --groupings PARTIAL_KEY:choices=many": "choices is 'many'",

@@ -6,6 +6,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
+from unskew.apps.cli.simulation import cost_sample, input_stream
 from unskew.apps.cli.simulation.input_stream import GENERATORS, StreamSpec
 from unskew.errors import UsageError
 from unskew.grouping import streams
@@ -114,25 +115,6 @@ def test_recorded_timestamps(tmp_path):
     assert StreamSpec(f"{tmp_path}/e.parquet:k", 9, 0, no_kafka).read().times.tolist() == [0, 1500, 2000]
 
 
-@pytest.mark.parametrize(
-    ("spec", "says"),
-    [
-        ("zipff", "stream is 'zipff'; valid: zipf"),
-        ("nofile.parquet:key", "stream is 'nofile.parquet:key'"),
-        ("counts:none.csv", "counts:none.csv is no file; valid: counts:FILE.csv"),
-        ("zipf:q=1", "zipf has no parameter 'q'; valid: z, k"),
-        ("zipf:z=much", "z is 'much'; valid: a number like 1.0"),
-        ("zipf:k=0", "k is 0"),
-        ("zipf:k=inf", "k is inf"),
-        ("COUNTRY_SKEW_R80:z=1", "stream is 'COUNTRY_SKEW_R80:z=1'; valid: COUNTRY_SKEW_R80, as a dataset has no"),
-        ("kafka:", "valid: kafka:TOPIC"),
-    ],
-)
-def test_bad_specifications(spec, says):
-    with pytest.raises(UsageError, match=says):
-        StreamSpec(spec, 10, 0, lambda: None).read()
-
-
 def test_a_column_that_there_is_not(tmp_path):
     pyarrow.parquet.write_table(pa.table({"user": ["a"]}), tmp_path / "e.parquet")
     with pytest.raises(UsageError, match="has no column 'key'; valid: user"):
@@ -157,3 +139,66 @@ def test_blocks_are_what_is_read_whole(spec, tmp_path):
         assert all(len(block) == size for block in blocks[:-1])
         assert 0 < len(blocks[-1]) <= size
         assert pa.chunked_array(blocks).to_pylist() == pa.array(whole).to_pylist()
+
+
+class Message:
+    def __init__(self, partition, offset, time):
+        self._partition, self._offset, self._time = partition, offset, time
+
+    def key(self):
+        return f"{self._partition}/{self._offset}".encode()
+
+    def value(self):
+        return b'{"user":"%s"}' % self.key()
+
+    def partition(self):
+        return self._partition
+
+    def offset(self):
+        return self._offset
+
+    def timestamp(self):
+        return 1, self._time
+
+
+class Reader:
+    """One partition comes after the other, though their times alternate."""
+
+    def __init__(self, *_):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def to_end(self):
+        return iter([Message(partition, at, 2 * at + partition) for partition in range(2) for at in range(50)])
+
+
+def read_topic(monkeypatch, spec, *columns):
+    """The sample of a topic, without a broker."""
+    monkeypatch.setattr(input_stream, "TopicReader", Reader)
+    settings = {"work": len, "work_columns": columns}
+    return cost_sample.read_sample(StreamSpec(spec, 10, 0, lambda: None), settings)[1]
+
+
+@pytest.mark.parametrize("spec", ["kafka:clicks", "kafka:clicks:user"])
+def test_a_tuple_has_the_columns_of_its_own_message(monkeypatch, spec):
+    rows = read_topic(monkeypatch, spec, "value", "partition", "offset", "timestamp").to_pylist()
+    assert [row["timestamp"] for row in rows] == list(range(100))
+    for row in rows:
+        assert row["key"] == f"{row['partition']}/{row['offset']}"
+        assert row["value"] == b'{"user":"%s"}' % row["key"].encode()
+
+
+def test_mistakes_about_a_topic_are_named(monkeypatch):
+    with pytest.raises(UsageError, match="a message has no column 'colour' here; valid: value, offset"):
+        read_topic(monkeypatch, "kafka:clicks", "colour")
+    for call in (lambda given: given.partitions(), lambda given: given.read()):
+        with pytest.raises(UsageError, match="stream is 'kafka:'; valid: kafka:TOPIC or kafka:TOPIC:FIELD"):
+            call(StreamSpec("kafka:", 10, 0, lambda: None))
+    monkeypatch.setattr(Message, "key", lambda _: b"\xff")
+    with pytest.raises(UsageError, match="stream 'kafka:clicks' has keys that are no text in UTF-8"):
+        read_topic(monkeypatch, "kafka:clicks")

@@ -2,23 +2,21 @@
 
 import orjson
 import pytest
-from confluent_kafka import Producer
 
+from tests.apps.conftest import produce, publish
 from tests.commands import unskew
-from tests.waiting import PATIENCE
 from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.errors import UsageError
-from unskew.kafka.topics import ensure_topic
 
 
 @pytest.fixture
 def filled(connection, topic):
-    ensure_topic(connection, topic, 3)
-    producer = Producer(connection.client())
-    for i in range(300):
-        value = b"no json" if i == 7 else orjson.dumps({"country": f"c{i % 5}"})
-        producer.produce(topic, value=value, key=f"k{i % 4}", partition=i % 3, timestamp=1_000_000 + i)
-    producer.flush()
+    values = [b"no json" if i == 7 else orjson.dumps({"country": f"c{i % 5}"}) for i in range(300)]
+    messages = (
+        {"value": value, "key": f"k{i % 4}", "partition": i % 3, "timestamp": 1_000_000 + i}
+        for i, value in enumerate(values)
+    )
+    produce(connection, topic, 3, messages)
     return connection, topic
 
 
@@ -37,13 +35,8 @@ def test_a_field_of_the_messages(filled):
 
 
 def test_a_nested_field_as_the_topology_reads_it(connection, topic):
-    ensure_topic(connection, topic, 1)
-    producer = Producer(connection.client())
     values = [{"user": {"id": key}} for key in ("a", 7, True, None, [1])] + [{"user": 3}, {"user.id": "b"}]
-    for number, value in enumerate(values):
-        producer.produce(topic, value=orjson.dumps(value), timestamp=1000 + number)
-    producer.produce(topic, value=None, timestamp=2000)
-    producer.flush()
+    publish(connection, topic, 1, [*map(orjson.dumps, values), None], ms=[*range(1000, 1008)])
     keys = StreamSpec(f"kafka:{topic}:user.id", 1000, 0, lambda: connection).read().keys.to_pylist()
     assert keys == ["a", "7", "true", *[None] * 5]
 
@@ -69,12 +62,9 @@ UNEVEN += [([10, 30], "2 partitions, the largest has 1.50 times the mean")]
 @pytest.mark.parametrize("more", [(), ("--cost", 1)], ids=["loads", "minutes"])
 @pytest.mark.parametrize(("messages", "says"), UNEVEN, ids=["hot", "size skew alone"])
 def test_the_command_says_how_uneven_the_partitions_are(connection, topic, messages, says, more):
-    ensure_topic(connection, topic, len(messages))
-    producer = Producer(connection.client())
-    for partition, n in enumerate(messages):
-        for i in range(n):
-            producer.produce(topic, value=b"{}", key=f"k{i % 7}", partition=partition)
-    assert producer.flush(PATIENCE) == 0
+    sizes = enumerate(messages)
+    rows = ({"value": b"{}", "key": f"k{i % 7}", "partition": number} for number, n in sizes for i in range(n))
+    produce(connection, topic, len(messages), rows)
     given = (f"kafka:{topic}", "--groupings", "KEY,SHUFFLE", "--workers", 2, *more)
     done = unskew("simulate", *given, "--bootstrap-servers", connection.bootstrap_servers)
     assert done.returncode == 0, done.stderr
