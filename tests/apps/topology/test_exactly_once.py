@@ -1,13 +1,15 @@
 """What a run publishes, as a plain ``read_committed`` consumer sees it without keeping one record of each key."""
 
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 from pyspark import cloudpickle
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import count_by_key, countries, publish, read_results, records, skewed
 from tests.apps.stateful import driver
 from tests.apps.stateful.driver import TallyOfKinds
 from tests.harness.topology import START
@@ -16,10 +18,9 @@ from unskew.apps.aggregator.exactly_once import TransactionalPartitions, list_ro
 from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.checkpoint.checkpoint import COMMITS, Checkpoint
 from unskew.apps.driver import preconditions
-from unskew.apps.driver.batch_committer import BatchCommitter
-from unskew.apps.driver.streaming_job import StreamingJob
+from unskew.apps.driver.batch_committer import BatchReport
 from unskew.apps.settings import Settings
-from unskew.errors import EnvironmentFault, UsageError
+from unskew.errors import EnvironmentFault
 from unskew.kafka import transactions
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import count_partitions, ensure_topic
@@ -33,31 +34,10 @@ MESSAGES = [each for at in range(BAD) for each in [*countries(KEYS[50 * at : 50 
 RESULTS = ("aggregator", "distribution", "rejected", "results")
 
 
-class Died(Exception):
-    """As a driver that is killed when all of a batch is published, and nothing is committed."""
-
-
-def dying(monkeypatch, spark, run: Settings, at: int) -> None:
-    """Run until the sink's work for this many closing batches is done, and die then."""
-    publish_, closed = BatchCommitter._publish, []
-
-    def published(sink, windows, totals, batch):
-        found = publish_(sink, windows, totals, batch)
-        if windows:
-            closed.append(batch.number)
-        return found
-
-    def listener(_) -> None:
-        if len(closed) >= at:
-            raise Died
-
-    with monkeypatch.context() as patched:
-        patched.setattr(BatchCommitter, "_publish", published)
-        # The last thing that the sink does for a batch. A failure of a real listener would stop nothing.
-        patched.setattr(StreamingJob, "_end_batch", lambda run, report: listener(report))
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            StreamingJob(run, []).run(spark)
-    assert len(closed) == at
+def closes(batches: int) -> Callable[[BatchReport], bool]:
+    """Whether a batch is the one of this number among those that close windows."""
+    number = count(1)
+    return lambda report: bool(report.windows) and next(number) == batches
 
 
 def doubled(connection: Connection, run: Settings) -> dict[str, int]:
@@ -73,25 +53,48 @@ def doubled(connection: Connection, run: Settings) -> dict[str, int]:
     "keyed",
     [pytest.param(False, id="counts"), pytest.param(True, id="states", marks=pytest.mark.nightly(group="groupings"))],
 )
-def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, spark, drain, connection, topic, monkeypatch):
+def test_a_batch_that_runs_again_publishes_nothing_twice(keyed, settings, die_uncommitted, drain, connection, topic):
     publish(connection, topic, 2, MESSAGES)
     more = {"work": TallyOfKinds("offset")} if keyed else {}
     run = settings("KEY", delivery="exactly-once", max_tuples=500, run_time=600.0, **more)
     for deaths in (1, 2):
-        dying(monkeypatch, spark, run, deaths)
+        die_uncommitted(run, closes(deaths))
     drain(run)
     assert doubled(connection, run) == dict.fromkeys(list_result_topics(run), 0)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(KEYS)
-    assert len(records(connection, list_result_topics(run)["rejected"])) == BAD
+    assert count_by_key(run) == Counter(KEYS)
+    assert len(read_results(run, "rejected")) == BAD
+
+
+@pytest.mark.nightly(group="groupings")
+def test_a_batch_that_runs_again_publishes_the_same_bytes(
+    settings, die_uncommitted, drain, connection, topic, monkeypatch
+):
+    """By another driver, of a batch in which no source had a tuple."""
+    publish(connection, topic, 2, countries(["a", "b", "c", "a"] * 100))
+    sent, send = defaultdict(list), ResultPublisher.send
+
+    def note(publisher, role, messages, number):
+        written = [*messages]
+        sent[number.batch].append([(message.key, message.value) for message in written])
+        send(publisher, role, written, number)
+
+    monkeypatch.setattr(ResultPublisher, "send", note)
+    watching = {"warm_up": 0.0, "check_interval": 0.1, "promotion_period": 0.1, "periods_to_old": 1}
+    run = settings("DYNAMIC_KEY", options=watching, max_tuples=100, trigger=0.0, run_time=600.0)
+    die_uncommitted(run, lambda report: report.windows and report.batch.start == report.batch.end)
+    drain(run)
+    [[first, second]] = [attempts for attempts in sent.values() if len(attempts) > 1]
+    assert second == first
+    assert any("/OLD_SPACE/" in key for key, _ in first)
 
 
 @pytest.mark.nightly(group="groupings")
 def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
-    settings, spark, drain, connection, topic, monkeypatch
+    settings, die_uncommitted, drain, connection, topic
 ):
     publish(connection, topic, 2, MESSAGES[:1_000])
     often = settings("KEY", max_tuples=500, run_time=600.0, delivery="at-least-once")
-    dying(monkeypatch, spark, often, 1)
+    die_uncommitted(often, closes(1))
     drain(often)
     before = doubled(connection, often)
     assert before["aggregator"] > 0
@@ -99,13 +102,12 @@ def test_at_least_once_publishes_it_again_and_may_be_changed_from_run_to_run(
     assert COMMITS not in Checkpoint(often.location).read_record()
     publish(connection, topic, 2, MESSAGES[1_000:])
     once = settings("KEY", delivery="exactly-once", max_tuples=500, run_time=600.0)
-    dying(monkeypatch, spark, once, 1)
+    die_uncommitted(once, closes(1))
     drain(once)
     assert doubled(connection, once) == before
     publish(connection, topic, 2, countries(["more"] * 10))
     drain(often)
-    counts = by_key(final_counts(connection, list_result_topics(once)["aggregator"]))
-    assert counts == Counter(KEYS) + Counter(more=10)
+    assert count_by_key(once) == Counter(KEYS) + Counter(more=10)
 
 
 @pytest.mark.nightly(group="groupings")
@@ -140,8 +142,11 @@ def test_a_checkpoint_that_was_set_back_loses_no_results(settings, drain, connec
     drain(run)
     assert "which was set back" in caplog.text
     assert commits_topic(run) != before
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert counts == {"a": 100, "b": 200, "c": 100}  # the new batches are of other times, and so of other windows
+    assert count_by_key(run) == {
+        "a": 100,
+        "b": 200,
+        "c": 100,
+    }  # the new batches are of other times, and so of other windows
 
 
 def commits_topic(run: Settings) -> str:
@@ -201,15 +206,3 @@ def test_parts_are_noted_in_the_checkpoint_once(settings, connection, topic):
     ensure_topic(connection, again.topic, again.partitions, transactions.COMMITS)
     preconditions.delete_commits_topic(run)
     awaited(lambda: count_partitions(connection, again.topic) is None, "the topic is gone")
-
-
-def test_another_delivery_is_refused(settings_of_nothing):
-    with pytest.raises(UsageError, match="unknown delivery 'twice'; valid: at-least-once, exactly-once"):
-        settings_of_nothing(delivery="twice")
-
-
-@pytest.fixture
-def settings_of_nothing(tmp_path):
-    """Settings without a broker."""
-    of = "LOCAL", "COUNTRY_SKEW_R80", "KEY", "t", 2, 4, "x0", Connection("nowhere:1"), str(tmp_path)
-    return lambda **changes: Settings(*of, **changes)

@@ -5,18 +5,11 @@ import time
 import pytest
 
 from evidence.faults.preloaded import Clock as PreloadedClock
-from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
-from unskew.apps.aggregator.publisher import list_result_topics
-from unskew.apps.checkpoint.checkpoint import Batch, Checkpoint
-from unskew.apps.checkpoint.lease import Lease
-from unskew.apps.checkpoint.versions import BatchClock
+from tests.apps.conftest import LENIENT, count_by_key, countries, publish, read_results
+from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.driver import clock_supervisor
-from unskew.apps.driver.batch_committer import BatchCommitter
-from unskew.apps.driver.clock_supervisor import ClockSupervisor
-from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.splitter.kafka_source import is_contradicted
 from unskew.deploy.servers.broker import Broker
-from unskew.errors import EnvironmentFault
 from unskew.kafka.clock import broker_time
 from unskew.kafka.connection import Connection
 from unskew.kafka.topics import ensure_topic
@@ -42,11 +35,10 @@ def test_a_message_from_the_future_is_rejected(settings, drain, connection, topi
     far = settings("KEY", source_type=source_type, time="event", max_tuples=16, run_time=600.0)
     _, reports = drain(far)
     totals = reports[-1].totals
-    counts = by_key(final_counts(connection, list_result_topics(far)["aggregator"]))
     # what is within the bound may still close windows, and what then comes late is counted
-    assert counts["a"] + totals.late == 39
+    assert count_by_key(far)["a"] + totals.late == 39
     assert totals.rejected == 1
-    [(key, value)] = records(connection, list_result_topics(far)["rejected"])
+    [(key, value)] = read_results(far, "rejected")
     assert key == f"{topic}-0-5"
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms[10] // 1000))
     assert value["reason"] == f"timestamp {stamp}.{ms[10] % 1000:03d}Z is more than 3600 s ahead"
@@ -60,7 +52,7 @@ def test_with_a_bound_nothing_is_lost(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(["a"] * 40), ms=ms)
     run = settings("KEY", time="event", max_tuples=8, max_ahead=300.0, run_time=600.0)
     _, reports = drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 39}
+    assert count_by_key(run) == {"a": 39}
     assert (reports[-1].totals.late, reports[-1].totals.rejected) == (0, 1)
 
 
@@ -74,7 +66,7 @@ def test_no_producer_puts_the_clock_on(settings, drain, caplog, connection, topi
         now = round(1000 * time.time())
         publish(connection, topic, 2, countries([*keys]), ms=[now + there] * len(keys))
         _, reports = drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 200, "c": 200}
+    assert count_by_key(run) == {"a": 200, "c": 200}
     totals = reports[-1].totals
     assert (totals.late, totals.rejected, Checkpoint(run.checkpoint).clock.ahead_ms) == (0, 100, 0)
     assert "batch time" not in caplog.text
@@ -106,8 +98,8 @@ def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplo
     publish(ahead, topic, 2, countries(["a"] * 40), ms=ms)
     slow = settings("KEY", time="event", max_tuples=16, run_time=600.0, connection=ahead)
     drain(slow)
-    assert by_key(final_counts(ahead, list_result_topics(slow)["aggregator"])) == {"a": 39}
-    [(key, value)] = records(ahead, list_result_topics(slow)["rejected"])
+    assert count_by_key(slow) == {"a": 39}
+    [(key, value)] = read_results(slow, "rejected")
     assert key == f"{topic}-0-5"
     assert value["reason"].endswith("is more than 3600 s ahead")
     [line] = [line for line in caplog.messages if "batch time" in line]
@@ -117,29 +109,9 @@ def test_a_slow_clock_goes_by_the_brokers_and_is_put_back(settings, drain, caplo
     clock.set_ahead(Checkpoint(slow.checkpoint).newest_batch(), 240 * HOUR)  # as an earlier version let a producer do
     publish(ahead, topic, 2, countries(["b"] * 40), ms=[there + 10_000] * 40)
     drain(slow)
-    assert by_key(final_counts(ahead, list_result_topics(slow)["aggregator"])) == {"a": 39, "b": 40}
+    assert count_by_key(slow) == {"a": 39, "b": 40}
     assert abs(Checkpoint(slow.checkpoint).clock.ahead_ms - 2 * HOUR) < HOUR / 60
     assert "batch time is no longer 85" in caplog.text
-
-
-def test_brokers_that_give_no_answer_are_asked_again(settings, connection, topic, monkeypatch):
-    now = round(1000 * time.time())
-    ensure_topic(connection, topic, 2, LENIENT)
-    publish(connection, topic, 2, countries(["a"]), ms=[now + 2 * HOUR])
-    answers = [None, now + HOUR]
-    monkeypatch.setattr(clock_supervisor, "broker_time", lambda *_: answers.pop(0))
-    monkeypatch.setattr(clock_supervisor, "_ASK_EVERY", 0.0)
-    run = settings("KEY", time="event")
-    lease, clock = Lease(run.location), BatchClock(run.location)
-    lease.acquire()
-    clocks = ClockSupervisor(run, lease)
-    clocks.begin_query(clock, 0)
-    batch = Batch(1, now, 0, 0, {topic: {"0": 0}}, {topic: {"0": 1}})
-    assert not clocks.change_lead(batch)
-    assert clocks.change_lead(batch)
-    assert abs(clock.ahead_ms - HOUR) < HOUR / 60
-    assert not clocks.change_lead(batch)
-    assert not answers
 
 
 def test_brokers_whose_clock_is_not_to_be_had(connection, topic):
@@ -150,31 +122,21 @@ def test_brokers_whose_clock_is_not_to_be_had(connection, topic):
 
 @pytest.mark.nightly(group="groupings")
 @pytest.mark.takes(20)
-def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, spark, drain, ahead, topic, monkeypatch):
+def test_a_batch_that_runs_again_rejects_what_it_rejected(settings, die_uncommitted, drain, ahead, topic, monkeypatch):
     """Meanwhile the brokers' clock, which was not to be had, says that the rejected messages were right."""
     there = round(1000 * time.time()) + 2 * HOUR
     ensure_topic(ahead, topic, 2, LENIENT)
     publish(ahead, topic, 2, countries(["early"] * 4), ms=[there] * 4)
     run = settings("KEY", time="event", run_time=600.0, connection=ahead)
-    call = BatchCommitter.__call__
-
-    def dies(sink, df, batch):
-        call(sink, df, batch)
-        if batch.start != batch.end:
-            raise RuntimeError
-
-    first = StreamingJob(run, [])
     with monkeypatch.context() as patch:
-        patch.setattr(BatchCommitter, "__call__", dies)
-        patch.setattr("unskew.apps.driver.clock_supervisor.broker_time", lambda *_: None)
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            first.run(spark)
-    before = records(ahead, list_result_topics(run)["rejected"])
+        patch.setattr(clock_supervisor, "broker_time", lambda *_: None)
+        die_uncommitted(run, lambda report: report.batch.start != report.batch.end)
+    before = read_results(run, "rejected")
     assert len(before) == 4
     publish(ahead, topic, 2, countries(["a"] * 40), ms=[there + i for i in range(40)])
     _, reports = drain(run)
-    assert by_key(final_counts(ahead, list_result_topics(run)["aggregator"])) == {"a": 40}
-    assert dict(records(ahead, list_result_topics(run)["rejected"])) == dict(before)
+    assert count_by_key(run) == {"a": 40}
+    assert dict(read_results(run, "rejected")) == dict(before)
     assert reports[-1].totals.rejected == 4
 
 
