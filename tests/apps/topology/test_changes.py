@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import by_key, count_by_window, countries, publish, read_results, records, skewed, true_counts
 from tests.apps.local_settings import settings as settings_of_nothing
+from tests.apps.topology.distributions import require_distribution
 from tests.harness.topology import START
 from tests.harness.totals import consume_totals
 from unskew.apps.aggregator.aggregator import MERGED
@@ -27,7 +28,7 @@ from unskew.apps.aggregator.changes import (
     observe_changes,
     take_closed,
 )
-from unskew.apps.aggregator.observer import HOTTEST, Distribution
+from unskew.apps.aggregator.observer import Distribution
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.checkpoint.checkpoint import Checkpoint
 from unskew.apps.checkpoint.versions import Totals
@@ -39,7 +40,6 @@ from unskew.apps.metrics.metrics_reporter import sample_window
 from unskew.apps.operators.statistics import Statistics
 from unskew.apps.settings import Settings
 from unskew.apps.worker.counting_stage import MASK_BITS, TOTAL
-from unskew.apps.worker.result_messages import format_window
 from unskew.apps.worker.stages import make_stage
 from unskew.errors import EnvironmentFault, UsageError
 
@@ -110,20 +110,7 @@ def test_what_batches_change_makes_up_the_windows(batches, tasks):
     closed += take_closed(still, LENGTH * 3)[1]
     assert [(each.start_ms, each.end_ms) for each in closed] == [(LENGTH * w, LENGTH * (w + 1)) for w in sorted(truth)]
     for each in closed:
-        of = truth[each.start_ms // LENGTH]
-        loads = np.zeros((3, max(len(each.tuples), 4)), np.int64)
-        for _, worker, tuples, count in of:
-            loads[:2, worker] += tuples, count
-        for _, worker in {(key, worker) for key, worker, *_ in of}:
-            loads[2, worker] += 1
-        assert np.array_equal([each.tuples, each.counts, each.keys], loads)
-        totals = {key: [sum(row[n] for row in of if row[0] == key) for n in (2, 3)] for key, *_ in of}
-        assert each.distinct_keys == len(totals)
-        hottest = sorted(totals, key=lambda key: (-totals[key][0], key))[:HOTTEST]
-        workers = {key: len({row[1] for row in of if row[0] == key}) for key in totals}
-        assert [(hot.key, hot.tuples, hot.count, hot.workers) for hot in each.hottest] == [
-            (key, *totals[key], workers[key]) for key in hottest
-        ]
+        require_distribution(each, truth[each.start_ms // LENGTH], max(len(each.tuples), 4))
 
 
 def test_a_window_has_the_loads_of_workers_that_came_while_it_was_open():
@@ -159,7 +146,7 @@ def test_a_consumer_that_keeps_the_newest_totals_has_the_counts(settings, drain,
     assert by_key(consume_totals(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == len(keys)
     assert not reports[-1].totals.open
-    found = dict(records(connection, list_result_topics(run)["distribution"])).values()
+    found = dict(read_results(run, "distribution")).values()
     events = [value["fields"] for value in found if value["key"] == "EVENT_INFO"]
     assert sum(event["tuples"] for event in events) == len(keys)
     assert max(event["DIST_COST"] for event in events) > 1
@@ -211,13 +198,9 @@ def test_sliding_windows_overlap(emit, settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys), ms=ms)
     run = settings("PARTIAL_KEY", time="event", window=3.0, slide=1.0, lateness=1.0, emit=emit, max_tuples=500)
     _, reports = drain(run)
-    truth = Counter(
-        (format_window(start), key)
-        for at, key in zip(ms, keys, strict=True)
-        for start in range(at // 1000 * 1000 - 2000, at + 1, 1000)
-    )
     of = list_result_topics(run)["aggregator"]
-    assert (consume_totals if emit == "changes" else final_counts)(connection, of) == truth
+    counts = consume_totals(connection, of) if emit == "changes" else count_by_window(run)
+    assert counts == true_counts(keys, ms, 3000, 1000)
     totals = reports[-1].totals
     assert (totals.routed, totals.tuples, totals.late) == (len(keys), len(keys), 0)
 

@@ -1,9 +1,8 @@
 """What becomes of the rows of closed windows: merged by key, rendered, observed, and written by one job a batch."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import pairwise
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -12,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
+from tests.apps.conftest import count_by_key, countries, publish
+from tests.apps.topology.distributions import require_distribution
 from unskew.apps.aggregator.aggregator import MERGED, PartialMerger, make_count_records
-from unskew.apps.aggregator.observer import HOTTEST, Distribution, Observer, merge_distributions
+from unskew.apps.aggregator.observer import Distribution, Observer, merge_distributions
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.driver.batch_committer import BatchCommitter
 from unskew.apps.driver.streaming_job import StreamingJob
@@ -75,23 +75,13 @@ def test_the_tasks_parts_make_up_the_windows(partials, cuts, tasks):
     for task in range(tasks):
         share = {row: on for row, on in partials.items() if ord(row[1]) % tasks == task}
         parts.append([Distribution.unpack(part.pack()) for part in pass_by(rows(share), cuts)[1]])
-    windows = defaultdict(dict)
+    windows = defaultdict(list)
     for (window, key), on in partials.items():
-        windows[window][key] = on
+        windows[window] += [(key, worker, *row) for worker, row in on.items()]
     found = list(merge_distributions(parts))
     assert [(d.start_ms, d.end_ms) for d in found] == [(LENGTH * w, LENGTH * (w + 1)) for w in sorted(windows)]
     for distribution in found:
-        keys = windows[distribution.start_ms // LENGTH]
-        loads = np.zeros((3, W), np.int64)
-        for on in keys.values():
-            for worker, (tuples, count) in on.items():
-                loads[:, worker] += tuples, count, 1
-        assert np.array_equal([distribution.tuples, distribution.counts, distribution.keys], loads)
-        assert distribution.distinct_keys == len(keys)
-        totals = {key: tuple(map(sum, zip(*on.values(), strict=True))) for key, on in keys.items()}
-        hottest = sorted(totals, key=lambda key: (-totals[key][0], key))[:HOTTEST]
-        got = [(hot.key, hot.tuples, hot.count, hot.workers) for hot in distribution.hottest]
-        assert got == [(key, *totals[key], len(keys[key])) for key in hottest]
+        require_distribution(distribution, windows[distribution.start_ms // LENGTH], W)
 
 
 def test_records_are_those_that_spark_wrote(spark):
@@ -125,7 +115,7 @@ def test_a_batch_is_one_job(settings, spark, connection, topic):
     outcome = StreamingJob(run, [], [progress.append]).run(spark)
     jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(progress[0]["runId"])
     assert len(jobs) == outcome.batches == len(progress)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("abc", 200)
+    assert count_by_key(run) == dict.fromkeys("abc", 200)
 
 
 @pytest.mark.nightly(group="groupings")
@@ -134,8 +124,7 @@ def test_windows_that_close_unexpectedly_are_not_lost(settings, drain, connectio
     publish(connection, topic, 2, countries(["a", "b", "c"] * 200))
     run = settings("SHUFFLE", max_tuples=200, window=0.5)
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert counts == Counter(dict.fromkeys("abc", 200))
+    assert count_by_key(run) == dict.fromkeys("abc", 200)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == 600
 
 

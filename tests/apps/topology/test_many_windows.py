@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.apps.conftest import countries, final_counts, publish
+from tests.apps.conftest import count_by_window, countries, publish
 from unskew.apps.aggregator.aggregator import WindowPublisher
 from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.driver import batch_committer
@@ -52,7 +52,7 @@ def test_a_batch_sends_once(settings, drain, connection, topic, monkeypatch):
     closing = [report for report in reports if report.windows]
     assert sum(len(report.windows) for report in closing) == n
     assert len(sent) == len(closing) < 5
-    assert set(final_counts(connection, list_result_topics(run)["aggregator"]).values()) == {1}
+    assert set(count_by_window(run).values()) == {1}
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_batch_closes_more_windows_than_spark_takes_results(settings, drain, c
     windows = [window for report in reports for window, _ in report.windows]
     assert [window.start_ms for window in windows] == [START + 10 * i for i in range(n)]
     assert {int(window.tuples.sum()) for window in windows} == {1}
-    assert sum(final_counts(connection, list_result_topics(run)["aggregator"]).values()) == n
+    assert sum(count_by_window(run).values()) == n
 
 
 def test_a_batch_closes_more_windows_than_the_client_holds_records(settings, topic, connection):

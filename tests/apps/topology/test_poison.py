@@ -9,13 +9,12 @@ from collections import Counter
 import orjson
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
 from fastavro import schemaless_writer
 from pyspark import cloudpickle
 
-from tests.apps.conftest import LENIENT, by_key, countries, final_counts, publish, records
+from tests.apps.conftest import LENIENT, count_by_key, countries, produce, publish, read_results
 from tests.oracle.messages import read, reason_of
-from tests.waiting import PATIENCE
+from tests.tiers import nightly
 from unskew.apps.aggregator.publisher import ResultPublisher, list_result_topics
 from unskew.apps.splitter.json_fields import LONGEST_KEY
 from unskew.apps.worker.result_messages import LONGEST_RECORD
@@ -64,20 +63,18 @@ COUNTRIES = [
 def send(connection, topic, messages):
     """Write messages of (partition, value, ms; None: now), with and without Kafka's keys and headers."""
     ensure_topic(connection, topic, 2, LENIENT)
-    producer = Producer(connection.client(**{"enable.idempotence": True}))
+    headers = [("h", None), ("h", b"\xff" * 10_000), ("\x00", b"")]
     refused = []
 
     def note(error, _):
         if error:
             refused.append(error)
 
+    made = []
     for i, (partition, value, ms) in enumerate(messages):
-        headers = [("h", None), ("h", b"\xff" * 10_000), ("\x00", b"")] if i % 3 == 0 else None
-        key = [None, b"", b"\xff" * 1000][i % 3]
-        when = {"partition": partition, "timestamp": ms or round(1000 * time.time())}
-        producer.produce(topic, value, key, headers=headers, on_delivery=note, **when)
-        producer.poll(0)
-    assert producer.flush(PATIENCE) == 0
+        of = {"key": [None, b"", b"\xff" * 1000][i % 3], "headers": None if i % 3 else headers, "on_delivery": note}
+        made.append({"value": value, "partition": partition, "timestamp": ms or round(1000 * time.time()), **of})
+    produce(connection, topic, 2, made)
     assert refused == []
 
 
@@ -100,7 +97,7 @@ def poisoned(good, bad):
 
 def rejected(connection, run):
     """(partition, offset) → the record about the message that was rejected there."""
-    found = records(connection, list_result_topics(run)["rejected"])
+    found = read_results(run, "rejected")
     return {(value["partition"], value["offset"]): value for _, value in found}
 
 
@@ -122,12 +119,12 @@ def test_messages_of_every_wrong_kind(settings, drain, connection, topic):
         size = len(places[place] or b"")
         assert record.get("valueLength", size) == size
         assert "valueLength" in record or len((record.get("value") or record.get("valueBase64") or "").encode()) >= size
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == truth
+    assert count_by_key(run) == truth
     assert reports[-1].totals.rejected == len(wrong)
     # and it goes on where it ended
     publish(connection, topic, 2, countries(["Togo"] * 10))
     _, reports = drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == truth | Counter(Togo=10)
+    assert count_by_key(run) == truth | Counter(Togo=10)
     assert reports[-1].totals.rejected == len(wrong)
 
 
@@ -168,7 +165,7 @@ def test_every_format(form, settings, drain, connection, topic, tmp_path):
     run = settings("KEY", max_tuples=20, run_time=600.0, **more)
     _, reports = drain(run)
     found = rejected(connection, run)
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
+    counts = count_by_key(run)
     assert counts["good"] == 40
     assert reports[-1].totals.rejected == len(found)
     assert all(value["reason"] for value in found.values())
@@ -190,11 +187,7 @@ def years():
 @pytest.mark.takes(12)
 @pytest.mark.parametrize(
     ("time_", "work"),
-    [
-        pytest.param("event", None, marks=pytest.mark.ci),
-        pytest.param("batch", None, marks=pytest.mark.nightly(group="groupings")),
-        pytest.param("batch", "timestamp", marks=pytest.mark.nightly(group="groupings")),
-    ],
+    [pytest.param("event", None, marks=pytest.mark.ci), *nightly("groupings", ("batch", None), ("batch", "timestamp"))],
 )
 def test_timestamps_that_are_none(time_, work, settings, drain, connection, topic):
     """They matter where windows are by the messages' own time, or where the work reads it."""
@@ -205,7 +198,7 @@ def test_timestamps_that_are_none(time_, work, settings, drain, connection, topi
     more = {"work": years(), "ttl": 60.0} if work else {"lateness": 60.0}
     run = settings("KEY", time=time_, max_tuples=16, run_time=600.0, **more)
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
+    counts = count_by_key(run)
     assert counts["Chad"] == 40
     totals = reports[-1].totals
     assert totals.rejected + totals.late + counts["Mali"] == len(TIMES)
@@ -244,7 +237,7 @@ def test_a_result_that_no_record_holds(settings, drain, connection, topic):
     drain(run)
     publish(connection, topic, 2, countries(["large"] * 3))
     drain(run)
-    found = records(connection, list_result_topics(run)["results"])
+    found = read_results(run, "results")
     latest = {value["key"]: value for _, value in found}
     assert latest["small"]["fields"]["text"] == "yyy"
     assert latest["large"]["fields"] == {}

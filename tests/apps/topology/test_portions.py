@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish
-from unskew.apps.aggregator.publisher import list_result_topics
+from tests.apps.conftest import count_by_key, countries, publish
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.splitter.kafka_source import MOST_BYTES, MOST_ROWS, MOST_TUPLES, set_portions
 
@@ -55,7 +54,7 @@ def test_large_messages_come_few_at_a_time(spark, settings, drain, connection, t
     run = settings()
     drain(run)
     assert int(spark.conf.get(ROWS)) == MOST_BYTES // (4 * 500_033)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == dict.fromkeys("012", 20)
+    assert count_by_key(run) == dict.fromkeys("012", 20)
 
 
 @pytest.mark.ci

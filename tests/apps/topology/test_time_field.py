@@ -2,20 +2,17 @@
 
 import io
 import json
-from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 
-import numpy as np
 import orjson
 import pytest
 from fastavro import schemaless_writer
 
-from tests.apps.conftest import final_counts, publish, records, skewed
+from tests.apps.conftest import count_by_key, count_by_window, publish, records, skewed, true_counts
 from tests.apps.local_settings import settings as local_settings
 from tests.harness.topology import START
-from unskew.apps.aggregator.publisher import list_result_topics
+from tests.tiers import nightly
 from unskew.apps.checkpoint.checkpoint import Checkpoint
-from unskew.apps.driver.dataflow import Dataflow
 from unskew.errors import UsageError
 
 MINUTE = 60_000  # ms
@@ -52,7 +49,6 @@ FORMATS = {
     "csv": (as_csv, {"key_field": "2", "time_field": "1", "time_unit": "s"}),
     "avro": (as_avro, {"key_field": "customer", "time_field": "placed"}),
 }
-NIGHTLY = pytest.mark.nightly(group="groupings")
 
 
 @pytest.mark.ci
@@ -60,9 +56,7 @@ NIGHTLY = pytest.mark.nightly(group="groupings")
     ("form", "grouping"),
     [
         ("json", "DYNAMIC_KEY"),  # which uses the tuples' times
-        pytest.param("json", "PLANNED", marks=NIGHTLY),
-        pytest.param("csv", "PARTIAL_KEY", marks=NIGHTLY),
-        pytest.param("avro", "DYNAMIC_KEY", marks=NIGHTLY),
+        *nightly("groupings", ("json", "PLANNED"), ("csv", "PARTIAL_KEY"), ("avro", "DYNAMIC_KEY")),
     ],
 )
 def test_windows_go_by_the_field(form, grouping, settings, drain, connection, topic, tmp_path):
@@ -77,9 +71,7 @@ def test_windows_go_by_the_field(form, grouping, settings, drain, connection, to
     changes = {"window": 60.0, "lateness": 600.0, "max_tuples": 700, "format": form, **fields, **schema}
     run = settings(grouping, source_type="COLUMN", **changes)
     _, reports = drain(run)
-    truth = Counter((t // MINUTE * MINUTE, key) for t, key in zip(ms, keys, strict=True))
-    counts = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert {(np.datetime64(w.rstrip("Z"), "ms").astype(int), key): n for (w, key), n in counts.items()} == truth
+    assert count_by_window(run) == true_counts(keys, ms, MINUTE)
     totals = reports[-1].totals
     assert (totals.late, totals.rejected, totals.tuples) == (len(late), 0, len(keys))
 
@@ -100,8 +92,7 @@ def test_a_message_without_a_valid_time_is_rejected(settings, drain, connection,
     publish(connection, topic, 2, [*good[:20], *BAD, *good[20:]])
     run = settings("KEY", time_field="at", source_type="COLUMN")
     _, reports = drain(run)
-    counts = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert (sum(counts.values()), reports[-1].totals.rejected) == (40, len(BAD))
+    assert (count_by_key(run), reports[-1].totals.rejected) == ({"k": 40}, len(BAD))
     found = [value for _, value in records(connection, f"{topic}-rejected")]
     assert {value["value"].encode(): value["reason"] for value in found} == BAD
 
@@ -116,23 +107,6 @@ def test_a_time_field_is_event_time():
     assert local_settings().time == "batch"
     assert local_settings(time_field="at").time == "event"
     assert local_settings(time_field="at", time="event").time == "event"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"time_field": "at", "time": "batch"}, "time is 'batch'; valid with a time field: event, or leave it out"),
-        ({"time_unit": "s"}, "time_unit is 's'; valid: with a time field alone"),
-        ({"time_unit": "s", "time": "event"}, "time_unit is 's'; valid: with a time field alone"),
-        ({"time_field": "at", "time_unit": "min"}, "unknown time_unit 'min'; valid: s, ms, us, ns"),
-        ({"time_field": "a..t"}, "time_field is 'a..t'; valid: a field of the messages, as at, user.at"),
-    ],
-)
-def test_what_cannot_be_is_refused(given, message):
-    with pytest.raises(UsageError) as error:
-        Dataflow.of(local_settings(**given))
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
 
 
 def test_a_checkpoint_belongs_to_its_time_field(tmp_path):

@@ -7,27 +7,35 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records, skewed
+from tests.apps.conftest import (
+    by_key,
+    count_by_key,
+    count_by_window,
+    countries,
+    final_counts,
+    publish,
+    read_results,
+    records,
+    skewed,
+    true_counts,
+)
 from tests.harness.topology import START
+from tests.tiers import nightly_but
 from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.grouping.registry import STANDALONE
 from unskew.kafka.reader import TopicReader
 from unskew.kafka.topics import count_partitions, ensure_topic
 
 MOST = ("KEY", "DYNAMIC_KEY")  # of what a grouping may do
-GROUPINGS = [
-    pytest.param(name, marks=[] if name in MOST else pytest.mark.nightly(group="groupings")) for name in STANDALONE
-]
 
 
-@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("grouping", nightly_but(MOST, STANDALONE, "groupings"))
 def test_counts_are_exact(grouping, settings, drain, connection, topic):
     keys = skewed(16_000)
     publish(connection, topic, 2, countries(keys))
     run = settings(grouping, max_tuples=6_000)
     _, reports = drain(run)
-    counts = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert by_key(counts) == Counter(keys)
+    assert count_by_key(run) == Counter(keys)
     assert reports[-1].totals.tuples == reports[-1].totals.routed == len(keys)
     assert sum(report.batch.number for report in reports) > 0, "one batch would prove little"
 
@@ -41,7 +49,7 @@ def test_result_topics_that_operators_made_are_used_as_they_are(settings, drain,
     for name, partitions in made.items():
         ensure_topic(connection, name, partitions, {"cleanup.policy": "compact"})
     drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(keys)
+    assert count_by_key(run) == Counter(keys)
     for name, partitions in made.items():
         assert count_partitions(connection, name) == partitions
         with TopicReader(connection, name) as reader:
@@ -79,7 +87,7 @@ def test_rejected_messages_are_published_and_stop_nothing(settings, drain, conne
     run = settings("KEY")
     _, reports = drain(run)
     assert reports[-1].totals.rejected == len(bad)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"Chad": 50}
+    assert count_by_key(run) == {"Chad": 50}
     found = records(connection, f"{topic}-rejected")
     assert sorted(value["reason"] for _, value in found) == [
         *("field 'country' is BIGINT, not STRING", "no field 'country'"),
@@ -105,9 +113,7 @@ def test_event_time_windows_equal_the_truth_of_the_topic(settings, drain, connec
     publish(connection, topic, 2, countries(keys), ms=ms)
     run = settings("PARTIAL_KEY", time="event", window=2.0, lateness=10.0, max_tuples=700)
     _, reports = drain(run)
-    truth = Counter((t // 2000 * 2000, key) for t, key in zip(ms, keys, strict=True))
-    counts = final_counts(connection, list_result_topics(run)["aggregator"])
-    assert {(np.datetime64(w.rstrip("Z"), "ms").astype(int), key): n for (w, key), n in counts.items()} == truth
+    assert count_by_window(run) == true_counts(keys, ms, 2000)
     assert reports[-1].totals.late == 0
 
 
@@ -127,7 +133,7 @@ def test_the_distribution_topic(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys), ms=[1_700_000_000_000] * len(keys))
     run = settings("PARTIAL_KEY", time="event", window=5.0, lateness=1.0)
     drain(run)
-    found = [value for _, value in dict(records(connection, list_result_topics(run)["distribution"])).items()]
+    found = [value for _, value in dict(read_results(run, "distribution")).items()]
     (event,) = (value["fields"] for value in found if value["key"] == "EVENT_INFO")
     assert event["tuples"] == len(keys)
     workers = [value for value in found if value["key"] == "WORKER"]
@@ -154,8 +160,7 @@ def test_the_users_work(settings, drain, connection, topic):
     publish(connection, topic, 2, countries(keys))
     run = settings("SHUFFLE", work=score, work_columns=("offset",))
     _, reports = drain(run)
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert counts["Turkey"] == 20 * keys.count("Turkey")
+    assert count_by_key(run)["Turkey"] == 20 * keys.count("Turkey")
     assert reports[-1].totals.tuples == len(keys)  # loads are counted in tuples, whatever the work yields
 
 
@@ -168,7 +173,7 @@ def test_the_users_work_reads_a_field(settings, drain, connection, topic):
     publish(connection, topic, 2, [orjson.dumps({"country": "Chad", "order": {"amount": n}}) for n in amounts])
     run = settings("SHUFFLE", work=add_amounts, work_columns=("order.amount",))
     drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"Chad": sum(amounts)}
+    assert count_by_key(run) == {"Chad": sum(amounts)}
 
 
 def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, topic):
@@ -178,8 +183,7 @@ def test_a_drained_run_goes_on_from_its_checkpoint(settings, drain, connection, 
     publish(connection, topic, 2, countries(skewed(1_000, 2)))
     _, reports = drain(run)
     assert reports[-1].totals.tuples == 2_000
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert counts == Counter(skewed(1_000, 1) + skewed(1_000, 2))
+    assert count_by_key(run) == Counter(skewed(1_000, 1) + skewed(1_000, 2))
 
 
 @pytest.mark.nightly(group="groupings")

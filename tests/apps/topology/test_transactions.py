@@ -6,9 +6,8 @@ import pytest
 from confluent_kafka import Producer
 
 from evidence.speed.measuring import messages
-from tests.apps.conftest import by_key, countries, final_counts, records
+from tests.apps.conftest import count_by_key, countries, read_results
 from tests.oracle.truth import topic_records
-from unskew.apps.aggregator.publisher import list_result_topics
 from unskew.apps.cli.simulation.input_stream import StreamSpec
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.metrics.query_progress import compute_lags
@@ -48,11 +47,10 @@ def test_aborted_messages_do_not_count_and_drained_comes(settings, spark, connec
     reports, progresses = [], []
     outcome = StreamingJob(run, [reports.append], [progresses.append]).run(spark)
     assert outcome.drained
-    counts = by_key(final_counts(connection, list_result_topics(run)["aggregator"]))
-    assert counts == Counter(kept=497, late=2)
+    assert count_by_key(run) == Counter(kept=497, late=2)
     totals = reports[-1].totals
     assert (totals.routed, totals.rejected, totals.skipped) == (499, 1, 0)
-    assert [value["value"] for _, value in records(connection, list_result_topics(run)["rejected"])] == ["bad"]
+    assert [value["value"] for _, value in read_results(run, "rejected")] == ["bad"]
     assert sum(compute_lags(progresses[-1]).values()) == 0
 
 
@@ -62,14 +60,14 @@ def test_an_open_transaction_is_not_waited_for(settings, drain, connection, topi
     still = transaction(connection, topic, countries(["open"] * 10))
     run = settings("KEY", run_time=600.0)
     drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(kept=497, late=2)
+    assert count_by_key(run) == Counter(kept=497, late=2)
     assert (
         sum(end_offsets(connection, topic, committed=False).values()) - sum(end_offsets(connection, topic).values())
         == 10
     )
     still.commit_transaction()
     drain(run)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == Counter(kept=497, late=2, open=10)
+    assert count_by_key(run) == Counter(kept=497, late=2, open=10)
 
 
 @pytest.mark.nightly(group="groupings")

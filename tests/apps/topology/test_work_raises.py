@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.apps.conftest import by_key, countries, final_counts, publish, records
+from tests.apps.conftest import by_key, count_by_key, countries, final_counts, publish, read_results, records
 from unskew.apps.aggregator.publisher import list_result_topics
-from unskew.apps.driver.batch_committer import BatchCommitter
 from unskew.apps.driver.streaming_job import StreamingJob
 from unskew.apps.operators.errors import StateFault
 from unskew.apps.router.tuple_packets import cut_packets
@@ -59,10 +58,10 @@ def test_the_run_fails_in_one_line_or_rejects_the_message(settings, spark, drain
     assert line.endswith("nothing is lost: mend it and start again, or give --work-option errors=reject")
     patient = settings("KEY", work=picky, window=0.5, run_time=600.0, time=time, work_errors="reject")
     _, reports = drain(patient)
-    assert by_key(final_counts(connection, list_result_topics(run)["aggregator"])) == {"a": 20, "b": 20}
+    assert count_by_key(run) == {"a": 20, "b": 20}
     totals = reports[-1].totals
     assert (totals.rejected, totals.tuples, totals.routed) == (1, 40, 40)
-    [(key, value)] = records(connection, list_result_topics(run)["rejected"])
+    [(key, value)] = read_results(run, "rejected")
     assert key == f"{topic}-0-10"
     assert value["reason"].startswith(f"work: {__file__}:{LINE} in picky: KeyError: ")
 
@@ -188,7 +187,7 @@ def test_calls_are_bounded(attempt, monkeypatch):
 @pytest.mark.parametrize("fails", ["before", "afterwards"])
 @pytest.mark.parametrize("time", ["batch", "event"])
 def test_a_message_is_counted_or_rejected_and_never_both(
-    settings, spark, drain, connection, topic, tmp_path, monkeypatch, fails, time
+    settings, spark, die_uncommitted, drain, connection, topic, tmp_path, fails, time
 ):
     """The work fails for a while, and the driver dies after it has published a batch, but before the commit."""
     trouble = tmp_path / "trouble"
@@ -201,23 +200,13 @@ def test_a_message_is_counted_or_rejected_and_never_both(
 
         return fickle
 
-    call = BatchCommitter.__call__
-
-    def dies(sink, df, batch):
-        call(sink, df, batch)
-        if batch.start != batch.end:
-            raise RuntimeError
-
     stamps = [1_700_000_000_000 + i for i in range(41)]
     publish(connection, topic, 2, countries(["a", "b"] * 10 + ["bad"] + ["a", "b"] * 10), ms=stamps)
     run = settings("KEY", work=make_fickle(str(trouble)), window=0.5, run_time=600.0, time=time, work_errors="reject")
     topics = list_result_topics(run)
     if fails == "before":
         trouble.touch()
-    with monkeypatch.context() as patch:
-        patch.setattr(BatchCommitter, "__call__", dies)
-        with pytest.raises(EnvironmentFault, match="the query failed"):
-            StreamingJob(run, []).run(spark)
+    die_uncommitted(run, lambda report: report.batch.start != report.batch.end)
     rejected = records(connection, topics["rejected"])
     if fails == "before":
         trouble.unlink()
