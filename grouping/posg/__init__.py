@@ -1,4 +1,4 @@
-"""POSG: scheduling by sketched execution times. Router, monitor, controller, and the paper's own message machine."""
+"""POSG: scheduling by sketched execution times. Router, monitor and controller."""
 
 from unskew.grouping.posg.posg import Posg
 

@@ -68,10 +68,10 @@ class Posg(Grouping):
 
     Notes
     -----
-    The paper has one scheduler, whose requests travel with tuples; ``posg.timeline`` does exactly that. Here reports
-    come by intervals that end alike for sources and workers. The end of an interval is the request to all workers at
-    once. Each of S sources has an account. The correction is divided between them in proportion to the work that they
-    sent. The estimate for an item that a worker has never seen (F = 0) is that worker's mean.
+    The paper has one scheduler, whose requests travel with tuples, as in ``evidence/papers/posg/timeline.py``. Here
+    reports come by intervals that end alike for sources and workers. The end of an interval is the request to all
+    workers at once. Each of S sources has an account. The correction is divided between them in proportion to the work
+    that they sent. The estimate for an item that a worker has never seen (F = 0) is that worker's mean.
 
     References
     ----------

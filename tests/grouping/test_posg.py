@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence.papers.posg.timeline import run_timeline
 from tests.grouping.plain_posg import run
 from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.feedback import Plan
@@ -22,7 +23,6 @@ from unskew.grouping.posg.sketch import (
     sketch_shape,
     update_sketch,
 )
-from unskew.grouping.posg.timeline import run_timeline
 
 
 def sketched(keys, costs, seed, rows, columns):

@@ -7,11 +7,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from evidence.papers.page import Cell, Report, Sizing, add_legend
+from evidence.papers.posg.timeline import Timeline, run_timeline
 from evidence.papers.posg.trial import finishes, turns
 from unskew.grouping import encode_keys, streams
 from unskew.grouping.posg import Posg
 from unskew.grouping.posg.scheduler import RUN, SEND_ALL
-from unskew.grouping.posg.timeline import Timeline, run_timeline
 from unskew.grouping.registry import get_colour
 
 M, CHANGE, K, STEP = 150_000, 75_000, 5, 2_000

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evidence.papers.posg.timeline import Timeline, run_timeline
 from unskew.grouping import create, encode_keys, streams
 from unskew.grouping.posg import Posg
-from unskew.grouping.posg.timeline import Timeline, run_timeline
 from unskew.grouping.simulator.workers import new_queues, serve_tuples
 
 
