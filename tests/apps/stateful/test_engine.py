@@ -1,6 +1,6 @@
 """Workers and mergers on any stream, in any batches, with any grouping: their results are those of a dictionary.
 
-So are the results of Sessions, each published once.
+So are the results of Sessions and Distinct, each published once.
 """
 
 from collections import Counter, defaultdict
@@ -17,7 +17,7 @@ from unskew.apps.operators.interface import KeyedOperator
 from unskew.apps.worker.stateful import store, table, worker
 from unskew.apps.worker.stateful.config import KeyedOperatorConfig, MergePeriod, WorkerBatch, choose_merge_period
 from unskew.grouping.registry import STANDALONE, STICKY
-from unskew.operators import PerKey, Sessions
+from unskew.operators import Distinct, PerKey, Sessions
 
 WINDOW, TTL, EVERY = 40, 60, 25
 FAR = 1 << 40
@@ -254,6 +254,22 @@ def test_sessions_in_windows(grouping, batches, seed, workers, event, slide):
                 taken[window].append((key, time))
     expected = ((window, *each) for window, of in taken.items() for each in sessions(of, GAP // 2))
     assert Counter(driver.results) == Counter(expected)
+
+
+@pytest.mark.parametrize("every", [None, MergePeriod(batches=3)])
+@given(**runs, slide=slides)
+def test_distinct(every, grouping, batches, seed, workers, event, slide):
+    lives = {"window_ms": WINDOW, "slide_ms": slide}
+    driver = make_driver(Distinct("value", "int64"), grouping, workers, seed, every, event=event, **lives)
+    times = defaultdict(list)
+    for _, late_before, _, arrived in play(driver, batches, event=event):
+        for key, value, time in arrived:
+            for window in open_windows(time, slide, late_before if event else 0):
+                times[window, key, value].append(time)
+    assert sorted(each[:3] for each in driver.results) == sorted(times)
+    for *result, time in driver.results:
+        assert time in times[tuple(result)]
+        assert (every is not None or grouping in STICKY) or time == min(times[tuple(result)])
 
 
 @pytest.mark.parametrize("grouping", ["KEY", "D_CHOICES"])
