@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.apps.stateful.driver import Tally
+from tests.apps.stateful.migration_model import MOST, MigrationModel
 from unskew.apps.checkpoint import folders
 from unskew.apps.checkpoint.plan_states import PlanStateLog
 from unskew.apps.driver.plans.feedback_loop import end_batch
@@ -161,6 +162,25 @@ def test_progress_of_an_older_version():
     assert OperatorProgress.read(store) == OperatorProgress(1, 2, 3)
     OperatorProgress(1, 2, 3, 4, 5).write(store)
     assert OperatorProgress.read(store) == OperatorProgress(1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("grouping", ["MIXED", "CONSISTENT_HASH"])
+def test_no_tuple_waits_at_a_worker_that_loses_its_key(grouping):
+    """Why nothing is passed on, as DPA's load balancer must: what is routed by a plan is executed by it, in its batch.
+
+    The model asserts of each batch that all its tuples are executed in it, where their keys' states are, and that a
+    worker has no other keys.
+    """
+    run = MigrationModel()
+    run.begin(grouping=grouping, workers=MOST, event=False, seed=1)
+    tuples, plans = [(key, 0) for key in range(12)], []
+    for _ in range(9):
+        run.plan(tuples=tuples, pause=1, called="all")
+        run.completes(order=range(MOST), twice=set())
+        state = run.config.routing.plan_state(run.number)
+        plans.append((state.active.number if state.active else 0, bool(state.pending)))
+    assert plans[:4] == [(0, True), (1, True), (2, True), (3, True)], "a plan in every batch, each pending for one"
+    run.teardown()
 
 
 def test_states_that_have_left_meanwhile_are_not_taken_in(tmp_path):
