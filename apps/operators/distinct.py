@@ -4,7 +4,14 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.apps.operators.interface import MergeableOperator, Now, ResultsAndStates, make_results
-from unskew.apps.operators.list_columns import build_lists, combine_column, flatten_lists, reduce_entries, sort_entries
+from unskew.apps.operators.list_columns import (
+    build_lists,
+    combine_column,
+    flatten_lists,
+    reduce_entries,
+    sort_entries,
+    wrap_entries,
+)
 from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.arguments import check_choice
 
@@ -83,8 +90,8 @@ class Distinct(MergeableOperator):
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """A set of one id for each tuple, not yet published."""
         n = tuples.num_rows
-        ids = {"id": self.column(tuples, self.id), "time": tuples.column("time"), "told": np.zeros(n, np.bool_)}
-        return self._sets(pa.table({"slot": np.arange(n)} | ids), n)
+        columns = [self.column(tuples, self.id), tuples.column("time"), pa.array(np.zeros(n, np.bool_))]
+        return pa.RecordBatch.from_arrays([wrap_entries(columns, self._kind)], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The union of the sets. An id that was published in one of them keeps that time; others get their earliest."""

@@ -5,7 +5,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.apps.operators.interface import MergeableOperator, Summary, make_results
-from unskew.apps.operators.list_columns import gather_lists, repeat_slots
+from unskew.apps.operators.list_columns import gather_lists, repeat_slots, wrap_values
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.keys import encode_keys
 
@@ -80,7 +80,7 @@ class DistinctCount(Summary, MergeableOperator):
         rest = hashes << np.uint64(self.bits)
         zeros = np.minimum(_leading_zeros(rest), 64 - self.bits)
         packed = ((register << np.uint64(6)) + zeros.astype(np.uint64)).astype(np.uint32)
-        lists = gather_lists(pa.array(np.arange(len(packed))), pa.array(packed), len(packed), _REGISTERS)
+        lists = wrap_values(pa.array(packed), _REGISTERS)
         return pa.RecordBatch.from_arrays([lists], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:

@@ -1,5 +1,6 @@
 """States that are lists, one per key, as flat entries with slots and back, to change all lists at once."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,16 @@ def gather_lists(
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     nulls = None if empty else pa.array(lengths == 0)
     return pa.ListArray.from_arrays(pa.array(offsets), values, type=kind, mask=nulls)
+
+
+def wrap_values(values: pa.Array, kind: pa.ListType) -> pa.ListArray:
+    """A list of one value for each of n values."""
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32)), values, type=kind)
+
+
+def wrap_entries(columns: Sequence[pa.Array], kind: pa.ListType) -> pa.ListArray:
+    """A list of one struct for each of n rows of the structs' fields."""
+    return wrap_values(pa.StructArray.from_arrays(columns, fields=list(kind.value_type)), kind)
 
 
 def combine_column(flat: pa.Table, name: str) -> pa.Array:

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.apps.operators.interface import MergeableOperator, Now, ResultsAndStates, make_results
-from unskew.apps.operators.list_columns import build_lists, combine_column, count_entries, flatten_lists
+from unskew.apps.operators.list_columns import build_lists, combine_column, count_entries, flatten_lists, wrap_entries
 from unskew.durations import Duration, parse_milliseconds
 from unskew.grouping.kernel_cache import kernel
 
@@ -66,9 +66,8 @@ class Sessions(MergeableOperator):
 
     def to_state(self, tuples: pa.RecordBatch) -> pa.RecordBatch:
         """A session per tuple."""
-        time, n = tuples.column("time"), tuples.num_rows
-        alone = pa.table({"slot": np.arange(n), "start": time, "last": time, "count": np.ones(n, np.int64)})
-        return pa.RecordBatch.from_arrays([build_lists(alone, n, _SESSION)], schema=self.state)
+        time, ones = tuples.column("time"), pa.array(np.ones(tuples.num_rows, np.int64))
+        return pa.RecordBatch.from_arrays([wrap_entries([time, time, ones], _SESSION)], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """The union of all intervals that are no further apart than the gap."""

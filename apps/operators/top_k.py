@@ -19,6 +19,7 @@ from unskew.apps.operators.list_columns import (
     rank_entries,
     reduce_entries,
     sort_entries,
+    wrap_entries,
 )
 from unskew.grouping.arguments import check_integer
 from unskew.grouping.keys import sum_by_key
@@ -91,9 +92,8 @@ class TopK(Summary, MergeableOperator):
         """The count of one item for each tuple."""
         n = tuples.num_rows
         ones = pa.array(np.ones(n, np.int64))
-        alone = pa.table({"slot": np.arange(n), "item": self.column(tuples, self.item), "count": ones})
-        arrays = [ones, pa.array(np.zeros(n, np.int64)), build_lists(alone, n, _ITEMS)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.state)
+        items = wrap_entries([self.column(tuples, self.item), ones], _ITEMS)
+        return pa.RecordBatch.from_arrays([ones, pa.array(np.zeros(n, np.int64)), items], schema=self.state)
 
     def merge(self, states: pa.RecordBatch, slots: pa.Array, keys: int) -> pa.RecordBatch:
         """Add up the counters. If there are more than m, subtract the (m + 1)th largest from all."""
