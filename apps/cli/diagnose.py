@@ -71,7 +71,7 @@ class DiagnoseOptions:
     def require_one_kind(self) -> None:
         """Require that there is one kind of source.
 
-        Raises ``UsageError``: there is none, or there are several; or an option is given that this kind doesn't have.
+        Raises ``UsageError`` if there is none, or there are several; or an option is given that this kind doesn't have.
         """
         kinds = {"SOURCE": self.sources, "--ui": self.ui, "--checkpoint": self.checkpoint}
         given = [name for name, value in kinds.items() if value]

@@ -99,8 +99,8 @@ def execute_topology(
 
     ``summary`` is a file to save it to, and ``batch_timeout`` that of the ``Watchdog`` (s).
 
-    Raises ``EnvironmentFault``: as ``unskew.apps.driver.streaming_job.StreamingJob``, or the summary can't be written;
-    ``LeaseLost``: another driver has taken over the checkpoint.
+    Raises ``EnvironmentFault`` as ``unskew.apps.driver.streaming_job.StreamingJob`` does, or if the summary can't be
+    written; ``LeaseLost`` if another driver has taken over the checkpoint.
     """
     view = LiveView(settings) if live else None
     with Outputs(destinations) as outputs, _open_display(settings, view, lambda: outputs.losses) as display:

@@ -59,7 +59,7 @@ class SourceOptions:
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give.
 
-        Raises ``UsageError``: there is no such name, or a value is wrong.
+        Raises ``UsageError`` if there is no such name, or a value is wrong.
         """
         pairs = parse_pairs("--source-option", self.source_option or []).items()
         given, others = read_parts("-s", _SOURCE_PARTS, pairs)
@@ -88,14 +88,14 @@ class GroupingOptions:
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give.
 
-        Raises ``UsageError``: a value is wrong.
+        Raises ``UsageError`` if a value is wrong.
         """
         return self._read()[0]
 
     def of(self, groupings: Sequence[str]) -> dict[str, dict[str, Any]]:
         """Grouping → the given options that it has, and their values.
 
-        Raises ``UsageError``: none of the groupings has one of them, or a value is wrong.
+        Raises ``UsageError`` if none of the groupings has one of them, or a value is wrong.
         """
         return parse_parameters(self._read()[1], groupings, _GROUPING_PARTS)
 
@@ -122,7 +122,7 @@ class OperatorOptions:
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give.
 
-        Raises ``UsageError``: the work can't be loaded, nothing has such an option, or a value is wrong.
+        Raises ``UsageError`` if the work can't be loaded, nothing has such an option, or a value is wrong.
         """
         options = parse_pairs("--work-option", self.work_option or [])
         given, _ = read_parts("--work-option", self.parts, options.items())
@@ -169,14 +169,14 @@ class MetricsOptions:
     def __post_init__(self) -> None:
         """Set how keys are shown.
 
-        Raises ``UsageError``: there is no such way, or no secret for it.
+        Raises ``UsageError`` if there is no such way, or no secret for it.
         """
         choose_key_display(self.keys)
 
     def destinations(self) -> "Destinations":
         """Where the metrics go: by the option, and where it leaves that open, to the running `unskew stack`.
 
-        Raises ``UsageError``: it is no such address, or there are two of a kind.
+        Raises ``UsageError`` if it is no such address, or there are two of a kind.
         """
         from unskew.apps.metrics.outputs import Destinations
 
@@ -221,7 +221,7 @@ class EndOptions:
     def settings(self) -> dict[str, Any]:
         """The settings of a run that these options give.
 
-        Raises ``UsageError``: it is neither a number nor ``drained``.
+        Raises ``UsageError`` if it is neither a number nor ``drained``.
         """
         given = self.until or []
         numbers = [text for text in given if text != "drained"]
@@ -274,7 +274,7 @@ Conf = Annotated[
 def parse_schemes(groupings: str) -> list[str]:
     """Parse comma-separated groupings into the registry's spelling; at least one.
 
-    Raises ``UsageError``: the text has no name, or no grouping has one of the names.
+    Raises ``UsageError`` if the text has no name, or no grouping has one of the names.
     """
     names = [spell_grouping(name.strip()) for name in groupings.split(",") if name.strip()]
     if not names:
@@ -307,7 +307,7 @@ def parse_parameters(
 
     ``others`` is what else is valid as a name, for the error.
 
-    Raises ``UsageError``: none of the groupings has one of them, or a value is wrong.
+    Raises ``UsageError`` if none of the groupings has one of them, or a value is wrong.
     """
     from unskew.grouping import get_parameters
 
@@ -352,8 +352,8 @@ def load_operator(path: str | None, options: Mapping[str, str], others: Collecti
 
     ``others`` are the names of options that aren't the work's own, but the run's.
 
-    Raises ``UsageError``: the work can't be loaded, it has no such option, an option has a bad value, or is the work's
-    and the run's.
+    Raises ``UsageError`` if the work can't be loaded, it has no such option, an option has a bad value, or is the
+    work's and the run's.
     """
     from unskew.apps.operators.loader import import_object, import_operator, list_parameters
 

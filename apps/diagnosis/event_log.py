@@ -48,7 +48,7 @@ class EventLog:
     def read(self, lines: Iterable[bytes]) -> Iterator[StageTasks]:
         """Yield the stages in the order in which they end. Stages still running at the log's end come last.
 
-        Raises ``UsageError``: the lines aren't an event log's, or there are none.
+        Raises ``UsageError`` if the lines aren't an event log's, or there are none.
         """
         number = -1
         for number, line in enumerate(lines):

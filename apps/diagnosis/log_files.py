@@ -46,7 +46,8 @@ class LogFiles:
     def read_lines(self, count: Read = lambda _: None) -> Iterator[bytes]:
         """The lines of all files. ``count`` gets the size (bytes) of each block read.
 
-        Raises ``UsageError``: a file's compression isn't one of Spark's; ``EnvironmentFault``: a file can't be read.
+        Raises ``UsageError`` if a file's compression isn't one of Spark's; ``EnvironmentFault`` if a file can't be
+        read.
         """
         for file in self.files:
             try:
@@ -61,7 +62,7 @@ class LogFiles:
 def find_logs(path: Path) -> list[LogFiles]:
     """The event logs in a folder, newest first, or the one that a file or a rolling log's folder is.
 
-    Raises ``UsageError``: the file doesn't exist, or the folder has no logs.
+    Raises ``UsageError`` if the file doesn't exist, or the folder has no logs.
     """
     if path.is_file():
         return [LogFiles(_name_application(path.name), (path,))]

@@ -28,7 +28,7 @@ Ask = Callable[[str], Answer]
 def connect(address: str) -> Ask:
     """A function path → answer of the API at this address.
 
-    Raises ``UsageError``: the address isn't a UI's.
+    Raises ``UsageError`` if the address isn't a UI's.
     """
     if not re.match(r"https?://[^/]", address):
         raise UsageError(f"--ui is {address!r}; valid: http://HOST:PORT, of a running application or a history server")
@@ -49,7 +49,7 @@ def connect(address: str) -> Ask:
 class RestApi:
     """An application, by default the newest, according to the API: its name and id, and Spark's version.
 
-    ``ask`` is what ``connect`` returns. Raises ``UsageError``: there is no application of that id.
+    ``ask`` is what ``connect`` returns. Raises ``UsageError`` if there is no application of that id.
     """
 
     def __init__(self, ask: Ask, application: str | None = None) -> None:

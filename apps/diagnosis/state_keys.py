@@ -44,7 +44,7 @@ class StoreKeys:
 def find_hot_states(spark: SparkSession, checkpoint: str, top: int) -> list[StoreKeys]:
     """The hottest ``top`` keys of each state store, as of the last batch.
 
-    Raises ``UsageError``: the checkpoint has no state that Spark can read, as those of Spark 3.
+    Raises ``UsageError`` if the checkpoint has no state that Spark can read, as those of Spark 3.
     """
     # Starts the coordinator of state stores, without which each store logs a stack trace.
     _ = spark.streams.active

@@ -163,7 +163,7 @@ def _is_rejected(observed: str, name: str) -> bool:
 def read_batches(progresses: list[Any], name: str) -> list[BatchBalance]:
     """The batches of a query that had rows, oldest first, by its ``StreamingQueryProgress``es.
 
-    Raises ``UsageError``: the query had tuples, and no observation of this name.
+    Raises ``UsageError`` if the query had tuples, and no observation of this name.
     """
     found, taken, names = [], 0, set()
     for progress in progresses:

@@ -255,7 +255,7 @@ METRICS = (
 def get_metric(subject: str, name: str) -> Metric:
     """The metric of that name.
 
-    Raises ``KeyError``: there is none.
+    Raises ``KeyError`` if there is none.
     """
     for found in METRICS:
         if (found.subject.name, found.name) == (subject, name):

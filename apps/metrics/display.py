@@ -183,7 +183,7 @@ class Display:
     printed from time to time. They begin with the ``opening``, and end with what ``notice`` returns. A ``view`` is
     shown below the line instead of the workers' loads.
 
-    Raises ``UsageError``: there is a view, but no terminal.
+    Raises ``UsageError`` if there is a view, but no terminal.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class Exporter:
     can read the page; with ``0.0.0.0`` all machines can. ``refresh`` is called before each answer, to write what is
     new.
 
-    Raises ``UsageError``: the port is taken, or the address isn't this machine's.
+    Raises ``UsageError`` if the port is taken, or the address isn't this machine's.
     """
 
     def __init__(self, port: int, host: str = LOOPBACK, refresh: Callable[[], None] | None = None) -> None:
@@ -272,7 +272,7 @@ def make_influx_writer(target: InfluxTarget) -> QueuedWriter:
 def make_otlp_writer(url: str) -> QueuedWriter:
     """What sends samples to an OpenTelemetry collector.
 
-    Raises ``EnvironmentFault``: the packages of the extra aren't installed.
+    Raises ``EnvironmentFault`` if the packages of the extra aren't installed.
     """
     try:
         from unskew.apps.metrics.otlp import Collector
@@ -304,7 +304,7 @@ class Destinations:
     ) -> Self:
         """The destinations that a command's options name. For others it takes those of the running `unskew stack`.
 
-        Raises ``UsageError``: the URL or the port is invalid, or there is a URL but no token.
+        Raises ``UsageError`` if the URL or the port is invalid, or there is a URL but no token.
         """
         if prometheus_port is None and stack.find_server("prometheus"):
             prometheus_port = 0
@@ -326,7 +326,7 @@ class Outputs:
     def __enter__(self) -> Self:
         """Open the outputs.
 
-        Raises ``UsageError``: the exporter's port is taken; ``EnvironmentFault``: a package is missing.
+        Raises ``UsageError`` if the exporter's port is taken; ``EnvironmentFault`` if a package is missing.
         """
         to = self._destinations
         if to.prometheus_port is not None:

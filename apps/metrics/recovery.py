@@ -19,7 +19,7 @@ class LastLag:
     Its file is written as a whole, and only if the lag has changed. No count depends on it. If no run has written one
     that can be read, ``messages`` is None.
 
-    Raises ``EnvironmentFault``: the checkpoint can't be read.
+    Raises ``EnvironmentFault`` if the checkpoint can't be read.
     """
 
     def __init__(self, checkpoint: Where) -> None:

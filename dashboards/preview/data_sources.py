@@ -67,7 +67,7 @@ class InfluxDB(InfluxTarget):
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer to a panel's query.
 
-        Raises ``EnvironmentFault``: the server doesn't answer, or refuses the query.
+        Raises ``EnvironmentFault`` if the server doesn't answer, or refuses the query.
         """
         query = selection.in_flux(target["query"], self.bucket, width)
         try:
@@ -94,7 +94,7 @@ class Prometheus:
     def answer(self, target: Mapping[str, Any], selection: Selection, width: int = 24) -> Answer:
         """The answer to a panel's query.
 
-        Raises ``EnvironmentFault``: the server doesn't answer, or refuses the query.
+        Raises ``EnvironmentFault`` if the server doesn't answer, or refuses the query.
         """
         step = selection.interval(width)
         # Grafana rounds the times to whole steps too, so that a later query has the same points.
@@ -148,8 +148,8 @@ class DataSources:
     ) -> Self:
         """The servers that are named, or else those of the running stack. A named Prometheus may be the only one.
 
-        Raises ``UsageError``: a URL is invalid, or there is a URL of InfluxDB but no token; ``EnvironmentFault``: no
-        server is named, and no stack runs.
+        Raises ``UsageError`` if a URL is invalid, or there is a URL of InfluxDB but no token; ``EnvironmentFault`` if
+        no server is named, and no stack runs.
         """
         influxdb = InfluxDB.of(url, token, org, bucket)
         if influxdb is None and prometheus is None:

@@ -38,7 +38,7 @@ def save(
 
     ``reload`` is after how many seconds a browser loads the page anew; 0: never.
 
-    Raises ``EnvironmentFault``: a server doesn't answer, or the folder can't be written.
+    Raises ``EnvironmentFault`` if a server doesn't answer, or the folder can't be written.
     """
     known = checked_in.dashboards()
     pictures: dict[str, bytes] = {}

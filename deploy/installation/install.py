@@ -29,7 +29,7 @@ _DESCRIPTIONS = ("requirements.lock", "pyproject.toml")
 def install_missing() -> None:
     """Execute the missing steps, and print a line before each.
 
-    Raises ``EnvironmentFault``: the Python version is wrong, or Java, disk space or the network is missing.
+    Raises ``EnvironmentFault`` if the Python version is wrong, or Java, disk space or the network is missing.
     """
     require_python()
     stamp = ENVIRONMENT / "installed"

@@ -41,7 +41,7 @@ def connector_jars() -> list[Path]:
 
     They match the installed pyspark: a connector works only with its Spark version. Only the pinned version has hashes.
 
-    Raises ``EnvironmentFault``: they can't be fetched (`resolve_jars`), or don't exist for that version.
+    Raises ``EnvironmentFault`` if they can't be fetched (`resolve_jars`), or don't exist for that version.
     """
     pinned, installed = _pinned_version(), _pyspark_version()
     if pinned in (None, installed):
@@ -60,7 +60,7 @@ def connector_jars() -> list[Path]:
 def fetch_connector(version: str) -> list[Path]:
     """The archives of the Kafka connector of any Spark version, after fetching missing ones, without hashes.
 
-    Raises ``EnvironmentFault``: they can't be fetched (`resolve_jars`).
+    Raises ``EnvironmentFault`` if they can't be fetched (`resolve_jars`).
     """
     return resolve_jars(
         _write_description(version), "connector", f"Spark {version}'s Kafka connector", *_ABOUT_CONNECTOR
@@ -145,7 +145,7 @@ def resolve_jars(
     archives' hashes in the format of `sha256sum`, which each call checks. Without it, any archives of the right names
     are accepted.
 
-    Raises ``EnvironmentFault``: they can't be fetched, there is no disk space, or their hashes differ.
+    Raises ``EnvironmentFault`` if they can't be fetched, there is no disk space, or their hashes differ.
     """
     target = _archives_directory(description)
     if not target.is_dir():

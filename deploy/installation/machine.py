@@ -23,7 +23,7 @@ JAVA = (17, 21)
 def require_python() -> None:
     """Refuse a Python on which the pinned packages don't run.
 
-    Raises ``EnvironmentFault``: it is another version. The message says what to install.
+    Raises ``EnvironmentFault`` if it is another version. The message says what to install.
     """
     first, last = (".".join(map(str, version)) for version in PYTHON)
     if not PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
@@ -36,7 +36,7 @@ def require_python() -> None:
 def require_disk(directory: Path, needed_gb: float = DISK_GB) -> None:
     """Refuse a disk without enough free space.
 
-    Raises ``EnvironmentFault``: there is too little.
+    Raises ``EnvironmentFault`` if there is too little.
     """
     free = shutil.disk_usage(existing_parent(directory)).free / 1e9
     if free < needed_gb:

@@ -17,7 +17,7 @@ def start_broker(
 
     By default its data are in `default_data()`, and its port is that of its last run, or a free one.
 
-    Raises ``EnvironmentFault``: it can't be started, or a broker with other data or another port is running.
+    Raises ``EnvironmentFault`` if it can't be started, or a broker with other data or another port is running.
     """
     if address := find_broker():
         other_data = data is not None and data.absolute() != address.data

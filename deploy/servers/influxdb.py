@@ -20,7 +20,7 @@ VERSION = "2.7.12"
 def require_influxd() -> Path:
     """The server's program, `influxd`, found by `find_influxd`.
 
-    Raises ``EnvironmentFault``: there is none, or `$UNSKEW_INFLUXD` isn't InfluxDB 2.
+    Raises ``EnvironmentFault`` if there is none, or `$UNSKEW_INFLUXD` isn't InfluxDB 2.
     """
     if found := find_influxd():
         return found
@@ -33,7 +33,7 @@ def require_influxd() -> Path:
 def find_influxd() -> Path | None:
     """The `influxd` of `$UNSKEW_INFLUXD`, or the PATH's if it is InfluxDB 2, or the user's cache's, or None.
 
-    Raises ``EnvironmentFault``: the variable's program isn't InfluxDB 2.
+    Raises ``EnvironmentFault`` if the variable's program isn't InfluxDB 2.
     """
     if named := os.environ.get("UNSKEW_INFLUXD"):
         path = Path(named).expanduser().absolute()

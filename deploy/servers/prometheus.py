@@ -34,7 +34,7 @@ class PrometheusPrograms:
 def require_programs() -> PrometheusPrograms:
     """The programs found by `find_programs`.
 
-    Raises ``EnvironmentFault``: there are none, or `$UNSKEW_PROMETHEUS` doesn't exist.
+    Raises ``EnvironmentFault`` if there are none, or `$UNSKEW_PROMETHEUS` doesn't exist.
     """
     if found := find_programs():
         return found
@@ -46,7 +46,7 @@ def require_programs() -> PrometheusPrograms:
 def find_programs() -> PrometheusPrograms | None:
     """The programs next to `$UNSKEW_PROMETHEUS`, or the PATH's, or those in the user's cache, or None.
 
-    Raises ``EnvironmentFault``: the variable's program doesn't exist.
+    Raises ``EnvironmentFault`` if the variable's program doesn't exist.
     """
     if named := os.environ.get("UNSKEW_PROMETHEUS"):
         program = Path(named).expanduser().absolute()
@@ -117,7 +117,7 @@ class PrometheusServer(HttpServer):
 
         `at` is a Unix time. Default: now.
 
-        Raises ``OSError``: Prometheus refuses the query or doesn't answer.
+        Raises ``OSError`` if Prometheus refuses the query or doesn't answer.
         """
         parameters = {"query": expression} | ({"time": at} if at is not None else {})
         return fetch_response(f"{self.url}/api/v1/query?{urlencode(parameters)}")["data"]["result"]

@@ -80,8 +80,8 @@ class ServerProcess:
 
         A `detached` server outlives this process.
 
-        Raises ``EnvironmentFault``: the program or disk space is missing, a port or directory is taken, or there is no
-        answer in time.
+        Raises ``EnvironmentFault`` if the program or disk space is missing, a port or directory is taken, or there is
+        no answer in time.
         """
         if self.alive:
             return

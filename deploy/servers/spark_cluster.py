@@ -95,7 +95,7 @@ class SparkCluster:
     def start(self) -> None:
         """Start the master and the workers, and wait until all workers are registered.
 
-        Raises ``EnvironmentFault``: Java or pyspark is missing, or there is no answer in time.
+        Raises ``EnvironmentFault`` if Java or pyspark is missing, or there is no answer in time.
         """
         try:
             self.directory.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ def start_server(part: str, port: int | None = None) -> StackServer:
 
     By default its port is that of its last run, or a free one.
 
-    Raises ``EnvironmentFault``: the program is missing, can't be started, or is running on another port.
+    Raises ``EnvironmentFault`` if the program is missing, can't be started, or is running on another port.
     """
     found = find_server(part)
     if found is None:
@@ -78,7 +78,7 @@ def start_server(part: str, port: int | None = None) -> StackServer:
 def has_program(part: str) -> bool:
     """Whether the part's program is on this machine.
 
-    Raises ``EnvironmentFault``: the program that the user has named is another one.
+    Raises ``EnvironmentFault`` if the program that the user has named is another one.
     """
     return (influxdb.find_influxd() if part == "influxdb" else prometheus.find_programs()) is not None
 

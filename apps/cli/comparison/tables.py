@@ -72,7 +72,7 @@ def tabulate_records(courses: Sequence[RunRecord]) -> list[dict[str, Any]]:
 def prepare_folder(folder: Path) -> None:
     """Make the output directory before any run takes time.
 
-    Raises ``EnvironmentFault``: the directory can't be made or written.
+    Raises ``EnvironmentFault`` if the directory can't be made or written.
     """
     with explain_unwritable("--output", folder):
         folder.mkdir(parents=True, exist_ok=True)

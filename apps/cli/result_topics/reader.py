@@ -75,8 +75,8 @@ def count_records(connection: Connection) -> dict[str, int]:
 def require_result_topic(connection: Connection, topic: str) -> str:
     """The kind of an existing result topic.
 
-    Raises ``UsageError``: the topic doesn't exist, or isn't a result topic. The message lists the result topics that
-    exist; ``EnvironmentFault``: no broker answers.
+    Raises ``UsageError`` if the topic doesn't exist, or isn't a result topic. The message lists the result topics that
+    exist; ``EnvironmentFault`` if no broker answers.
     """
     found = list_topics(connection)
     kind = get_kind(topic)
@@ -146,7 +146,7 @@ class RecordSelection:
     def require_known(self) -> None:
         """Refuse a window that the topic doesn't have.
 
-        Raises ``UsageError``: the topic has windows, but none whose start begins with the text.
+        Raises ``UsageError`` if the topic has windows, but none whose start begins with the text.
         """
         if self._seen and not self.windows:
             last = ", ".join(sorted(self._seen)[-_SHOWN:])

@@ -39,7 +39,7 @@ class BatchTiming:
     def courses(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulatedBatches]:
         """Label → the batches under that grouping, with this number of workers. KEY is always one of them, the first.
 
-        Raises ``ValueError`` or ``TypeError``: a grouping has no such parameter, or one is out of range, or it must
+        Raises ``ValueError`` or ``TypeError`` if a grouping has no such parameter, or one is out of range, or it must
         know the whole stream beforehand, or the stream has no tuples, or takes too long.
         """
         every = [Contestant(KEY, KEY, {}), *contestants]

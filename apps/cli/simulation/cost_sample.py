@@ -37,7 +37,7 @@ def read_sample(stream: StreamSpec, settings: Mapping[str, Any]) -> tuple[Work |
     partition, timestamp (ms). Generators and datasets have no others. ``time`` is the tuple's number. The settings are
     ``work``, and ``work_columns`` if it has some, as a run's settings have them.
 
-    Raises ``UsageError``: the stream has no such column, or no tuples.
+    Raises ``UsageError`` if the stream has no such column, or no tuples.
     """
     work = settings["work"]
     columns = dict.fromkeys((*settings.get("work_columns", ()), *getattr(work, "columns", ())))
@@ -81,7 +81,7 @@ def measure_cost(work: Work | KeyedOperator, sample: pa.RecordBatch) -> TupleCos
     A work with states updates each part twice, in order to be measured with states that are there, and settles. A
     topology keeps the states in Spark, which isn't measured (``CostConstants.state``).
 
-    Raises ``UsageError``: the work raises on a part.
+    Raises ``UsageError`` if the work raises on a part.
     """
     run = _run_operator(work) if isinstance(work, KeyedOperator) else _run_function(work)
     try:

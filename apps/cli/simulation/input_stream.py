@@ -91,7 +91,7 @@ class StreamSpec:
     def read(self) -> TimedKeys:
         """The first ``tuples`` keys of the stream.
 
-        Raises ``UsageError``: no stream has that name, or it can't be read.
+        Raises ``UsageError`` if no stream has that name, or it can't be read.
         """
         name, _, rest = self.spec.partition(":")
         if name in GENERATORS:
@@ -109,7 +109,7 @@ class StreamSpec:
     def read_some(self, *, recorded: bool) -> TimedKeys:
         """The whole stream, as ``read``. ``recorded``: its times are needed.
 
-        Raises ``UsageError``: it has no tuples, or no times that are needed; or as ``read``.
+        Raises ``UsageError`` if it has no tuples, or no times that are needed; or as ``read``.
         """
         read = self.read()
         if not len(read.keys):
@@ -124,7 +124,7 @@ class StreamSpec:
     def rows(self, *columns: str) -> Iterator[KeyedRows]:
         """The rows of a file that have a key, with further columns, some at a time.
 
-        Raises ``UsageError``: the file has no such column.
+        Raises ``UsageError`` if the file has no such column.
         """
         column = self.spec.rpartition(":")[2]
         time = "time" if self.timed and column != "time" else ""
@@ -150,7 +150,7 @@ class StreamSpec:
         Generators, datasets and files are read bit by bit. A topic and a histogram are read whole: a topic's messages
         come in the order of their times, a histogram's keys in a random one.
 
-        Raises ``UsageError``: no stream has that name.
+        Raises ``UsageError`` if no stream has that name.
         """
         name, _, rest = self.spec.partition(":")
         if name in GENERATORS:
@@ -191,7 +191,7 @@ def _cut_blocks(parts: Iterable[pa.Array], size: int, most: int) -> Iterator[pa.
 def _is_dataset(spec: str) -> bool:
     """Whether a dataset has this name. Unlike a generator, it has no parameters.
 
-    Raises ``UsageError``: it is given some.
+    Raises ``UsageError`` if it is given some.
     """
     name, _, rest = spec.partition(":")
     if name.upper() not in registry.DATASETS:
@@ -204,7 +204,7 @@ def _is_dataset(spec: str) -> bool:
 def make_generator(name: str, text: str) -> KeyStream:
     """A generator with parameters such as ``z=1.2,k=1000``.
 
-    Raises ``UsageError``: the generator has no such parameter, or the value is invalid.
+    Raises ``UsageError`` if the generator has no such parameter, or the value is invalid.
     """
     make = GENERATORS[name]
     defaults = {p.name: p.default for p in inspect.signature(make).parameters.values()}
@@ -288,8 +288,8 @@ def read_with_columns(
     a message that the topology would reject has the key null. Without ``field`` it is the Kafka key. Each column's
     function gives its value of a message.
 
-    Raises ``UsageError``: Kafka has no such topic, or none of its messages has that field; ``EnvironmentFault``: Kafka
-    doesn't answer.
+    Raises ``UsageError`` if Kafka has no such topic, or none of its messages has that field; ``EnvironmentFault`` if
+    Kafka doesn't answer.
     """
     read = None if field is None else JsonFields.column(field).read
     keys: list[Any] = []

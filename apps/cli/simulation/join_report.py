@@ -32,7 +32,7 @@ def print_join(given: Sequence[StreamSpec], workers: Sequence[int], batch: int |
 
     The left stream's seed is that of all draws. The ``batch`` is as ``JoinSimulation`` has it.
 
-    Raises ``UsageError``: a stream has no row with a key.
+    Raises ``UsageError`` if a stream has no row with a key.
     """
     console = Console()
     sides = pair_sides(*(each.read_some(recorded=False).keys for each in given))

@@ -67,7 +67,7 @@ class BatchOptions:
     def is_asked(self, work: OperatorOptions) -> bool:
         """Whether the time of batches is asked for.
 
-        Raises ``UsageError``: options contradict each other.
+        Raises ``UsageError`` if options contradict each other.
         """
         if self.cost is not None and work.work is not None:
             raise UsageError("--cost and --work are both given; valid: one of them, as --work measures the cost")

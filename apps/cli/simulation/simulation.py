@@ -54,7 +54,7 @@ class Simulation:
     def outcomes(self, contestants: Iterable[Contestant], workers: int) -> dict[str, SimulationOutcome]:
         """Label → the outcome of the simulation with this number of workers.
 
-        Raises ``ValueError`` or ``TypeError``: a grouping, or the simulator, has no such parameter, or one is out of
+        Raises ``ValueError`` or ``TypeError`` if a grouping, or the simulator, has no such parameter, or one is out of
         range.
         """
         offered, speeds = self._workload(workers), self._speeds(workers)

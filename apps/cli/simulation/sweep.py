@@ -100,7 +100,7 @@ def _describe_cells(names: Sequence[str], labels: Sequence[str]) -> str:
 def save_sweep(rows: Sequence[SweptFigures], folder: Path) -> list[Path]:
     """Write ``figures.csv``, and a picture of the greatest number of workers and the first value of each option.
 
-    Raises ``EnvironmentFault``: the folder can't be written.
+    Raises ``EnvironmentFault`` if the folder can't be written.
     """
     # matplotlib takes a second to import, and only --output needs it.
     from unskew.apps.cli.simulation.picture import draw_sweep

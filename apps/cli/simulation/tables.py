@@ -345,7 +345,7 @@ def make_detail_tables(outcomes: Mapping[str, SimulationOutcome], width: int) ->
 def save_simulation(outcomes: Mapping[tuple[str, int], SimulationOutcome], folder: Path, stream: str) -> list[Path]:
     """Write ``series.parquet``, ``figures.csv`` and pictures to the folder, and return the files' paths.
 
-    Raises ``EnvironmentFault``: the folder can't be written.
+    Raises ``EnvironmentFault`` if the folder can't be written.
     """
     # matplotlib takes a second to import, and only --output needs it.
     from unskew.apps.cli.simulation.picture import draw_by_workers, draw_over_time
