@@ -285,20 +285,33 @@ def table(axes: Axes, panel: Panel) -> None:
     columns = panel.table.columns
     fit = 2 * panel.spec["gridPos"]["h"] - 4
     texts = {name: [panel.write(value, name) for value in values[:fit]] for name, values in columns.items()}
-    widths = [max(len(text) for text in [name, *column]) + 2 for name, column in texts.items()]
-    whole = max(sum(widths), panel.spec["gridPos"]["w"] * _CHARACTERS)
+    room = panel.spec["gridPos"]["w"] * _CHARACTERS
+    widths, headings = _measure_columns(texts, room)
+    whole = max(sum(widths), room)
     left = np.cumsum([0, *widths]) / whole
     rows = max(fit, 1) + 1
-    for (name, column), at, wide in zip(texts.items(), left[:-1], widths, strict=True):
+    for (name, column), heading, at, wide in zip(texts.items(), headings, left[:-1], widths, strict=True):
         number = bool(columns[name]) and isinstance(next((v for v in columns[name] if v is not None), ""), int | float)
         x, side = (at + (wide - 2) / whole, "right") if number else (at, "left")
-        axes.text(x, 1 - 0.5 / rows, name, ha=side, va="center", fontsize=8, fontweight="bold", color=_GREY)
+        axes.text(x, 1 - 0.5 / rows, heading, ha=side, va="center", fontsize=8, fontweight="bold", color=_GREY)
         for row, text in enumerate(column, 1):
             axes.text(x, 1 - (row + 0.5) / rows, text, ha=side, va="center", fontsize=8, color="#222222")
     for row in range(1, 1 + max(map(len, texts.values()))):
         axes.axhline(1 - row / rows, color=_FAINT, linewidth=0.6)
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
+
+
+def _measure_columns(texts: dict[str, list[str]], room: float) -> tuple[list[int], list[str]]:
+    """The columns' widths and headings. Headings are cut if all of them wouldn't fit (characters)."""
+    names = list(texts)
+    for most in (max(map(len, names)), int(room / len(names)) - 2):
+        headings = [name if len(name) <= most else f"{name[: most - 1]}…" for name in names]
+        columns = zip(headings, texts.values(), strict=True)
+        widths = [max(len(text) for text in [heading, *column]) + 2 for heading, column in columns]
+        if sum(widths) <= room:
+            break
+    return widths, headings
 
 
 #: Grafana's type of panel → what draws it, where time is no axis.

@@ -171,6 +171,18 @@ def test_names_and_numbers_of_many_runs_do_not_overlap(runs, figures, tmp_path):
     assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
+def test_headings_of_many_runs_do_not_overlap(figures):
+    plain = {"transformations": [], "fieldConfig": {"defaults": {}, "overrides": []}}
+    runs = [f"{grouping} · demo-1129-152500-s4-w10" for grouping in ("BOUNDED_LOAD", "DYNAMIC_KEY", "PLANNED")]
+    answer = Table({"internal": ["remembered"]} | {run: [4] for run in runs})
+    panel = Panel(spec_of("keys", "What does the grouping know?") | plain, answer)
+    draw(checked_in.dashboards()["keys"], [panel], [], selection())
+    headings = figures[-1].axes[0].texts[::2]  # each before its column's only value
+    assert [text.get_text()[:8] for text in headings] == ["internal", "BOUNDED_", "DYNAMIC_", "PLANNED "]
+    boxes = [text.get_window_extent() for text in headings]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+
+
 @pytest.mark.parametrize("key", ["$x_$", "a\n\x00\ud800", "k" * 65_536], ids=["formula", "not printable", "long"])
 def test_any_key_is_drawn_as_text(key, figures):
     """Of 64 KiB not at length, and in one line."""
